@@ -1,0 +1,58 @@
+# Everything a person needs to work on Holdfast. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# pyright fetches its program once; it is kept beside the tools so that nothing is written to the home folder.
+export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export npm_config_cache := $(CURDIR)/$(VENV)/npm
+export npm_config_update_notifier := false
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check bench torture clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make the environment in .venv (done by every other target as needed)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Holdfast needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Install one and name it: make PYTHON=python3.12 $(or $(MAKECMDGOALS),setup)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "Could not make $(VENV). On Debian and Ubuntu the remedy is: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing Holdfast and its tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: setup ## 100,000 works on SQLite, consumers killed on the way, and a verdict
+	@echo "make demo is not built yet: it will produce 100,000 works, kill consumers on the way, and print a verdict" >&2; exit 1
+
+test: setup ## the suite, without the slow and torture marks
+	@$(BIN)/pytest -m "not slow and not torture" -n 2 --dist worksteal -q
+
+test-slow: setup ## the tests that take seconds or start real processes
+	@$(BIN)/pytest -m slow -q
+
+check: setup ## style, types, layers and house rules
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest tests/house -q
+
+bench: setup ## benchmarks, as ratios to hand-written loops
+	@$(BIN)/python -m benchmarks
+
+torture: setup ## kill and freeze real processes, then check the history
+	@echo "make torture is not built yet: it will kill and freeze real workers and check the history against the promises" >&2; exit 1
+
+clean: ## remove the environment, caches and build results
+	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,5 @@
+"""Durable work distribution."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

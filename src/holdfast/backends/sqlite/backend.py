@@ -1,0 +1,192 @@
+"""An opened SQLite store: its connections, its parts, its facts.
+
+```text
+   event loop ──▶ writer session (a thread)  ──┐ gate
+   handlers  ──▶ a session per transaction   ──┴──▶ the write lock of the file ◀── extending thread, own connection
+   people    ──▶ reader session (a thread)   ─────▶ a snapshot
+   watcher   ──▶ pragma data_version
+```
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast.backends.sqlite.clock import host_clock
+from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
+from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
+from holdfast.backends.sqlite.location import Location, prepare_file
+from holdfast.backends.sqlite.notifier import SqliteNotifier
+from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction
+from holdfast.backends.sqlite.runners import CallersRunner, SessionRunner
+from holdfast.backends.sqlite.schema import SqliteSchema
+from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.backends.sqlite.transactions import SqliteTransactions
+from holdfast.backends.sqlite.verbs.enqueue import Lanes
+from holdfast.backends.sqlite.verbs.finish import complete
+from holdfast.backends.sqlite.verbs.upkeep import Pruner
+from holdfast.backends.sqlite.versions import check_version
+from holdfast.errors import ConfigError
+from holdfast.model.job import Lease
+from holdfast.store.capabilities import Capabilities
+from holdfast.store.values import Verdict
+
+_DURABILITY = {
+    "full": "every commit is synced to disk before it is acknowledged (synchronous=FULL)",
+    "normal": "a power loss may take back the last commits that were acknowledged (synchronous=NORMAL)",
+}
+_inherited: list[_Parts] = []
+
+
+class _Parts:
+    """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
+
+    def __init__(self, location: Location, clock: Callable[[], int]) -> None:
+        self.process = os.getpid()
+        self._location = location
+        self._clock = clock
+        self.gate = Gate(location.busy_timeout)
+        self._memory = Connection(location, clock) if location.path is None else None
+        self.writer = Session(lambda: self.connect(checkpoints=True), "writer")
+        self.reader = Session(self.connect, "reader")
+        in_memory = self._memory is not None
+        self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
+        self.notifier = SqliteNotifier(None if in_memory else self.connect)
+        self.transactions = SqliteTransactions(lambda: Session(self.connect, "handler"), self.gate)
+        self.lanes = Lanes()
+        self.jobs = SqliteJobs(self.runner, self.lanes, Pruner(), self.notifier.notify)
+
+    def connect(self, *, checkpoints: bool = False) -> Connection:
+        """Open a connection to the file; in memory there is only one."""
+        return self._memory or Connection(self._location, self._clock, checkpoints=checkpoints)
+
+    def extender(self) -> SqliteExtender:
+        """Open the extending thread's connection."""
+        if self._memory is not None:
+            return SqliteExtender(self._memory, self.gate, owns=False)
+        return SqliteExtender(self.connect(), None, owns=True)
+
+    def close(self) -> None:
+        """Close everything."""
+        self.notifier.close()
+        self.transactions.close()
+        self.reader.close()
+        self.writer.close()
+
+
+class SqliteBackend:
+    """`Backend` on SQLite, and `Transactions` with it."""
+
+    def __init__(self, location: Location, clock: Callable[[], int]) -> None:
+        self._location = location
+        self._clock = clock
+        self._of_this_process: _Parts | None = None
+
+    @property
+    def _parts(self) -> _Parts:
+        parts = self._of_this_process
+        if parts is None or parts.process != os.getpid():
+            if parts is not None:
+                _inherited.append(parts)
+            parts = self._of_this_process = _Parts(self._location, self._clock)
+        return parts
+
+    @property
+    def url(self) -> str:  # noqa: D102 - the port states the contracts
+        return self._location.url
+
+    @property
+    def capabilities(self) -> Capabilities:  # noqa: D102
+        in_memory = self._location.path is None
+        return Capabilities(
+            store="sqlite",
+            version=sqlite3.sqlite_version,
+            durability="none: the database is in memory" if in_memory else _DURABILITY[self._location.synchronous],
+            notifies=True,
+            joins_transactions=True,
+            shared=not in_memory,
+            refusals={"be shared with another process": "the database is in memory"} if in_memory else {},
+        )
+
+    @property
+    def jobs(self) -> SqliteJobs:  # noqa: D102
+        return self._parts.jobs
+
+    @property
+    def queues(self) -> SqliteQueues:  # noqa: D102
+        return SqliteQueues(self._parts.runner, self._parts.notifier.notify)
+
+    @property
+    def insight(self) -> SqliteInsight:  # noqa: D102
+        return SqliteInsight(self._parts.runner, self._location)
+
+    @property
+    def schema(self) -> SqliteSchema:  # noqa: D102
+        return SqliteSchema(self._parts.runner)
+
+    @property
+    def notifier(self) -> SqliteNotifier:  # noqa: D102
+        return self._parts.notifier
+
+    @property
+    def transactions(self) -> SqliteBackend:  # noqa: D102
+        return self
+
+    async def open(self) -> None:  # noqa: D102
+        check_version()
+        if self._location.path is not None:
+            prepare_file(self._location.path)
+        await self.schema.open()
+
+    async def close(self) -> None:  # noqa: D102
+        parts, self._of_this_process = self._of_this_process, None
+        if parts is None:
+            return
+        if parts.process == os.getpid():
+            parts.close()
+        else:
+            _inherited.append(parts)
+
+    def extender(self) -> SqliteExtender:  # noqa: D102
+        return self._parts.extender()
+
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+        return self._parts.transactions.begin(lease, limit=limit)
+
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+        return self._parts.transactions.begin_blocking(lease, limit=limit)
+
+    def join(self, using: object) -> SqliteJobs:  # noqa: D102
+        # A lane that is written here may be rolled back by the caller: it must not be remembered.
+        return SqliteJobs(self._callers(using), Lanes(), Pruner(), self._parts.notifier.notify)
+
+    def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
+        def work(tx: Tx) -> Verdict:
+            return complete(tx, lease, result)
+
+        return self._callers(using).run(work)
+
+    def _callers(self, using: object) -> CallersRunner:
+        if not isinstance(using, sqlite3.Connection):
+            message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
+            raise ConfigError(message)
+        if not using.in_transaction:
+            message = "the connection given as using= is in no transaction: execute('begin immediate') first"
+            raise ConfigError(message)
+        name = using.execute("pragma database_list").fetchone()[2]
+        path = self._location.path
+        if path is None or not name or not Path(name).samefile(path):
+            message = f"the connection given as using= leads to {name or 'memory'!r}, not to {self.url}"
+            raise ConfigError(message)
+        return CallersRunner(using, self._clock)
+
+
+def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> SqliteBackend:
+    """Return the unopened backend behind a `sqlite:` URL."""
+    return SqliteBackend(Location.parse(url), clock or host_clock)

@@ -1,0 +1,204 @@
+"""One connection to the database file, its transactions and the statements in them.
+
+Writers begin with `begin immediate`: a transaction that reads first and then wants to write fails at once, whatever the
+busy timeout, if another has written in between. A connection belongs to the process that opened it: in a forked child
+it is refused, and never closed there, since closing would drop the parent's locks on the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.statements import STATEMENTS
+from holdfast.backends.sqlite.trouble import translate
+from holdfast.errors import StoreError
+
+Parameters = Mapping[str, object] | Sequence[object]
+_NOTHING: tuple[object, ...] = ()
+
+# Not the plain words: a handler's own "commit" must not meet a statement prepared, and so permitted, here.
+_COMMIT = "commit /* holdfast */"
+_ROLLBACK = "rollback /* holdfast */"
+
+_inherited: list[sqlite3.Connection] = []
+
+
+class Tx:
+    """An open transaction. `now` is the store's clock, read once the transaction had begun."""
+
+    def __init__(self, raw: sqlite3.Connection, now: int) -> None:
+        self._raw = raw
+        self.now = now
+
+    def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
+        """Run a statement that returns no rows; how many it changed."""
+        return self._raw.execute(STATEMENTS[statement], parameters).rowcount
+
+    def rows(self, statement: str, parameters: Parameters = _NOTHING) -> list[Any]:
+        """Return all rows."""
+        return self._raw.execute(STATEMENTS[statement], parameters).fetchall()
+
+    def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:  # noqa: ANN401 - a row of any shape
+        """Return the first row, or None."""
+        rows = self.rows(statement, parameters)
+        return rows[0] if rows else None
+
+    def value(self, statement: str, parameters: Parameters = _NOTHING) -> Any:  # noqa: ANN401
+        """Return the first column of the first row, or None."""
+        row = self.row(statement, parameters)
+        return None if row is None else row[0]
+
+    def many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run a statement for each row."""
+        self._raw.executemany(STATEMENTS[statement], rows)
+
+    def pragma(self, name: LiteralString) -> Any:  # noqa: ANN401
+        """Return a setting of SQLite."""
+        return self._raw.execute(f"pragma {name}").fetchone()[0]
+
+    def script_step(self, statement: str) -> None:
+        """Run one statement of a migration."""
+        self._raw.execute(statement)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is done inside if it raises; the transaction goes on."""
+        self._raw.execute("savepoint holdfast")
+        try:
+            yield
+        except BaseException:
+            if self._raw.in_transaction:
+                self._raw.execute("rollback to holdfast")
+                self._raw.execute("release holdfast")
+            raise
+        self._raw.execute("release holdfast")
+
+
+class Connection:
+    """A connection of this process, with the settings that the promises rest on."""
+
+    def __init__(self, location: Location, clock: Callable[[], int], *, checkpoints: bool = False) -> None:
+        self.where = str(location.path or "the in-memory database")
+        self._clock = clock
+        self._process = os.getpid()
+        self._in_control = False
+        self._patience = location.busy_timeout
+        try:
+            self.raw = sqlite3.connect(
+                location.path or ":memory:",
+                timeout=location.busy_timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            self._configure(location, checkpoints=checkpoints)
+            self.raw.set_authorizer(self._authorize)
+        except sqlite3.Error as error:
+            raise translate(error, self.where) from error
+
+    def _configure(self, location: Location, *, checkpoints: bool) -> None:
+        execute = self.raw.execute
+        if location.path is not None:
+            journal = self._write_ahead()
+            if journal != "wal":
+                message = (
+                    f"{self.where}: SQLite cannot keep a write-ahead log here (journal mode is {journal}): "
+                    "network file systems cannot hold this database; put it on a local disk"
+                )
+                raise StoreError(message)
+        execute(f"pragma synchronous = {location.synchronous}")
+        execute("pragma trusted_schema = off")
+        execute("pragma mmap_size = 0")  # a mapped file turns an I/O error into SIGBUS
+        # One connection of a process moves the log into the database, lest several start doing so at once.
+        execute(f"pragma wal_autocheckpoint = {1000 if checkpoints else 0}")
+
+    def _write_ahead(self) -> str:
+        """Switch to the write-ahead log; of several that open a new file at once, SQLite lets one do so and fails others."""
+        give_up = time.monotonic() + self._patience
+        while True:
+            try:
+                return str(self.raw.execute("pragma journal_mode = wal").fetchone()[0])
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
+
+    def _authorize(self, action: int, *_: object) -> int:
+        """Let no statement of a handler begin, commit or roll back; savepoints are its own affair."""
+        denied = action == sqlite3.SQLITE_TRANSACTION and not self._in_control
+        return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
+
+    def _control(self, statement: str) -> None:
+        self._in_control = True
+        try:
+            self.raw.execute(statement)
+        finally:
+            self._in_control = False
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            message = f"{self.where}: this connection was opened by process {self._process} and cannot be used here"
+            raise StoreError(message)
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        """Hold the write lock; commit at the end, roll back if it raises."""
+        with self._transaction("begin immediate") as tx:
+            yield tx
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        """See one snapshot."""
+        with self._transaction("begin deferred") as tx:
+            yield tx
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Tx]:
+        self.begin(begin)
+        try:
+            yield Tx(self.raw, self._clock())
+        except sqlite3.Error as error:
+            self.rollback()
+            raise translate(error, self.where) from error
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+
+    def begin(self, how: str = "begin immediate") -> None:
+        """Begin a transaction."""
+        self._check_process()
+        try:
+            self._control(how)
+        except sqlite3.Error as error:
+            raise translate(error, self.where) from error
+
+    def tx(self) -> Tx:
+        """Return the face of the transaction that `begin` opened."""
+        return Tx(self.raw, self._clock())
+
+    def commit(self) -> None:
+        """Commit; raises `OutcomeUnknown` when nobody can tell whether it happened."""
+        try:
+            self._control(_COMMIT)
+        except sqlite3.Error as error:
+            self.rollback()
+            raise translate(error, self.where, committing=True) from error
+
+    def rollback(self) -> None:
+        """Undo; a disk that is full has made SQLite undo by itself already."""
+        if self.raw.in_transaction:
+            self._control(_ROLLBACK)
+
+    def close(self) -> None:
+        """Close, but in a forked child only forget."""
+        if os.getpid() == self._process:
+            self.raw.close()
+        else:
+            _inherited.append(self.raw)

@@ -1,0 +1,157 @@
+"""The port's verbs for jobs, on SQLite: each one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.sessions import Gate
+from holdfast.backends.sqlite.verbs import claim as claiming
+from holdfast.backends.sqlite.verbs import finish as finishing
+from holdfast.backends.sqlite.verbs import insight, leases, operate, rescue, upkeep
+from holdfast.backends.sqlite.verbs.enqueue import Lanes, enqueue
+from holdfast.backends.sqlite.verbs.leases import extend_many
+from holdfast.model.job import Lease, NewJob
+from holdfast.store.values import (
+    Cancellation,
+    Claim,
+    ClaimRequest,
+    Extension,
+    Finish,
+    Outstanding,
+    Promotion,
+    Rescued,
+    Retention,
+    Standing,
+    Verdict,
+    WorkerBeat,
+)
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Where transactions are run: a session of the backend, an open transaction, or the caller's own connection."""
+
+    def write(self, work: Callable[[Tx], T]) -> Awaitable[T]:
+        """Do `work` in one transaction that holds the write lock."""
+        ...
+
+    def read(self, work: Callable[[Tx], T]) -> Awaitable[T]:
+        """Do `work` in one snapshot."""
+        ...
+
+
+class SqliteJobs:
+    """`JobStore` on SQLite."""
+
+    def __init__(self, runner: Runner, lanes: Lanes, pruner: upkeep.Pruner, notify: Callable[[], None]) -> None:
+        self._runner = runner
+        self._lanes = lanes
+        self._pruner = pruner
+        self._notify = notify
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
+        created = await self._runner.write(lambda tx: enqueue(tx, self._lanes, jobs))
+        self._notify()
+        return created
+
+    async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
+        # Looking first costs a snapshot; an idle worker that polls must not take the write lock for nothing.
+        if not await self._runner.read(lambda tx: claiming.claimable(tx, request)):
+            return Claim([])
+        return await self._runner.write(lambda tx: claiming.claim(tx, request))
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
+        return await self._runner.write(lambda tx: finishing.finish(tx, finishes))
+
+    async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:  # noqa: D102
+        verdicts = await self._runner.write(lambda tx: rescue.release(tx, leases, started=started))
+        self._notify()
+        return verdicts
+
+    async def promote(self, limit: int) -> Promotion:  # noqa: D102
+        next_due = await self._runner.read(upkeep.next_due)
+        if next_due is None or next_due > timedelta(0):
+            return Promotion(0, next_due)
+        promotion = await self._runner.write(lambda tx: upkeep.promote(tx, limit))
+        self._notify()
+        return promotion
+
+    async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
+        expired = await self._runner.read(lambda tx: rescue.has_expired(tx, unbroken))
+        if not expired:
+            return []
+        rescued = await self._runner.write(lambda tx: rescue.rescue(tx, unbroken, limit))
+        self._notify()
+        return rescued
+
+    async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
+        rescued = await self._runner.write(lambda tx: rescue.rescue_worker(tx, worker_id, reason, limit))
+        self._notify()
+        return rescued
+
+    async def reset(self, job_id: str) -> bool:  # noqa: D102
+        done = await self._runner.write(lambda tx: operate.reset(tx, job_id))
+        self._notify()
+        return done
+
+    async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
+        return await self._runner.write(lambda tx: operate.cancel(tx, job_id, reason))
+
+    async def retry(self, job_id: str) -> bool:  # noqa: D102
+        done = await self._runner.write(lambda tx: operate.retry(tx, job_id))
+        self._notify()
+        return done
+
+    async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:  # noqa: D102
+        return await self._runner.write(lambda tx: leases.progress(tx, lease, percent, note))
+
+    async def extend(self, lease: Lease, duration: timedelta) -> Verdict:  # noqa: D102
+        return await self._runner.write(lambda tx: leases.extend_one(tx, lease, duration))
+
+    async def verify(self, lease: Lease) -> Standing:  # noqa: D102
+        return await self._runner.write(lambda tx: finishing.standing(tx, lease))
+
+    async def prune(self, retention: Retention, limit: int) -> int:  # noqa: D102
+        return await self._runner.write(lambda tx: self._pruner.prune(tx, retention, limit))
+
+    async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:  # noqa: D102
+        return await self._runner.read(lambda tx: insight.outstanding(tx, tasks, queues))
+
+    async def result(self, job_id: str) -> str | None:  # noqa: D102
+        return await self._runner.read(lambda tx: tx.value("job_result", {"id": job_id}))
+
+
+class SqliteExtender:
+    """`Extender` on SQLite: the extending thread's own connection."""
+
+    def __init__(self, connection: Connection, gate: Gate | None, *, owns: bool) -> None:
+        self._connection = connection
+        self._gate = gate
+        self._owns = owns
+
+    def _write(self, work: Callable[[Tx], T]) -> T:
+        if self._gate is None:
+            with self._connection.write() as tx:
+                return work(tx)
+        with self._gate.passage(), self._connection.write() as tx:
+            return work(tx)
+
+    def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
+        return self._write(lambda tx: extend_many(tx, leases, duration))
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
+        if self._gate is None:
+            with self._connection.read() as tx:
+                return leases.cancel_asked(tx, worker_id)
+        return self._write(lambda tx: leases.cancel_asked(tx, worker_id))
+
+    def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
+        self._write(lambda tx: leases.beat(tx, beat))
+
+    def close(self) -> None:  # noqa: D102
+        if self._owns:
+            self._connection.close()

@@ -1,0 +1,93 @@
+"""From a URL to a place on disk or in memory.
+
+`sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite://` (in memory), with these settings after `?`:
+`synchronous=full|normal` and `busy_timeout=<seconds>`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from holdfast.errors import ConfigError, StoreUnavailable
+
+_EXAMPLES = "sqlite:///jobs.db (beside the program), sqlite:////var/lib/app/jobs.db (absolute), sqlite:// (in memory)"
+
+
+class Location(msgspec.Struct, frozen=True):
+    """Where the database lies and how it is to be written; `path` None is in memory."""
+
+    path: Path | None
+    synchronous: str = "full"
+    busy_timeout: float = 10.0
+
+    @property
+    def url(self) -> str:
+        """The URL of this location."""
+        if self.path is None:
+            return "sqlite://"
+        return f"sqlite:///{self.path}"
+
+    @classmethod
+    def parse(cls, url: str) -> Location:
+        """Read a URL; raise `ConfigError` with examples where it cannot be one."""
+        parts = urlsplit(url)
+        if parts.scheme != "sqlite" or parts.netloc or parts.fragment:
+            message = f"{url!r} is not a SQLite URL: it must look like {_EXAMPLES}"
+            raise ConfigError(message)
+        name = unquote(parts.path.removeprefix("/"))
+        if "\0" in name:
+            message = f"{url!r} contains a NUL character"
+            raise ConfigError(message)
+        path = None if name in {"", ":memory:"} else Path(name).absolute()
+        return cls(path=path, **_settings(url, parts.query))
+
+
+def _settings(url: str, query: str) -> dict[str, object]:
+    settings: dict[str, object] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name == "synchronous" and value in {"full", "normal"}:
+            settings[name] = value
+        elif name == "busy_timeout" and value.replace(".", "", 1).isdigit():
+            settings[name] = float(value)
+        else:
+            message = (
+                f"{url!r}: the setting {name}={value} is not known: "
+                "there are synchronous=full|normal and busy_timeout=<seconds>"
+            )
+            raise ConfigError(message)
+    return settings
+
+
+def prepare_file(path: Path) -> None:
+    """Create the database file, readable by its owner alone, unless it is there.
+
+    Creation never follows a link: whoever can write to the directory must not choose what is written.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        _check_file(path)
+    except FileNotFoundError:
+        message = f"{path.parent} does not exist: create the directory, or name another place for the database"
+        raise StoreUnavailable(message) from None
+    except OSError as error:
+        message = f"{path} cannot be created: {error.strerror}"
+        raise StoreUnavailable(message) from error
+    else:
+        os.close(descriptor)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        message = f"{path} is a link that leads nowhere: remove it, or create its target yourself"
+        raise StoreUnavailable(message) from None
+    if not stat.S_ISREG(mode):
+        message = f"{path} is not a file: name the database file, not a directory or a device"
+        raise StoreUnavailable(message)

@@ -1,0 +1,87 @@
+"""Where the verbs are run."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.backends.sqlite.transactions import current
+from holdfast.backends.sqlite.trouble import translate
+
+T = TypeVar("T")
+
+
+class SessionRunner:
+    """Runs each verb in a transaction of its own, or inside the transaction that the calling handler holds open."""
+
+    def __init__(self, writer: Session, reader: Session, gate: Gate, *, gated_reads: bool) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._gate = gate
+        self._gated_reads = gated_reads
+
+    def write(self, work: Callable[[Tx], T]) -> Awaitable[T]:
+        """Do `work` under the write lock."""
+        joined = self._joined(work)
+        if joined is not None:
+            return joined
+
+        def transact(connection: Connection) -> T:
+            with self._gate.passage(), connection.write() as tx:
+                return work(tx)
+
+        return self._writer.run(transact)
+
+    def read(self, work: Callable[[Tx], T]) -> Awaitable[T]:
+        """Do `work` in one snapshot."""
+        joined = self._joined(work)
+        if joined is not None:
+            return joined
+        if self._gated_reads:
+            return self.write(work)
+
+        def look(connection: Connection) -> T:
+            with connection.read() as tx:
+                return work(tx)
+
+        return self._reader.run(look)
+
+    def _joined(self, work: Callable[[Tx], T]) -> Awaitable[T] | None:
+        transaction = current.get()
+        if transaction is None or not transaction.is_open or not transaction.belongs_to(self._gate):
+            return None
+
+        def join(connection: Connection) -> T:
+            tx = connection.tx()
+            with tx.savepoint():
+                return work(tx)
+
+        return transaction.session.run(transaction.guard(join))
+
+
+class CallersRunner:
+    """Runs each verb at once on the caller's own connection, inside the transaction that the caller has open."""
+
+    def __init__(self, raw: sqlite3.Connection, now: Callable[[], int]) -> None:
+        self._raw = raw
+        self._now = now
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        """Do `work` now."""
+        return self.run(work)
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        """Do `work` now."""
+        return self.run(work)
+
+    def run(self, work: Callable[[Tx], T]) -> T:
+        """Do `work` now, undone as a whole if it raises."""
+        tx = Tx(self._raw, self._now())
+        try:
+            with tx.savepoint():
+                return work(tx)
+        except sqlite3.Error as error:
+            raise translate(error, "the caller's connection") from error

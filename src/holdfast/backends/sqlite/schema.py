@@ -1,0 +1,96 @@
+"""The tables: numbered files under `migrations/`, applied in order under the write lock."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+
+from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.jobs import Runner
+from holdfast.errors import SchemaMismatch
+
+_FILE = re.compile(r"(\d{4})_\w+\.sql")
+
+
+def _migrations() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path in files(__package__).joinpath("migrations").iterdir():
+        match = _FILE.fullmatch(path.name)
+        if match:
+            found[int(match[1])] = path.read_text(encoding="utf-8")
+    return dict(sorted(found.items()))
+
+
+MIGRATIONS = _migrations()
+CURRENT = max(MIGRATIONS)
+
+
+class SqliteSchema:
+    """`Schema` on SQLite."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def install(self) -> int:
+        """Bring the tables to this version; repeatable, and safe when several do it at once."""
+        return await self._runner.write(_upgrade)
+
+    async def check(self) -> None:
+        """Raise `SchemaMismatch` unless the tables are those of this version."""
+        version = await self._runner.read(_version)
+        _compare(version)
+
+    async def open(self) -> None:
+        """Install into an empty database; refuse an older or newer one."""
+        version = await self._runner.read(_version)
+        if version == 0:
+            version = await self._runner.write(lambda tx: _upgrade(tx) if _version(tx) == 0 else _version(tx))
+        _compare(version)
+
+    def script(self) -> str:
+        """Return what `install` runs on an empty database."""
+        return "\n".join(MIGRATIONS.values())
+
+
+def _version(tx: Tx) -> int:
+    if tx.value("schema_table") is None:
+        return 0
+    return int(tx.value("schema_version") or 0)
+
+
+def _compare(version: int) -> None:
+    if version > CURRENT:
+        message = (
+            f"the tables are of version {version}, newer than this Holdfast knows ({CURRENT}): "
+            "upgrade the holdfast package in this environment"
+        )
+        raise SchemaMismatch(message)
+    if version < CURRENT:
+        state = f"of version {version}" if version else "missing"
+        message = f"the tables are {state}, this Holdfast needs version {CURRENT}: run `holdfast schema upgrade`"
+        raise SchemaMismatch(message)
+
+
+def _upgrade(tx: Tx) -> int:
+    version = _version(tx)
+    if version > CURRENT:
+        _compare(version)
+    for number, script in MIGRATIONS.items():
+        if number > version:
+            for statement in _split(script):
+                tx.script_step(statement)
+            tx.run("set_schema_version", {"version": number})
+    return CURRENT
+
+
+def _split(script: str) -> Iterator[str]:
+    """Yield the statements of a script; `executescript` would commit in the middle of the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if line.rstrip().endswith(";") and sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+

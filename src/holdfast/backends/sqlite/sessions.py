@@ -1,0 +1,97 @@
+"""Connections with a thread each, and the gate through which the writers of one process pass one by one.
+
+SQLite has one write lock per file. Processes wait for it by polling; within a process that would be waste, so writers
+queue at the gate first. The extending thread does not: it has a connection of its own and must not wait behind a
+handler's transaction longer than SQLite makes it. (In memory there is only one connection, so there everyone does.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from holdfast.backends.sqlite.connection import Connection
+from holdfast.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Gate:
+    """Lets one writer of this process through at a time."""
+
+    def __init__(self, patience: float) -> None:
+        self._lock = threading.Lock()
+        self._patience = patience
+
+    def enter(self) -> None:
+        """Wait for the turn; raise `StoreUnavailable` when it does not come."""
+        if not self._lock.acquire(timeout=self._patience):
+            message = (
+                f"a transaction in this process has held the write lock for more than {self._patience:g} s: "
+                "do slow work before the transaction, not inside it"
+            )
+            raise StoreUnavailable(message)
+
+    def leave(self) -> None:
+        """Let the next one through; may be called from another thread than `enter`."""
+        self._lock.release()
+
+    @contextmanager
+    def passage(self) -> Iterator[None]:
+        """Enter, and leave at the end."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
+
+class Session:
+    """A connection and the one thread that uses it."""
+
+    def __init__(self, connect: Callable[[], Connection], name: str) -> None:
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-sqlite-{name}")
+
+    def _call(self, work: Callable[[Connection], T]) -> T:
+        if self._connection is None:
+            self._connection = self._connect()
+        return work(self._connection)
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` in the session's thread.
+
+        A caller that is cancelled meanwhile does not stop the work: what was begun is committed or rolled back whole.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work)
+
+    def run_blocking(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` in the session's thread and wait for it."""
+        return self._thread.submit(self._call, work).result()
+
+    def interrupt(self) -> None:
+        """Break off the statement that runs, if one does."""
+        if self._connection is not None:
+            self._connection.raw.interrupt()
+
+    def close(self) -> None:
+        """Close the connection in its own thread, and end the thread."""
+
+        def close() -> None:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+        self._thread.submit(close).result()
+        self._thread.shutdown()
+
+    def abandon(self) -> None:
+        """In a forked child: forget the parent's connection without closing it."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

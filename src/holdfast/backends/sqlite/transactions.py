@@ -1,0 +1,112 @@
+"""Effect and completion in one transaction of the database file.
+
+```text
+   begin immediate ─▶ is the lease held? ─▶ the handler's statements ─▶ fenced completion ─▶ commit
+        │                   │ no                    │ raises, or too long        │ stale        │
+        ▼                   ▼                       ▼                            ▼              ▼
+   wait at the gate     LeaseLost               rollback                  rollback, LeaseLost  done
+```
+
+SQLite has one write lock, so such a transaction stops every other writer, the extending threads included. Hence the
+limit: a third of the lease. Extension begins at half of the lease, so that a whole transaction fits into what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from holdfast.backends.sqlite.deadlines import Deadlines
+from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction, OpenTransaction
+from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.model.job import Lease
+
+T = TypeVar("T")
+
+current: ContextVar[OpenTransaction | None] = ContextVar("holdfast_sqlite_transaction", default=None)
+
+
+class SqliteTransactions:
+    """Opens handlers' transactions, each on a session of its own; sessions are kept for the next."""
+
+    def __init__(self, new_session: Callable[[], Session], gate: Gate) -> None:
+        self._new_session = new_session
+        self._gate = gate
+        self._idle: list[Session] = []
+        self._deadlines = Deadlines()
+
+    @asynccontextmanager
+    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncIterator[AsyncTransaction]:
+        """Open a transaction for an async handler."""
+        session = self._take()
+        transaction = OpenTransaction(session, self._gate, lease, limit)
+        try:
+            await _to_the_end(session.run(transaction.begin), lambda: session.run(transaction.abandon))
+            with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
+                try:
+                    yield AsyncTransaction(transaction)
+                except BaseException:
+                    await _to_the_end(session.run(transaction.abandon))
+                    raise
+                await _to_the_end(session.run(transaction.commit))
+        finally:
+            self._idle.append(session)
+
+    @contextmanager
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Iterator[BlockingTransaction]:
+        """Open a transaction for a handler in a thread."""
+        session = self._take()
+        transaction = OpenTransaction(session, self._gate, lease, limit)
+        try:
+            session.run_blocking(transaction.begin)
+            with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
+                try:
+                    yield BlockingTransaction(transaction)
+                except BaseException:
+                    session.run_blocking(transaction.abandon)
+                    raise
+                session.run_blocking(transaction.commit)
+        finally:
+            self._idle.append(session)
+
+    def _take(self) -> Session:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new_session()
+
+    def close(self) -> None:
+        """Close the idle sessions."""
+        self._deadlines.close()
+        while self._idle:
+            self._idle.pop().close()
+
+    def forget(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        for session in self._idle:
+            session.abandon()
+
+
+@contextmanager
+def _joinable(transaction: OpenTransaction) -> Iterator[None]:
+    token = current.set(transaction)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T], undo: Callable[[], Coroutine[Any, Any, object]] | None = None) -> T:
+    """Wait for work that must not be left half-way; a cancellation is passed on once it is over (and undone)."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if undo is not None and task.exception() is None:
+            await undo()
+        raise

@@ -1,0 +1,35 @@
+"""From an error of SQLite to an error of Holdfast, with the remedy in its text."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from holdfast.errors import HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
+
+_PRIMARY = 0xFF  # the low byte of an extended error code
+
+
+def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> HoldfastError:
+    """Return what to raise in place of `error`.
+
+    Whatever fails before the commit was not done. A failed commit was not done either if SQLite says that the lock or
+    the space was missing; after an I/O error nobody knows.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) or 0
+    primary = code & _PRIMARY
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StoreUnavailable(
+            f"{where} is locked: another process has held the write lock for too long ({name}). "
+            "Look for a long transaction of your own on this file; busy_timeout in the URL sets how long to wait"
+        )
+    if primary == sqlite3.SQLITE_FULL:
+        return StoreUnavailable(f"the disk under {where} is full; nothing was written. Free some space: work goes on by itself")
+    if primary == sqlite3.SQLITE_IOERR:
+        text = f"the disk under {where} failed ({name}: {error})"
+        return OutcomeUnknown(text) if committing else StoreUnavailable(text)
+    if primary in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
+        return StoreUnavailable(f"{where} cannot be opened for writing ({name}): check the path and its permissions")
+    if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return StoreError(f"{where} is damaged or is no SQLite database ({name}): restore a backup or name another file")
+    return StoreError(f"{where}: {error} ({name})")

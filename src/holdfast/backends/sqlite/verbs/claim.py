@@ -1,0 +1,103 @@
+"""Lease ready jobs to a worker.
+
+The jobs of a claim are the front of each lane involved, up to some (turn, seq). So they are read once, as one JSON text
+per lane, and moved by range: three steps of SQLite per lane, however many jobs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.backends.sqlite.connection import Tx
+from holdfast.model.instants import span_micros
+from holdfast.model.job import LeasedJob
+from holdfast.store.values import Claim, ClaimRequest
+
+_NO_BOUND = 2**63 - 1
+
+
+class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
+    """A leased job in the order of the columns of `front_of_lane`."""
+
+
+_decode_rows = msgspec.json.Decoder(list[_Row]).decode
+_encode = msgspec.json.encode
+
+
+def claimable(tx: Tx, request: ClaimRequest) -> list[tuple[int, str, str, int]]:
+    """Return the lanes that have something for this worker, the oldest first: (lane_id, queue, task, first turn)."""
+    queues = None if request.queues is None else _encode(request.queues).decode()
+    return tx.rows("claimable_lanes", {"tasks": _encode(request.tasks).decode(), "queues": queues})
+
+
+def claim(tx: Tx, request: ClaimRequest) -> Claim:
+    """Take what is first by turn and seq over all lanes; one fence for all of it."""
+    lanes = claimable(tx, request)
+    if not lanes or request.limit < 1:
+        return Claim([])
+    fence = int(tx.value("take_fence"))
+    jobs = _within(_front(tx, lanes, request.limit, fence), request.max_bytes)
+    last: dict[tuple[str, str], _Row] = {(job.queue, job.task): job for job in jobs}
+    for lane_id, queue, task, _ in lanes:
+        job = last.get((queue, task))
+        if job is not None:
+            _move(tx, request, lane_id, job)
+    return Claim(list[LeasedJob](jobs))
+
+
+def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: int) -> list[_Row]:
+    """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read."""
+    jobs: list[_Row] = []
+    bound = _NO_BOUND
+    for lane_id, queue, task, head in lanes:
+        if head > bound:
+            break
+        text = tx.value(
+            "front_of_lane",
+            {
+                "lane_id": lane_id,
+                "queue": queue,
+                "task": task,
+                "fence": fence,
+                "last_turn": bound,
+                "limit": limit,
+            },
+        )
+        front = _decode_rows(text)
+        if jobs:
+            jobs = sorted(jobs + front, key=_place)[:limit]
+        else:
+            jobs = front
+        if len(jobs) == limit:
+            bound = jobs[-1].turn_us
+    return jobs
+
+
+def _place(job: _Row) -> tuple[int, int]:
+    return (job.turn_us, job.seq)
+
+
+def _within(jobs: list[_Row], max_bytes: int) -> list[_Row]:
+    """Cut where the payloads exceed the limit, but leave at least one."""
+    total = 0
+    for index, job in enumerate(jobs):
+        total += len(job.payload)
+        if total > max_bytes and index > 0:
+            return jobs[:index]
+    return jobs
+
+
+def _move(tx: Tx, request: ClaimRequest, lane_id: int, last: _Row) -> None:
+    bounds = {"lane_id": lane_id, "turn": last.turn_us, "seq": last.seq}
+    tx.run(
+        "lease_front",
+        {
+            **bounds,
+            "fence": last.fence,
+            "worker_id": request.worker_id,
+            "now": tx.now,
+            "span": span_micros(request.lease),
+            "isolates": int(request.isolates),
+        },
+    )
+    tx.run("leave_ready", bounds)

@@ -1,0 +1,105 @@
+"""Put jobs in, all or none."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.verbs.counting import count
+from holdfast.model.instants import span_micros, to_micros
+from holdfast.model.job import NewJob
+from holdfast.model.turn import turn_of
+
+_encode = msgspec.json.encode
+
+
+class Lanes:
+    """Lane ids by queue and task: those known to be committed are remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], int] = {}
+
+    def find(self, tx: Tx, queue: str, task: str) -> int:
+        """Return the lane's id; a lane that is new is written in this transaction, and remembered at a later one."""
+        lane_id = self._known.get((queue, task))
+        if lane_id is not None:
+            return lane_id
+        names = {"queue": queue, "task": task}
+        lane_id = tx.value("find_lane", names)
+        if lane_id is None:
+            tx.run("add_queue", {"queue": queue})
+            tx.run("add_lane", names)
+            return int(tx.value("find_lane", names))
+        return int(lane_id)
+
+    def remember(self, queue: str, task: str, lane_id: int) -> None:
+        """Keep a lane that a committed transaction has shown."""
+        self._known[queue, task] = lane_id
+
+
+def enqueue(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> list[bool]:
+    """Insert jobs; False for each whose id is known."""
+    try:
+        with tx.savepoint():
+            _insert(tx, lanes, jobs)
+    except sqlite3.IntegrityError:
+        new = _unknown(tx, jobs)
+        _insert(tx, lanes, [job for job, is_new in zip(jobs, new, strict=True) if is_new])
+        return new
+    return [True] * len(jobs)
+
+
+def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
+    """Tell which jobs are new, an id repeated within the call being new only once."""
+    seen: set[str] = set()
+    new: list[bool] = []
+    for job in jobs:
+        new.append(job.id not in seen and tx.value("known_seq", {"id": job.id}) is None)
+        seen.add(job.id)
+    return new
+
+
+def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
+    if not jobs:
+        return
+    now = tx.now
+    seq = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
+    lane_ids: dict[tuple[str, str], int] = {}
+    bodies: list[tuple[object, ...]] = []
+    ready: list[tuple[int, int, int]] = []
+    scheduled: list[tuple[int, int]] = []
+    for job in jobs:
+        seq += 1
+        lane = (job.queue, job.task)
+        lane_id = lane_ids.get(lane)
+        if lane_id is None:
+            lane_id = lane_ids[lane] = lanes.find(tx, job.queue, job.task)
+        run_at = _run_at(job, now)
+        turn = turn_of(run_at, job.priority)
+        headers = _encode(job.headers).decode() if job.headers else None
+        bodies.append(
+            (seq, job.id, lane_id, job.payload, headers, job.priority, job.max_attempts, job.timeout, now, turn)
+        )
+        if run_at <= now:
+            ready.append((lane_id, turn, seq))
+        else:
+            scheduled.append((run_at, seq))
+    tx.many("insert_job", bodies)
+    if ready:
+        tx.many("insert_ready", ready)
+    if scheduled:
+        tx.many("insert_scheduled", scheduled)
+    for lane_id, number in Counter(body[2] for body in bodies).items():
+        count(tx, lane_id, enqueued=number)
+
+
+def _run_at(job: NewJob, now: int) -> int:
+    if job.run_at is not None:
+        return to_micros(job.run_at)
+    if job.delay is not None:
+        return now + span_micros(job.delay)
+    return now

@@ -1,0 +1,39 @@
+"""Versions of SQLite that this backend refuses or warns of."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+from holdfast.errors import ConfigError
+
+OLDEST = (3, 38, 0)  # strict tables, returning, the ->> operator
+WAL_RESET_FIXED = (3, 51, 3)
+
+_logger = logging.getLogger("holdfast.sqlite")
+_warned: set[str] = set()
+
+
+def known_faults(version: tuple[int, int, int]) -> list[str]:
+    """Return what is known to be wrong with a version, as sentences."""
+    if version < WAL_RESET_FIXED:
+        return [
+            "versions 3.7.0 to 3.51.2 can, rarely, corrupt a database when one process resets the write-ahead log "
+            "while another writes (fixed in 3.51.3): use a Python built with a newer SQLite, and keep backups"
+        ]
+    return []
+
+
+def check_version() -> None:
+    """Refuse a SQLite that is too old; warn, once per process, of one with a known fault."""
+    version = sqlite3.sqlite_version_info
+    if version < OLDEST:
+        message = (
+            f"SQLite {sqlite3.sqlite_version} is too old: {'.'.join(map(str, OLDEST))} or newer is needed; "
+            "use a newer Python, or one built against a newer SQLite"
+        )
+        raise ConfigError(message)
+    for fault in known_faults(version):
+        if fault not in _warned:
+            _warned.add(fault)
+            _logger.warning("SQLite %s: %s", sqlite3.sqlite_version, fault)

@@ -1,0 +1,116 @@
+"""One attempt: from the stored arguments to the outcome.
+
+The worker decides where a handler runs; here is what goes in and what its end means.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import LeaseLost
+from holdfast.jobs.context import Context
+from holdfast.jobs.task import Task
+from holdfast.model.duration import to_span
+from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import (
+    Cancel,
+    Cancelled,
+    Completed,
+    Failed,
+    Failure,
+    Outcome,
+    Retried,
+    Retry,
+    Snooze,
+    Snoozed,
+)
+from holdfast.model.retry import decide
+from holdfast.runtime.failure import describe, describe_reason
+from holdfast.runtime.payload import encode_result_or_reason
+from holdfast.runtime.text import clean
+from holdfast.store.backend import Backend
+from holdfast.store.values import Standing
+
+_logger = logging.getLogger("holdfast.jobs")
+_REASON_LIMIT = 2048
+
+COMPLETED = Completed()
+"""The outcome of nearly every attempt; one for all, since it carries nothing."""
+
+
+def arguments_of(task: Task, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of the call, decoded to their annotated types, with the context if it takes one."""
+    args, kwargs = task.signature.decode(job.payload)
+    if context is not None and task.signature.context is not None:
+        kwargs[task.signature.context] = context
+    return args, kwargs
+
+
+def outcome_of_return(value: object) -> Completed:
+    """Return the outcome of a handler that returned; a result that cannot be kept does not undo the work."""
+    return COMPLETED if value is None else Completed(encode_result_or_reason(value))
+
+
+def outcome_of_error(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
+    """Return the outcome of a handler that raised."""
+    match error:
+        case Snooze():
+            return Snoozed(to_span(error.delay, "the delay of Snooze"))
+        case Cancel():
+            return Cancelled(clean(str(error), _REASON_LIMIT))
+        case Retry() if error.delay is not None:
+            return _again(job, to_span(error.delay, "the delay of Retry"), describe(error))
+        case _:
+            return _by_policy(task, job, error, describe(error))
+
+
+def outcome_of_timeout(task: Task, job: LeasedJob, limit: float) -> Outcome:
+    """Return the outcome of an attempt that was ended at its time limit."""
+    failure = describe_reason("TimeLimit", f"the attempt was ended at its time limit of {limit:g} s")
+    return _by_policy(task, job, TimeoutError(failure.message), failure)
+
+
+def _by_policy(task: Task, job: LeasedJob, error: BaseException, failure: Failure) -> Outcome:
+    decision = decide(task.retry, job.used_attempts, error=error, draw=random.random())  # noqa: S311 - jitter
+    if decision.problem is not None:
+        _logger.error("task %s, job %s: %s", task.name, job.id, decision.problem)
+    if decision.delay is None:
+        return Failed(failure)
+    return _again(job, decision.delay, failure)
+
+
+def _again(job: LeasedJob, delay: timedelta, failure: Failure) -> Outcome:
+    return Failed(failure) if job.is_last_attempt else Retried(delay, failure)
+
+
+async def unless_settled(context: Context | None, backend: Backend, outcome: Outcome) -> Outcome | None:
+    """Return the outcome to be written, or None if the handler has completed the job by itself.
+
+    A completion in the caller's own transaction counts only if that transaction has committed, so the store is asked.
+    """
+    if context is None or context.completed_by is None:
+        return outcome
+    if context.completed_by == "using":
+        standing = await backend.jobs.verify(context.job.lease)
+        if standing is Standing.HELD:
+            context.uncompleted()
+            return _uncommitted(context.job, outcome)
+    if not isinstance(outcome, Completed):
+        _logger.error("job %s was completed by its own transaction, and then its handler raised", context.job.id)
+    return None
+
+
+def _uncommitted(job: LeasedJob, outcome: Outcome) -> Outcome:
+    if not isinstance(outcome, Completed):
+        return outcome
+    reason = "the handler called ctx.complete(using=…) and returned, but that transaction was not committed"
+    failure = describe_reason("Uncommitted", reason)
+    return Failed(failure) if job.is_last_attempt else Retried(timedelta(seconds=1), failure)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Tell whether a handler ended because its lease was lost: then there is nothing to write."""
+    return isinstance(error, LeaseLost)

@@ -1,0 +1,44 @@
+"""Signals that a handler may look at or wait for, from a coroutine or from a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+
+class Signal:
+    """Something that happens at most once: the lease is lost, a cancel is asked."""
+
+    __slots__ = ("_event", "_lock", "_waiting")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._event = threading.Event()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def set(self) -> None:
+        """Let it have happened; callable from any thread."""
+        with self._lock:
+            self._event.set()
+            waiting, self._waiting = self._waiting, []
+        for loop, event in waiting:
+            loop.call_soon_threadsafe(event.set)
+
+    def is_set(self) -> bool:
+        """Tell whether it has happened."""
+        return self._event.is_set()
+
+    __bool__ = is_set
+
+    async def wait(self) -> None:
+        """Wait for it in a coroutine."""
+        with self._lock:
+            if self._event.is_set():
+                return
+            event = asyncio.Event()
+            self._waiting.append((asyncio.get_running_loop(), event))
+        await event.wait()
+
+    def wait_blocking(self, timeout: float | None = None) -> bool:
+        """Wait for it in a thread; False if it has not happened after `timeout` seconds."""
+        return self._event.wait(timeout)

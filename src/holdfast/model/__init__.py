@@ -1,0 +1,1 @@
+"""Frozen data and pure rules: no I/O, no clock, no randomness."""

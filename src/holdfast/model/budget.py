@@ -1,0 +1,81 @@
+"""Which attempts count, and what becomes of a job that was lost or interrupted.
+
+Every claim raises `attempt`: a crash that never reports still costs one. Some ends are then excused, because the job
+was not at fault: a snooze, a job given back before it began, and, within a bound, one that was interrupted by a
+shutdown or lost together with others. What is left, `attempt - excused`, is held against `max_attempts`.
+
+**The lost-worker rule.** A worker that dies takes all jobs that it held with it, and nobody knows which one killed it.
+
+```text
+   lost beside others ──▶ excused, but from now on it runs alone, in a child process of its own
+   lost alone         ──▶ its own fault: the attempt counts, and after MAX_LOST losses the job is failed
+```
+
+So the guilty job ends as failed ("worker lost") and the innocent ones run through.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_INTERRUPTED = 10
+MAX_LOST = 3
+
+
+class Counters(msgspec.Struct, frozen=True, gc=False):
+    """What is counted of a job's attempts."""
+
+    attempt: int = 0
+    excused: int = 0
+    interrupted: int = 0
+    lost: int = 0
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of the job: ready again with these counters, or failed for this reason."""
+
+    counters: Counters
+    failed_because: str | None
+
+
+def after_loss(counters: Counters, *, max_attempts: int, isolated: bool) -> Verdict:
+    """Decide what becomes of a job whose worker died or fell silent while it held the job.
+
+    `isolated` says that the job ran with no neighbours.
+    """
+    lost = counters.lost + 1
+    if isolated:
+        blamed = msgspec.structs.replace(counters, lost=lost)
+        if lost >= MAX_LOST:
+            return Verdict(blamed, f"worker lost {lost} times while it ran this job")
+        return _unless_used_up(blamed, max_attempts, "worker lost on the last attempt")
+    return _interrupted(msgspec.structs.replace(counters, lost=lost), max_attempts, "worker lost")
+
+
+def after_interruption(counters: Counters, *, max_attempts: int) -> Verdict:
+    """Decide what becomes of a job that a shutdown broke off in the middle."""
+    return _interrupted(counters, max_attempts, "interrupted")
+
+
+def after_return(counters: Counters) -> Counters:
+    """Return the counters of a job that was given back before its handler began: no bound, it did nothing."""
+    return msgspec.structs.replace(counters, excused=counters.excused + 1)
+
+
+def after_retry(counters: Counters) -> Counters:
+    """Return the counters of a job that a person sends back: a fresh budget, but one that was ever lost stays alone."""
+    return Counters(attempt=counters.attempt, excused=counters.attempt, interrupted=0, lost=min(counters.lost, 1))
+
+
+def _interrupted(counters: Counters, max_attempts: int, what: str) -> Verdict:
+    if counters.interrupted < MAX_INTERRUPTED:
+        excused = msgspec.structs.replace(
+            counters, excused=counters.excused + 1, interrupted=counters.interrupted + 1
+        )
+        return Verdict(excused, None)
+    return _unless_used_up(counters, max_attempts, f"{what} too often ({counters.interrupted} times)")
+
+
+def _unless_used_up(counters: Counters, max_attempts: int, reason: str) -> Verdict:
+    used_up = counters.attempt - counters.excused >= max_attempts
+    return Verdict(counters, reason if used_up else None)

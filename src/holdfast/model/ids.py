@@ -1,0 +1,85 @@
+"""Ids made by the client: UUIDv7, strictly increasing within a process.
+
+The client makes the id, so an enqueue whose reply was lost can be repeated with the same id without
+making a second job. Within a process ids grow, so inserts go to the right edge of the store's index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import time
+
+from holdfast.errors import ConfigError
+
+_RANDOM_BITS = 74  # what RFC 9562 leaves after time, version and variant
+_STEP_BITS = 32  # random distance between neighbours: the next id cannot be guessed from the last
+_CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class _Sequence:
+    """The last id given out, as a millisecond and 74 random bits that only grow within it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reseed()
+
+    def _reseed(self) -> None:
+        self._millisecond = 0
+        self._tail = 0
+
+    def after_fork(self) -> None:
+        """Forget the parent's place, lest parent and child give out the same ids."""
+        self._lock = threading.Lock()
+        self._reseed()
+
+    def take(self, count: int) -> list[str]:
+        """Return `count` new ids in increasing order."""
+        with self._lock:
+            now = time.time_ns() // 1_000_000
+            if now > self._millisecond:
+                self._millisecond = now
+                self._tail = secrets.randbits(_RANDOM_BITS - 1)  # top bit clear: room to count upwards
+            millisecond, tail = self._millisecond, self._tail
+            steps = secrets.token_bytes(4 * count)
+            ids: list[str] = []
+            for index in range(count):
+                tail += 1 + int.from_bytes(steps[4 * index : 4 * index + 4])
+                if tail >> _RANDOM_BITS:
+                    millisecond += 1
+                    tail &= (1 << (_RANDOM_BITS - 1)) - 1
+                ids.append(_format(millisecond, tail))
+            self._millisecond, self._tail = millisecond, tail
+            return ids
+
+
+def _format(millisecond: int, tail: int) -> str:
+    high = f"{millisecond:012x}"
+    third = 0x7000 | (tail >> 62)
+    fourth = 0x8000 | ((tail >> 48) & 0x3FFF)
+    return f"{high[:8]}-{high[8:]}-{third:04x}-{fourth:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+
+
+_sequence = _Sequence()
+os.register_at_fork(after_in_child=_sequence.after_fork)
+
+
+def new_id() -> str:
+    """Return a new UUIDv7 in canonical text form."""
+    return _sequence.take(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    """Return `count` new UUIDv7s, strictly increasing."""
+    return _sequence.take(count)
+
+
+def check_id(job_id: str) -> str:
+    """Return a caller's own job id in canonical form, or refuse it."""
+    canonical = job_id.lower()
+    if not _CANONICAL.fullmatch(canonical):
+        message = f"job id {job_id!r} is not a UUID: pass one like {new_id()!r}, or leave it out"
+        raise ConfigError(message)
+    return canonical

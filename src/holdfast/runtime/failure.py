@@ -1,0 +1,128 @@
+"""Errors as text: what is kept of an exception after the process that raised it is gone.
+
+**The signature** groups errors that are one problem. It is a short hash of the class and of the innermost frame of
+the user's own code: the name of its file and the qualified name of its function. The line is left out on purpose, so
+that an edit further up in the file does not make a new problem of an old one; so is the message, which holds ids.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.model.outcome import Failure
+from holdfast.runtime.text import clean
+
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+
+MAX_CLASS = 256
+MAX_MESSAGE = 2 * 1024
+MAX_TRACEBACK = 8 * 1024
+
+_CUT = "\n  … {} characters left out …\n"
+_HEAD_SHARE = 0.25  # the tail names the error and the place it was raised: it gets the most
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_STDLIB = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib")})
+_INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
+# How a handler is reached: through our own frames and those of the executors and tasks that they start.
+_CARRIERS = (_PACKAGE, *(f"{base}{part}" for base in _STDLIB for part in ("asyncio/", "concurrent/", "threading.py")))
+_NOT_USER = (_PACKAGE, *_INSTALLED, *_STDLIB, "<frozen ")
+
+_UNDESCRIBED = Failure(
+    error_class="UnknownError",
+    message="the error could not be described: its own class fails when it is looked at",
+    traceback="",
+    signature="0" * 16,
+)
+
+
+def describe(error: BaseException) -> Failure:
+    """Return what is kept of an exception. Never raises, but for a person's KeyboardInterrupt."""
+    try:
+        error_class = _class_name(error)
+        frames = _user_frames(error.__traceback__)
+        return Failure(
+            error_class=error_class,
+            message=clean(_message(error), MAX_MESSAGE),
+            traceback=_traceback(error, frames),
+            signature=_signature(error_class, _place(frames)),
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a hostile exception must not take the worker down with it
+        return _UNDESCRIBED
+
+
+def describe_reason(error_class: str, message: str) -> Failure:
+    """Return a failure that no exception stands for, such as a lost worker; `error_class` names its kind."""
+    error_class = clean(error_class, MAX_CLASS)
+    return Failure(error_class, clean(message, MAX_MESSAGE), traceback="", signature=_signature(error_class, ""))
+
+
+def _class_name(error: BaseException) -> str:
+    cls = type(error)
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    return clean(name, MAX_CLASS)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str.__str__(str(error))  # a subclass of str may bring methods of its own
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - said in the message
+        return f"(its __str__ raised {type(broken).__name__})"
+
+
+def _user_frames(start: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of ours on top; all of it if there are no others."""
+    frames = start
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CARRIERS):
+        frames = frames.tb_next
+    return frames or start
+
+
+def _traceback(error: BaseException, frames: TracebackType | None) -> str:
+    try:
+        lines = traceback.TracebackException(type(error), error, frames, compact=True).format()
+        text = "".join(lines)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - said in the text
+        return f"(the traceback could not be written: {type(broken).__name__})"
+    return _head_and_tail(text.rstrip("\n"))
+
+
+def _head_and_tail(text: str) -> str:
+    whole = clean(text, MAX_TRACEBACK + 4)  # longer than the limit only if something had to go
+    if len(whole.encode()) <= MAX_TRACEBACK:
+        return whole
+    room = MAX_TRACEBACK - len(_CUT.format(len(text)).encode())
+    head = clean(text, int(room * _HEAD_SHARE))
+    tail_room = room - len(head.encode())
+    # Escapes make the tail longer: clean it first, then keep its end, whole characters only.
+    tail = clean(text[-tail_room:], 8 * tail_room).encode()[-tail_room:].decode(errors="ignore")
+    return head + _CUT.format(max(len(text) - len(head) - len(tail), 0)) + tail
+
+
+def _place(frames: TracebackType | None) -> str:
+    """Return where the user's own code failed: its innermost frame.
+
+    Code that was installed cannot be told from its libraries; then it is the outermost frame, the handler.
+    """
+    place: CodeType | None = None
+    while frames is not None:
+        code = frames.tb_frame.f_code
+        if place is None or not code.co_filename.startswith(_NOT_USER):
+            place = code
+        frames = frames.tb_next
+    return "" if place is None else f"{Path(place.co_filename).name}:{place.co_qualname}"
+
+
+def _signature(error_class: str, place: str) -> str:
+    return blake2b(f"{error_class}\n{place}".encode(errors="replace"), digest_size=8).hexdigest()

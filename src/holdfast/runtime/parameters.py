@@ -1,0 +1,145 @@
+"""The parameters of a handler, with their annotations resolved and found fit to be decoded."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import inspect as shapes
+
+from holdfast.errors import ConfigError
+from holdfast.runtime.payload import decoder_for
+from holdfast.runtime.values import is_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_UNDECODABLE = (shapes.ExtType, shapes.RawType)
+_AMBIGUOUS = (
+    shapes.DateTimeType,
+    shapes.TimeType,
+    shapes.BytesType,
+    shapes.ByteArrayType,
+    shapes.MemoryViewType,
+)
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """The parameters that travel, and the name of the one that takes the context, if there is one."""
+
+    travelling: tuple[Parameter, ...]
+    context: str | None
+
+
+def read_parameters(handler: Callable[..., Any], task: str, *, context_type: type | None) -> Parameters:
+    """Return the parameters of a handler; refuse one that no worker could call."""
+    try:
+        found = inspect.signature(handler)
+    except (TypeError, ValueError, NameError) as error:
+        raise ConfigError(f"task {task!r}: the signature of {handler!r} cannot be read: {error}") from error
+    scope = _scope(handler, context_type)
+    travelling: list[Parameter] = []
+    context: Parameter | None = None
+    for parameter in found.parameters.values():
+        resolved = parameter.replace(annotation=_resolve(parameter, task, scope))
+        if context_type is None or not _takes_context(resolved.annotation, context_type):
+            travelling.append(resolved)
+        elif context is None:
+            context = resolved
+        else:
+            raise ConfigError(f"task {task!r} takes the context twice, as {context.name} and {resolved.name}: drop one")
+    if context is not None:
+        _check_context(context, travelling, task)
+    return Parameters(tuple(travelling), None if context is None else context.name)
+
+
+def check_annotation(parameter: Parameter, task: str) -> bool:
+    """Refuse an annotation that cannot be decoded; return whether a text may arrive as something it does not mean.
+
+    That is a datetime or a time without a zone, and bytes, which JSON holds as base64.
+    """
+    ambiguous = False
+    try:
+        decoder_for(parameter.annotation)
+        for shape in _shapes(shapes.type_info(parameter.annotation), set()):
+            if isinstance(shape, shapes.CustomType) and not is_model(shape.cls):
+                raise TypeError(f"{shape.cls.__qualname__} cannot be made from JSON")  # noqa: TRY301
+            if isinstance(shape, _UNDECODABLE):
+                raise TypeError(f"{type(shape).__name__} cannot be made from JSON")  # noqa: TRY301
+            ambiguous = ambiguous or isinstance(shape, _AMBIGUOUS)
+    except Exception as error:
+        raise ConfigError(
+            f"task {task!r}, parameter {parameter.name}: {inspect.formatannotation(parameter.annotation)} "
+            f"cannot be decoded ({error}): annotate it with plain types, a dataclass, a msgspec.Struct, a TypedDict "
+            "or a pydantic model, or pass an id and load the object in the handler"
+        ) from error
+    return ambiguous
+
+
+def _scope(handler: Any, context_type: type | None) -> dict[str, Any]:
+    """Return the names that string annotations may use: those of the handler's module, and the context."""
+    function: Any = inspect.unwrap(handler)
+    while issubclass(type(function), functools.partial):
+        function = inspect.unwrap(function.func)
+    if not hasattr(function, "__globals__") and not hasattr(function, "__func__"):
+        function = inspect.unwrap(type(function).__call__)
+    function = getattr(function, "__func__", function)
+    # The context is often imported for type checkers alone; a name of the module's own goes first.
+    known = {} if context_type is None else {context_type.__name__: context_type}
+    return known | getattr(function, "__globals__", {})
+
+
+def _resolve(parameter: Parameter, task: str, scope: dict[str, Any]) -> Any:
+    if parameter.annotation is Parameter.empty:
+        return Any
+    holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        hint = typing.get_type_hints(holder, globalns=scope, include_extras=True)[parameter.name]
+    except Exception as error:
+        raise ConfigError(
+            f"task {task!r}, parameter {parameter.name}: the annotation {parameter.annotation!r} cannot be resolved "
+            f"({error}): import or define it at the top of the handler's module, not under TYPE_CHECKING"
+        ) from error
+    return Any if hint is object else hint
+
+
+def _takes_context(hint: Any, context_type: type) -> bool:
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        return _takes_context(typing.get_args(hint)[0], context_type)
+    if origin is typing.Union or origin is types.UnionType:
+        return any(_takes_context(part, context_type) for part in typing.get_args(hint))
+    cls = origin or hint
+    return isinstance(cls, type) and issubclass(cls, context_type)
+
+
+def _check_context(context: Parameter, travelling: list[Parameter], task: str) -> None:
+    named = context.kind in {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
+    in_the_way = context.kind is Parameter.POSITIONAL_OR_KEYWORD and any(
+        parameter.kind is Parameter.VAR_POSITIONAL for parameter in travelling
+    )
+    if not named or in_the_way:
+        raise ConfigError(
+            f"task {task!r}: the context parameter {context.name} is handed over by name, which its place does not "
+            f"allow: put it last, as a keyword-only parameter (*, {context.name})"
+        )
+
+
+def _shapes(root: shapes.Type, met: set[int]) -> Iterator[shapes.Type]:
+    """Yield a type and all types inside it, each once: types may hold themselves."""
+    if id(root) in met:
+        return
+    met.add(id(root))
+    yield root
+    for name in root.__struct_fields__:
+        part: Any = getattr(root, name)
+        for item in part if issubclass(type(part), tuple) else (part,):
+            if isinstance(item, shapes.Field):
+                yield from _shapes(item.type, met)
+            elif isinstance(item, shapes.Type):
+                yield from _shapes(item, met)

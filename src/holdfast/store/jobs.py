@@ -1,0 +1,157 @@
+"""The port's verbs for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from holdfast.model.job import Lease, NewJob
+from holdfast.store.values import (
+    Cancellation,
+    Claim,
+    ClaimRequest,
+    Extension,
+    Finish,
+    Outstanding,
+    Promotion,
+    Rescued,
+    Retention,
+    Standing,
+    Verdict,
+    WorkerBeat,
+)
+
+
+class JobStore(Protocol):
+    """The life of a job, from enqueue to prune. Every method is one atomic step of the store.
+
+    Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
+    is safe to repeat after either.
+    """
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+        """Put jobs in, all or none; True for each that is new.
+
+        1. A job whose id is already known, in any state, is left as it is and answered with False.
+        2. A job with neither delay nor run_at, or with one that is past, is ready; else it is scheduled.
+        3. Jobs are given a growing `seq` in the order of the call.
+        """
+        ...
+
+    async def claim(self, request: ClaimRequest) -> Claim:
+        """Lease ready jobs to a worker.
+
+        1. Takes at most `limit` jobs of the named queues and tasks, none of a paused queue, in order of turn, then seq.
+        2. Raises `attempt` of each and gives all of them one new fence, larger than any before.
+        3. A job is leased to one worker at a time, whoever else claims meanwhile.
+        4. Stops early when the payloads exceed `max_bytes`, but takes at least one job if there is one.
+        """
+        ...
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        """Write the ends of attempts; one verdict for each, in order.
+
+        1. A stale fence changes nothing and is answered LOST; the others are written all the same.
+        2. A repeat of a finish that was written, under the same fence, is answered DONE and changes nothing.
+        3. Every attempt that did not complete leaves a record; the first few and the last few are kept.
+        4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own.
+        5. Lost is decided by `model.budget.after_loss` with isolated=True.
+        6. A job that would run again, though somebody asked to cancel it, is cancelled instead (so in release and rescue).
+        """
+        ...
+
+    async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
+        """Give jobs back; they are ready again at their old turn.
+
+        1. `started=False`: the handler never began, the attempt is excused without bound.
+        2. `started=True`: interrupted; `model.budget.after_interruption` decides, and a record is left.
+        3. A stale fence changes nothing and is answered LOST.
+        """
+        ...
+
+    async def promote(self, limit: int) -> Promotion:
+        """Move at most `limit` due jobs from scheduled to ready, the longest due first."""
+        ...
+
+    async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:
+        """Take at most `limit` expired leases from their workers.
+
+        1. `unbroken` is how long the caller has had unbroken access to the store. A lease is taken only if that is at
+           least half of the lease's own duration, so that after an outage living workers extend first. None: a person
+           asks, take every expired one.
+        2. Expiry is judged by the store's clock in the same step that takes the lease.
+        3. What becomes of each job is decided by `model.budget.after_loss`; one asked to cancel is cancelled.
+        """
+        ...
+
+    async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
+        """Take at most `limit` leases, expired or not, of a worker that is known to be dead, and forget the worker."""
+        ...
+
+    async def reset(self, job_id: str) -> bool:
+        """Take a running job's lease away by a person's word: ready again, the attempt excused, its holder stale.
+
+        False if it does not run. Raises `JobNotFound`.
+        """
+        ...
+
+    async def cancel(self, job_id: str, reason: str) -> Cancellation:
+        """Cancel a job that has not begun, or ask the worker that runs it; raises `JobNotFound`."""
+        ...
+
+    async def retry(self, job_id: str) -> bool:
+        """Make a failed or cancelled job ready with a fresh budget; False if it is in another state.
+
+        `attempt` goes on counting; what was used so far is excused. Raises `JobNotFound`.
+        """
+        ...
+
+    async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
+        """Note how far an attempt has come."""
+        ...
+
+    async def extend(self, lease: Lease, duration: timedelta) -> Verdict:
+        """Extend one lease to `duration` from now, if that is later than its end; an expired one is revived."""
+        ...
+
+    async def verify(self, lease: Lease) -> Standing:
+        """Tell how a lease stands; waits for a transaction in flight that touches it."""
+        ...
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete at most `limit` finished jobs past their retention, with all that belongs to them; how many."""
+        ...
+
+    async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
+        """Count what is left to do for a worker that knows these tasks and serves these queues."""
+        ...
+
+    async def result(self, job_id: str) -> str | None:
+        """Return the stored result of a completed job (None: it had none, or is not completed)."""
+        ...
+
+
+class Extender(Protocol):
+    """The blocking verbs of the thread that extends leases, over a connection of its own."""
+
+    def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
+        """Extend leases to `duration` from now.
+
+        1. A lease whose fence is stale is answered as lost and changes nothing.
+        2. A lease that has expired but that nobody has rescued is extended.
+        3. A lease that a transaction holds locked is skipped, and not answered as lost.
+        """
+        ...
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:
+        """Return the leases of a worker whose jobs somebody asked to cancel; reads only, and cheaply."""
+        ...
+
+    def beat(self, beat: WorkerBeat) -> None:
+        """Tell the store that this worker lives."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...

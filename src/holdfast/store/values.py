@@ -1,0 +1,262 @@
+"""What goes into the verbs of the port and what comes back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.model.instants import to_datetime
+from holdfast.model.job import JobState, Lease, LeasedJob
+from holdfast.model.outcome import Outcome
+
+
+class Verdict(StrEnum):
+    """What a write under a lease came to."""
+
+    DONE = "done"
+    LOST = "lost"  # the fence is stale: nothing was written
+
+
+class Standing(StrEnum):
+    """How a lease stands, read under a lock that waits for any transaction in flight."""
+
+    HELD = "held"
+    COMPLETED = "completed"  # by this very fence
+    LOST = "lost"
+
+
+class ClaimRequest(msgspec.Struct, frozen=True):
+    """Which jobs a worker would take.
+
+    `queues` None means every queue. Only tasks named in `tasks` are taken. `isolates` says that the worker can run a
+    job in a child process of its own, as it must for one that was lost before.
+    """
+
+    worker_id: str
+    tasks: tuple[str, ...]
+    limit: int
+    lease: timedelta
+    queues: tuple[str, ...] | None = None
+    isolates: bool = True
+    max_bytes: int = 16 * 1024 * 1024
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a claim statement took: all jobs of one claim carry the same fence."""
+
+    jobs: list[LeasedJob]
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False):
+    """The end of one attempt, to be written under its lease."""
+
+    lease: Lease
+    outcome: Outcome
+
+
+class Extension(msgspec.Struct, frozen=True):
+    """What came of extending leases: those lost, and those whose job somebody asked to cancel."""
+
+    lost: list[Lease]
+    cancel_asked: list[Lease]
+
+
+class Promotion(msgspec.Struct, frozen=True):
+    """How many due jobs were moved to ready, and how long until the next one is due (None: none is waiting)."""
+
+    moved: int
+    next_due: timedelta | None
+
+
+class Rescued(msgspec.Struct, frozen=True):
+    """A job whose lease was taken from a dead or silent worker, and where the job went."""
+
+    job_id: str
+    task: str
+    queue: str
+    worker_id: str
+    attempt: int
+    state: JobState
+
+
+class Cancellation(StrEnum):
+    """What came of asking to cancel a job."""
+
+    CANCELLED = "cancelled"  # it had not begun, and never will
+    ASKED = "asked"  # it runs; its worker is told, and the handler may still complete first
+    TOO_LATE = "too_late"  # it had ended already
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long finished jobs are kept; None keeps them for ever."""
+
+    completed: timedelta | None = timedelta(days=7)
+    failed: timedelta | None = timedelta(days=90)
+    cancelled: timedelta | None = timedelta(days=30)
+    counts: timedelta | None = timedelta(days=30)
+
+
+class Outstanding(msgspec.Struct, frozen=True):
+    """What is left to do, for a worker that is to stop when nothing is.
+
+    `ready` and `retrying` count jobs that this worker may claim; `running` counts jobs held by anyone; `unknown` counts
+    ready or retrying jobs of tasks that it does not know; `delayed` are those that their caller asked to run later.
+    """
+
+    ready: int
+    retrying: int
+    blocked: int
+    running: int
+    delayed: int
+    paused: int
+    unknown: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a worker in until-empty mode may stop."""
+        return not (self.ready or self.retrying or self.blocked or self.running)
+
+
+class WorkerBeat(msgspec.Struct, frozen=True):
+    """What a worker tells of itself: one row per process incarnation."""
+
+    worker_id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...] | None
+    concurrency: int
+    lease: timedelta
+    running: int
+    supervisor_id: str | None = None
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """A worker as the store last heard of it; `silent` is the time since, by the store's clock."""
+
+    beat: WorkerBeat
+    started_us: int
+    silent: timedelta
+
+    @property
+    def started_at(self) -> datetime:
+        """When the worker first reported."""
+        return to_datetime(self.started_us)
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """A queue and how many of its jobs stand where."""
+
+    name: str
+    paused: bool
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    failed: int
+    oldest_ready: timedelta | None
+
+
+class LeaseView(msgspec.Struct, frozen=True):
+    """An active lease; `expires_in` is negative once it has expired and nobody has rescued it yet."""
+
+    job_id: str
+    seq: int
+    fence: int
+    queue: str
+    task: str
+    worker_id: str
+    attempt: int
+    started_us: int
+    expires_in: timedelta
+    isolated: bool
+    cancel_asked: bool
+    percent: float | None
+    note: str | None
+
+    @property
+    def started_at(self) -> datetime:
+        """When the job was claimed."""
+        return to_datetime(self.started_us)
+
+
+class AttemptView(msgspec.Struct, frozen=True):
+    """An attempt that ended without completing the job."""
+
+    attempt: int
+    worker_id: str
+    started_us: int
+    ended_us: int
+    outcome: str  # retried, snoozed, failed, cancelled, released, lost
+    error_class: str | None
+    message: str | None
+    traceback: str | None
+    signature: str | None
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """A job in a list."""
+
+    id: str
+    seq: int
+    queue: str
+    task: str
+    state: JobState
+    priority: int
+    attempt: int
+    max_attempts: int
+    enqueued_us: int
+    run_us: int
+    started_us: int | None = None
+    finished_us: int | None = None
+    worker_id: str | None = None
+    reason: str | None = None
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When the job was enqueued."""
+        return to_datetime(self.enqueued_us)
+
+
+class JobDetails(msgspec.Struct, frozen=True):
+    """All that is known of one job."""
+
+    job: JobView
+    payload: str
+    headers: dict[str, str]
+    result: str | None
+    attempts: list[AttemptView]
+    lease: LeaseView | None
+
+
+class JobFilter(msgspec.Struct, frozen=True):
+    """Which jobs to list; None means any. `cursor` is what the page before gave."""
+
+    state: JobState
+    queue: str | None = None
+    task: str | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """One page of a list, and the cursor of the next one (None: there is none)."""
+
+    jobs: list[JobView]
+    cursor: str | None
+
+
+class Count(msgspec.Struct, frozen=True):
+    """What happened to the jobs of one queue and task within one minute."""
+
+    minute_us: int
+    queue: str
+    task: str
+    enqueued: int
+    completed: int
+    retried: int
+    failed: int
+    cancelled: int
+    lost: int
+    run_us: int

@@ -1,0 +1,186 @@
+"""Insight: lists and counts agree with the truth."""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.errors import JobNotFound
+from holdfast.model.ids import new_id
+from holdfast.model.job import JobState
+from holdfast.store.backend import Backend
+from holdfast.store.values import JobFilter, QueueView
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.base import (
+    LEASE,
+    MANY,
+    OUTCOMES,
+    Conformance,
+    a_job,
+    bring_to,
+    claim,
+    claim_one,
+    enqueue,
+    finish,
+    hold_one,
+    in_extender,
+    queue_view,
+)
+
+# In this order no step claims the job of another: what is left ready comes last.
+EVERY_STATE = [
+    JobState.RUNNING,
+    JobState.COMPLETED,
+    JobState.FAILED,
+    JobState.CANCELLED,
+    JobState.SCHEDULED,
+    JobState.READY,
+]
+
+
+class TestJobs(Conformance):
+    """`Insight.job`, `find` and `jobs`."""
+
+    async def test_a_job_that_is_not_known_raises_job_not_found(self, backend: Backend) -> None:
+        with pytest.raises(JobNotFound):
+            await backend.insight.job(new_id())
+
+    async def test_all_that_is_known_of_a_job_is_returned(self, backend: Backend, clock: ManualClock) -> None:
+        new = a_job("mail", payload='{"to":"ada"}', priority=2, max_attempts=7, delay=timedelta(seconds=5))
+        await enqueue(backend, new)
+        details = await backend.insight.job(new.id)
+        view = details.job
+        assert (view.id, view.queue, view.task, view.state) == (new.id, "mail", "greet", JobState.SCHEDULED)
+        assert (view.priority, view.attempt, view.max_attempts) == (2, 0, 7)
+        assert (view.enqueued_us, view.run_us) == (clock(), clock() + 5_000_000)
+        assert (details.payload, details.headers, details.attempts) == ('{"to":"ada"}', {}, [])
+        assert (details.result, details.lease) == (None, None)
+
+    async def test_the_lease_of_a_running_job_is_shown(self, backend: Backend, clock: ManualClock) -> None:
+        job = await hold_one(backend)
+        details = await backend.insight.job(job.id)
+        assert (details.job.started_us, details.job.worker_id) == (clock(), "worker-a")
+        assert details.lease is not None
+        assert (details.lease.fence, details.lease.attempt) == (job.fence, 1)
+
+    async def test_jobs_are_listed_in_one_state_only(self, backend: Backend) -> None:
+        ids = {state: (await bring_to(backend, state))[0] for state in EVERY_STATE}
+        for state, job_id in ids.items():
+            views = await backend.insight.jobs(JobFilter(state=state))
+            assert [(view.id, view.state) for view in views] == [(job_id, state)]
+        assert await backend.insight.jobs(JobFilter(state=JobState.BLOCKED)) == []
+
+    async def test_a_list_and_the_details_show_the_same_job(self, backend: Backend, clock: ManualClock) -> None:
+        for state in EVERY_STATE:
+            clock.advance(1)
+            job_id, _ = await bring_to(backend, state)
+            (view,) = await backend.insight.jobs(JobFilter(state=state))
+            assert view == (await backend.insight.job(job_id)).job
+
+    async def test_jobs_are_listed_newest_first_one_page(self, backend: Backend) -> None:
+        ids = await enqueue(backend, *(a_job() for _ in range(5)))
+        first = await backend.insight.jobs(JobFilter(state=JobState.READY, limit=3))
+        rest = await backend.insight.jobs(JobFilter(state=JobState.READY, limit=3, before_seq=first[-1].seq))
+        assert [view.id for view in first + rest] == ids[::-1]
+
+    async def test_jobs_are_listed_of_one_queue_or_task(self, backend: Backend) -> None:
+        mail, sale, other = await enqueue(backend, a_job("mail"), a_job("sale"), a_job("mail", task="other"))
+
+        async def listed(queue: str | None, task: str | None) -> list[str]:
+            selection = JobFilter(state=JobState.READY, queue=queue, task=task)
+            return [view.id for view in await backend.insight.jobs(selection)]
+
+        assert await listed("mail", None) == [other, mail]
+        assert await listed(None, "greet") == [sale, mail]
+        assert await listed("mail", "greet") == [mail]
+        assert await listed("nowhere", None) == []
+
+    async def test_at_most_limit_ids_that_begin_with_a_prefix_are_found(self, backend: Backend) -> None:
+        tail = new_id()[8:]
+        ids = [f"{head}{tail}" for head in ("aaaaaaaa", "aaaaaaab", "bbbbbbbb", "ffffffff")]
+        await enqueue(backend, *(a_job(job_id=job_id) for job_id in ids))
+        assert sorted(await backend.insight.find("aaaaaaa", 10)) == ids[:2]
+        assert await backend.insight.find("aaaaaaab", 10) == [ids[1]]
+        assert await backend.insight.find("ffff", 10) == [ids[3]]
+        assert await backend.insight.find(ids[2], 10) == [ids[2]]
+        assert len(await backend.insight.find("", 3)) == 3
+        assert await backend.insight.find("%", 10) == []
+        assert await backend.insight.find("cc", 10) == []
+
+
+class TestLists(Conformance):
+    """`Insight.queues`, `leases`, `workers` and `counts`."""
+
+    async def test_all_queues_are_listed_with_their_counts(self, backend: Backend, clock: ManualClock) -> None:
+        for state in EVERY_STATE:
+            await bring_to(backend, state)
+        await enqueue(backend, a_job("mail", task="other"))
+        clock.advance(3)
+        assert await queue_view(backend, "default") == QueueView(
+            name="default",
+            paused=False,
+            ready=1,
+            scheduled=1,
+            blocked=0,
+            running=1,
+            failed=1,
+            oldest_ready=timedelta(seconds=3),
+        )
+        mail = await queue_view(backend, "mail")
+        assert (mail.ready, mail.running, mail.oldest_ready) == (1, 0, timedelta(seconds=3))
+
+    async def test_a_queue_with_nothing_ready_has_no_oldest(self, backend: Backend) -> None:
+        await enqueue(backend, a_job(delay=timedelta(seconds=5)))
+        assert (await queue_view(backend, "default")).oldest_ready is None
+
+    async def test_active_leases_are_listed_the_next_to_expire_first(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        long = await hold_one(backend, lease=timedelta(seconds=60))
+        short = await hold_one(backend, lease=timedelta(seconds=10), worker_id="worker-b")
+        clock.advance(20)
+        leases = await backend.insight.leases(MANY)
+        assert [lease.job_id for lease in leases] == [short.id, long.id]
+        assert [lease.expires_in for lease in leases] == [timedelta(seconds=-10), timedelta(seconds=40)]
+        assert [lease.worker_id for lease in leases] == ["worker-b", "worker-a"]
+        assert [lease.job_id for lease in await backend.insight.leases(1)] == [short.id]
+        assert [lease.job_id for lease in await backend.insight.leases(MANY, expired_only=True)] == [short.id]
+
+    async def test_a_lease_that_ended_is_listed_no_more(self, backend: Backend) -> None:
+        for outcome in OUTCOMES.values():
+            job = await hold_one(backend)
+            await finish(backend, job.lease, outcome)
+            assert await backend.insight.leases(MANY) == []
+            for other in await claim(backend):
+                await finish(backend, other.lease, OUTCOMES["completed"])
+
+    async def test_the_counts_per_minute_queue_and_task_are_kept(self, backend: Backend, clock: ManualClock) -> None:
+        clock.advance(timedelta(microseconds=-(clock() % 60_000_000)))  # the start of a minute
+        await enqueue(backend, *(a_job() for _ in range(5)), a_job("mail", task="other"))
+        minute = clock()
+        clock.advance(60)
+        for outcome in ("completed", "retried", "failed", "cancelled", "lost"):
+            job = await claim_one(backend)
+            clock.advance(1)
+            await finish(backend, job.lease, OUTCOMES[outcome])
+        counts = {
+            (count.minute_us, count.queue, count.task): count for count in await backend.insight.counts(LEASE * 9)
+        }
+        assert counts[minute, "default", "greet"].enqueued == 5
+        assert counts[minute, "mail", "other"].enqueued == 1
+        later = counts[minute + 60_000_000, "default", "greet"]
+        assert (later.completed, later.retried, later.failed, later.cancelled, later.lost) == (1, 1, 1, 1, 1)
+        assert later.run_us >= 1_000_000
+
+    async def test_counts_of_earlier_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
+        await enqueue(backend, a_job())
+        clock.advance(timedelta(hours=2))
+        assert await backend.insight.counts(timedelta(hours=1)) == []
+        assert len(await backend.insight.counts(timedelta(hours=3))) == 1
+
+    async def test_no_worker_has_reported_to_a_new_store(self, backend: Backend) -> None:
+        assert await backend.insight.workers() == []
+        assert await in_extender(backend, lambda extender: extender.cancel_asked("worker-a")) == []

@@ -1,0 +1,65 @@
+"""Notify: hints arrive, never block, never raise, and stop when told."""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar
+
+from holdfast.store.backend import Backend
+from holdfast.testing.conformance.base import Conformance, MakeBackend
+
+PATIENCE = 10.0
+
+
+def waker() -> tuple[asyncio.Event, Callable[[], None]]:
+    """Return an event and a function that sets it from any thread."""
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+    return event, lambda: loop.call_soon_threadsafe(event.set) and None
+
+
+class TestNotify(Conformance):
+    """`Notifier` within one process."""
+
+    async def test_a_hint_wakes_all_listeners_here(self, backend: Backend) -> None:
+        (first, wake_first), (second, wake_second) = waker(), waker()
+        stops = [backend.notifier.listen(wake_first), backend.notifier.listen(wake_second)]
+        backend.notifier.notify()
+        async with asyncio.timeout(PATIENCE):
+            await first.wait()
+            await second.wait()
+        for stop in stops:
+            stop()
+
+    async def test_a_listener_is_called_until_the_returned_function_is_called(self, backend: Backend) -> None:
+        (silent, wake_silent), (heard, wake_heard) = waker(), waker()
+        stop_silent = backend.notifier.listen(wake_silent)
+        stop_heard = backend.notifier.listen(wake_heard)
+        stop_silent()
+        stop_silent()  # twice is once
+        backend.notifier.notify()
+        async with asyncio.timeout(PATIENCE):
+            await heard.wait()
+        assert not silent.is_set()
+        stop_heard()
+
+    async def test_a_hint_without_listeners_does_nothing(self, backend: Backend) -> None:
+        backend.notifier.notify()
+
+
+class TestNotifyOthers(Conformance):
+    """`Notifier` across backends."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"notifies", "shared"})
+
+    async def test_a_hint_wakes_listeners_in_other_processes(self, backend: Backend, make_backend: MakeBackend) -> None:
+        other = await make_backend()
+        heard, wake = waker()
+        stop = other.notifier.listen(wake)
+        async with asyncio.timeout(PATIENCE):
+            while not heard.is_set():  # a hint may be lost while a listener is only just arriving
+                backend.notifier.notify()
+                await asyncio.wait([asyncio.create_task(heard.wait())], timeout=0.2)
+        stop()

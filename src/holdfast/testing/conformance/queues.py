@@ -1,0 +1,139 @@
+"""Queues: pause and resume, and what is outstanding."""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.model.job import JobState
+from holdfast.store.backend import Backend
+from holdfast.store.values import Outstanding, Verdict
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.base import (
+    MANY,
+    OUTCOMES,
+    Conformance,
+    a_job,
+    bring_to,
+    claim,
+    claim_one,
+    enqueue,
+    finish,
+    hold_one,
+    queue_view,
+)
+
+
+def left(
+    *, ready: int = 0, retrying: int = 0, running: int = 0, delayed: int = 0, paused: int = 0, unknown: int = 0
+) -> Outstanding:
+    """Return what is left, zero where nothing is said."""
+    return Outstanding(
+        ready=ready,
+        retrying=retrying,
+        blocked=0,
+        running=running,
+        delayed=delayed,
+        paused=paused,
+        unknown=unknown,
+    )
+
+
+class TestQueues(Conformance):
+    """`QueueStore`."""
+
+    async def test_a_queue_comes_into_being_with_its_first_job(self, backend: Backend) -> None:
+        assert await backend.insight.queues() == []
+        await enqueue(backend, a_job("mail"), a_job("mail"))
+        view = await queue_view(backend, "mail")
+        assert (view.paused, view.ready) == (False, 2)
+
+    async def test_pause_answers_false_if_it_was_paused(self, backend: Backend) -> None:
+        await enqueue(backend, a_job("mail"))
+        assert await backend.queues.pause("mail")
+        assert not await backend.queues.pause("mail")
+        assert (await queue_view(backend, "mail")).paused
+
+    async def test_resume_answers_false_if_it_was_not_paused(self, backend: Backend) -> None:
+        assert not await backend.queues.resume("mail")
+        await enqueue(backend, a_job("mail"))
+        assert not await backend.queues.resume("mail")
+        await backend.queues.pause("mail")
+        assert await backend.queues.resume("mail")
+        assert not (await queue_view(backend, "mail")).paused
+
+    async def test_a_queue_may_be_paused_before_its_first_job(self, backend: Backend) -> None:
+        assert await backend.queues.pause("mail")
+        (job_id,) = await enqueue(backend, a_job("mail"))
+        assert await claim(backend) == []
+        await backend.queues.resume("mail")
+        assert [job.id for job in await claim(backend)] == [job_id]
+
+    async def test_pausing_leaves_running_jobs_alone(self, backend: Backend) -> None:
+        job = await hold_one(backend)
+        await backend.queues.pause("default")
+        assert await finish(backend, job.lease, OUTCOMES["completed"]) is Verdict.DONE
+
+    async def test_a_job_that_comes_back_to_a_paused_queue_waits(self, backend: Backend, clock: ManualClock) -> None:
+        job = await hold_one(backend)
+        (delayed,) = await enqueue(backend, a_job(delay=timedelta(seconds=1)))
+        await backend.queues.pause("default")
+        await backend.jobs.release([job.lease], started=False)
+        clock.advance(2)
+        assert (await backend.jobs.promote(MANY)).moved == 1
+        assert await claim(backend) == []
+        await backend.queues.resume("default")
+        assert [each.id for each in await claim(backend)] == [job.id, delayed]
+
+
+class TestOutstanding(Conformance):
+    """`JobStore.outstanding`."""
+
+    async def test_an_empty_store_has_nothing_left_to_do(self, backend: Backend) -> None:
+        outstanding = await backend.jobs.outstanding(["greet"], None)
+        assert outstanding == left()
+        assert outstanding.is_empty
+
+    async def test_it_counts_ready_retrying_and_running_jobs(self, backend: Backend) -> None:
+        await bring_to(backend, JobState.RUNNING)
+        job = await hold_one(backend)
+        await finish(backend, job.lease, OUTCOMES["retried"])
+        await bring_to(backend, JobState.COMPLETED)
+        await enqueue(backend, a_job(), a_job(delay=timedelta(seconds=9)))
+        outstanding = await backend.jobs.outstanding(["greet"], None)
+        assert outstanding == left(ready=1, retrying=1, running=1, delayed=1)
+        assert not outstanding.is_empty
+
+    async def test_a_job_that_its_caller_delayed_does_not_keep_a_worker(self, backend: Backend) -> None:
+        await enqueue(backend, a_job(delay=timedelta(seconds=9)))
+        outstanding = await backend.jobs.outstanding(["greet"], None)
+        assert outstanding == left(delayed=1)
+        assert outstanding.is_empty
+
+    async def test_jobs_of_paused_queues_and_of_unknown_tasks_do_not_keep_a_worker(self, backend: Backend) -> None:
+        await enqueue(backend, a_job("mail"), a_job(task="unknown"))
+        await backend.queues.pause("mail")
+        outstanding = await backend.jobs.outstanding(["greet"], None)
+        assert outstanding == left(paused=1, unknown=1)
+        assert outstanding.is_empty
+
+    async def test_it_counts_the_queues_that_are_served_only(self, backend: Backend) -> None:
+        await enqueue(backend, a_job("mail"), a_job("sale"), a_job("sale"))
+        assert (await backend.jobs.outstanding(["greet"], ["sale"])).ready == 2
+        assert (await backend.jobs.outstanding(["greet"], ["mail"])).ready == 1
+        assert (await backend.jobs.outstanding(["greet"], ["file"])).ready == 0
+
+    async def test_it_follows_a_job_through_its_life(self, backend: Backend, clock: ManualClock) -> None:
+        await enqueue(backend, a_job())
+        assert await backend.jobs.outstanding(["greet"], None) == left(ready=1)
+        job = await claim_one(backend)
+        assert await backend.jobs.outstanding(["greet"], None) == left(running=1)
+        await finish(backend, job.lease, OUTCOMES["retried"])
+        assert await backend.jobs.outstanding(["greet"], None) == left(retrying=1)
+        clock.advance(60)
+        await backend.jobs.promote(MANY)
+        assert await backend.jobs.outstanding(["greet"], None) == left(ready=1)
+        job = await claim_one(backend)
+        await finish(backend, job.lease, OUTCOMES["failed"])
+        assert await backend.jobs.outstanding(["greet"], None) == left()

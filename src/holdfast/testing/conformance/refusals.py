@@ -1,0 +1,53 @@
+"""Refusals: what a store cannot do it refuses with a reason, at once and in words."""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import ConfigError, Unsupported
+from holdfast.store.backend import Backend
+from holdfast.testing.conformance.base import LEASE, Conformance, hold_one
+
+
+class TestRefusals(Conformance):
+    """`Capabilities` and what follows from them."""
+
+    async def test_every_refusal_has_a_reason_and_raises_unsupported_with_it(self, backend: Backend) -> None:
+        capabilities = backend.capabilities
+        for what, reason in capabilities.refusals.items():
+            assert reason.strip()
+            with pytest.raises(Unsupported) as refused:
+                capabilities.require(what)
+            assert reason in str(refused.value)
+            assert capabilities.store in str(refused.value)
+
+    async def test_what_is_not_refused_is_allowed(self, backend: Backend) -> None:
+        backend.capabilities.require("something that nobody refused")
+
+    async def test_a_store_that_lacks_something_says_why(self, backend: Backend) -> None:
+        capabilities = backend.capabilities
+        if not (capabilities.joins_transactions and capabilities.shared):
+            assert capabilities.refusals
+
+    async def test_a_store_that_joins_no_transactions_refuses_to_begin_one(self, backend: Backend) -> None:
+        if backend.capabilities.joins_transactions:
+            pytest.skip(f"{backend.capabilities.store} joins transactions")
+        job = await hold_one(backend)
+        with pytest.raises(Unsupported):
+            async with backend.transactions.begin(job.lease, limit=LEASE):
+                pass
+        with pytest.raises(Unsupported), backend.transactions.begin_blocking(job.lease, limit=LEASE):
+            pass
+        with pytest.raises(Unsupported):
+            backend.transactions.join(object())
+        with pytest.raises(Unsupported):
+            backend.transactions.complete(job.lease, None, using=object())
+
+    async def test_a_connection_of_an_unknown_kind_is_refused(self, backend: Backend) -> None:
+        job = await hold_one(backend)
+        with pytest.raises((ConfigError, Unsupported)):
+            backend.transactions.join(object())
+        with pytest.raises((ConfigError, Unsupported)):
+            backend.transactions.complete(job.lease, None, using=object())

@@ -1,0 +1,245 @@
+"""The reference model behind the port: what the simulation runs on passes the suite that every store passes."""
+
+# ruff: noqa: D102 - the port states the contract of every method here
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+from typing import NoReturn
+
+from holdfast.errors import Unsupported
+from holdfast.model.job import Lease, NewJob
+from holdfast.store.backend import Transaction
+from holdfast.store.capabilities import Capabilities
+from holdfast.store.jobs import JobStore
+from holdfast.store.values import (
+    Cancellation,
+    Claim,
+    ClaimRequest,
+    Count,
+    Extension,
+    Finish,
+    JobDetails,
+    JobFilter,
+    JobView,
+    LeaseView,
+    Outstanding,
+    Promotion,
+    QueueView,
+    Rescued,
+    Retention,
+    Standing,
+    Verdict,
+    WorkerBeat,
+    WorkerView,
+)
+from holdfast.testing.reference import views
+from holdfast.testing.reference.model import Reference
+
+_NO_TRANSACTIONS = "the reference model is no database: there is nothing to write an effect to"
+_NOT_SHARED = "the reference model lives in one process"
+
+
+class ReferenceBackend:
+    """A `Backend` over a `Reference`."""
+
+    def __init__(self, model: Reference) -> None:
+        self.model = model
+        self.url = "reference:"
+        self.capabilities = Capabilities(
+            store="reference",
+            version="1",
+            durability="none: the model lives in memory",
+            notifies=False,
+            joins_transactions=False,
+            shared=False,
+            refusals={"join transactions": _NO_TRANSACTIONS, "be shared": _NOT_SHARED},
+        )
+        self.jobs = ReferenceJobs(model)
+        self.queues = ReferenceQueues(model)
+        self.insight = ReferenceInsight(model)
+        self.schema = ReferenceSchema()
+        self.transactions = ReferenceTransactions()
+        self.notifier = ReferenceNotifier()
+
+    async def open(self) -> None:
+        """Do nothing: the model is always open."""
+
+    async def close(self) -> None:
+        """Do nothing: the model holds nothing of the process."""
+
+    def extender(self) -> ReferenceExtender:
+        """Return the blocking verbs."""
+        return ReferenceExtender(self.model)
+
+
+class ReferenceJobs:
+    """`JobStore` over the model."""
+
+    def __init__(self, model: Reference) -> None:
+        self._model = model
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+        return self._model.enqueue(jobs)
+
+    async def claim(self, request: ClaimRequest) -> Claim:
+        return Claim(jobs=self._model.claim(request))
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        return self._model.finish(finishes)
+
+    async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
+        return self._model.release(leases, started=started)
+
+    async def promote(self, limit: int) -> Promotion:
+        return self._model.promote(limit)
+
+    async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:
+        return self._model.rescue(unbroken, limit)
+
+    async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
+        return self._model.rescue_worker(worker_id, reason, limit)
+
+    async def reset(self, job_id: str) -> bool:
+        return self._model.reset(job_id)
+
+    async def cancel(self, job_id: str, reason: str) -> Cancellation:
+        return self._model.cancel(job_id, reason)
+
+    async def retry(self, job_id: str) -> bool:
+        return self._model.retry(job_id)
+
+    async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
+        return self._model.progress(lease, percent, note)
+
+    async def extend(self, lease: Lease, duration: timedelta) -> Verdict:
+        return self._model.extend(lease, duration)
+
+    async def verify(self, lease: Lease) -> Standing:
+        return self._model.verify(lease)
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        return self._model.prune(retention, limit)
+
+    async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
+        return self._model.outstanding(tasks, queues)
+
+    async def result(self, job_id: str) -> str | None:
+        return self._model.result(job_id)
+
+
+class ReferenceExtender:
+    """`Extender` over the model."""
+
+    def __init__(self, model: Reference) -> None:
+        self._model = model
+
+    def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
+        return self._model.extend_all(leases, duration)
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:
+        return self._model.cancel_asked(worker_id)
+
+    def beat(self, beat: WorkerBeat) -> None:
+        self._model.beat(beat)
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class ReferenceQueues:
+    """`QueueStore` over the model."""
+
+    def __init__(self, model: Reference) -> None:
+        self._model = model
+
+    async def pause(self, queue: str) -> bool:
+        return self._model.pause(queue)
+
+    async def resume(self, queue: str) -> bool:
+        return self._model.resume(queue)
+
+
+class ReferenceInsight:
+    """`Insight` over the model."""
+
+    def __init__(self, model: Reference) -> None:
+        self._model = model
+
+    async def job(self, job_id: str) -> JobDetails:
+        return views.details(self._model, job_id)
+
+    async def find(self, prefix: str, limit: int) -> list[str]:
+        return sorted(job_id for job_id in self._model.records if job_id.startswith(prefix))[:limit]
+
+    async def jobs(self, selection: JobFilter) -> list[JobView]:
+        return views.jobs(self._model, selection)
+
+    async def queues(self) -> list[QueueView]:
+        return views.queues(self._model)
+
+    async def leases(self, limit: int, *, expired_only: bool = False) -> list[LeaseView]:
+        return views.leases(self._model, limit, expired_only=expired_only)
+
+    async def workers(self) -> list[WorkerView]:
+        return views.workers(self._model)
+
+    async def counts(self, since: timedelta) -> list[Count]:
+        return views.counts(self._model, since)
+
+    async def facts(self) -> dict[str, str]:
+        return {"store": "reference", "jobs": str(len(self._model.records))}
+
+
+class ReferenceSchema:
+    """`Schema` of a store without tables."""
+
+    async def install(self) -> int:
+        return 1
+
+    async def check(self) -> None:
+        """Do nothing: there are no tables that could be of another version."""
+
+    def script(self) -> str:
+        return "-- the reference model has no tables\n"
+
+
+class ReferenceTransactions:
+    """`Transactions`, all refused."""
+
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:
+        self._refuse(lease, limit)
+
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]:
+        self._refuse(lease, limit)
+
+    def join(self, using: object) -> JobStore:
+        self._refuse(using)
+
+    def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:
+        self._refuse(lease, result, using)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise Unsupported(_NO_TRANSACTIONS)
+
+
+class ReferenceNotifier:
+    """`Notifier` within the process."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[], None]] = []
+
+    def notify(self) -> None:
+        for wake in tuple(self._listeners):
+            wake()
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        self._listeners.append(wake)
+
+        def stop() -> None:
+            if wake in self._listeners:
+                self._listeners.remove(wake)
+
+        return stop

@@ -1,0 +1,198 @@
+"""The life of a job under its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import assert_never
+
+import msgspec
+
+from holdfast.model.budget import Verdict as Decision
+from holdfast.model.budget import after_interruption, after_return
+from holdfast.model.instants import span_micros, to_micros
+from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
+from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
+from holdfast.store.values import (
+    ClaimRequest,
+    Extension,
+    Finish,
+    Standing,
+    Verdict,
+)
+from holdfast.testing.reference.records import Hold, Record
+from holdfast.testing.reference.upkeep import Upkeep
+
+
+class Reference(Upkeep):
+    """The reference model: every verb of the port that concerns jobs and queues."""
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+        """Put jobs in, all or none; True for each that is new."""
+        sizes = [len(job.payload.encode()) for job in jobs]  # before the first is written: text may not be encodable
+        return [self._enqueue(job, size) for job, size in zip(jobs, sizes, strict=True)]
+
+    def _enqueue(self, job: NewJob, size: int) -> bool:
+        if job.id in self.records:
+            return False
+        now = self.now
+        due = now
+        if job.delay is not None:
+            due = now + span_micros(job.delay)
+        elif job.run_at is not None:
+            due = to_micros(job.run_at)
+        self.last_seq += 1
+        state = JobState.SCHEDULED if due > now else JobState.READY
+        record = Record(new=job, size=size, seq=self.last_seq, state=state, enqueued_us=now, run_us=due, turn_us=due)
+        record.due_at(due)
+        self.records[job.id] = record
+        self.queues.add(job.queue)
+        self.count(record, "enqueued")
+        return True
+
+    def claim(self, request: ClaimRequest) -> list[LeasedJob]:
+        """Lease ready jobs to a worker, in order of turn, then seq."""
+        fence = self.last_fence + 1
+        duration = span_micros(request.lease)
+        taken: list[LeasedJob] = []
+        size = 0
+        for record in self._claimable(request):
+            size += record.size
+            if len(taken) >= request.limit or (taken and size > request.max_bytes):
+                break
+            counters = record.counters
+            record.counters = msgspec.structs.replace(counters, attempt=counters.attempt + 1)
+            record.state = JobState.RUNNING
+            record.retrying = False
+            record.hold = Hold(
+                fence=fence,
+                worker_id=request.worker_id,
+                started_us=self.now,
+                expires_us=self.now + duration,
+                duration_us=duration,
+                isolated=counters.lost > 0 and request.isolates,
+            )
+            taken.append(record.leased(fence))
+        if taken:
+            self.last_fence = fence
+        return taken
+
+    def _claimable(self, request: ClaimRequest) -> list[Record]:
+        claimable = [
+            record
+            for record in self.records.values()
+            if record.state is JobState.READY
+            and record.new.task in request.tasks
+            and (request.queues is None or record.new.queue in request.queues)
+            and record.new.queue not in self.paused
+        ]
+        return sorted(claimable, key=lambda record: (record.turn_us, record.seq))
+
+    def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        """Write the ends of attempts; one verdict for each, in order."""
+        return [self._finish(each.lease, each.outcome) for each in finishes]
+
+    def _finish(self, lease: Lease, outcome: Outcome) -> Verdict:
+        record = self.of_lease(lease)
+        if record is None or record.hold is None:
+            known = self.records.get(lease.job_id)
+            return Verdict.DONE if known is not None and lease.fence in known.ended_by else Verdict.LOST
+        hold = record.hold
+        record.ended_by.add(hold.fence)
+        self.count(record, "run_us", by=self.now - hold.started_us)
+        match outcome:
+            case Completed(result):
+                record.end(JobState.COMPLETED, self.now)
+                record.completed_by, record.result = hold.fence, result
+                self.count(record, "completed")
+            case Retried(delay, failure):
+                self.note(record, hold, "retried", failure)
+                self._later(record, delay)
+                self.count(record, "retried")
+            case Snoozed(delay):
+                self.note(record, hold, "snoozed", None)
+                record.counters = after_return(record.counters)
+                self._later(record, delay)
+            case Failed(failure):
+                self.note(record, hold, "failed", failure)
+                self.fail(record, failure.message)
+            case Cancelled(reason):
+                self.note(record, hold, "cancelled", None)
+                self.give_up(record, reason)
+            case Lost(failure):
+                self.lose(record, hold, failure, isolated=True)
+            case _:
+                assert_never(outcome)
+        return Verdict.DONE
+
+    def _later(self, record: Record, delay: timedelta) -> None:
+        """Make the job due again after `delay`, unless somebody asked to cancel it."""
+        if record.cancel_reason is not None:
+            self.give_up(record, record.cancel_reason)
+            return
+        record.leave(JobState.SCHEDULED)
+        record.retrying = True
+        record.due_at(self.now + span_micros(delay))
+
+    def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
+        """Give jobs back; they are ready again at their old turn."""
+        return [self._release(lease, started=started) for lease in leases]
+
+    def _release(self, lease: Lease, *, started: bool) -> Verdict:
+        record = self.of_lease(lease)
+        if record is None or record.hold is None:
+            return Verdict.LOST
+        decision = Decision(after_return(record.counters), None)
+        if started:
+            self.note(record, record.hold, "released", None)
+            decision = after_interruption(record.counters, max_attempts=record.new.max_attempts)
+        self.settle(record, decision)
+        return Verdict.DONE
+
+    def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
+        """Note how far an attempt has come."""
+        record = self.of_lease(lease)
+        if record is None or record.hold is None:
+            return Verdict.LOST
+        hold = record.hold
+        hold.percent = hold.percent if percent is None else percent
+        hold.note = hold.note if note is None else note
+        return Verdict.DONE
+
+    def extend(self, lease: Lease, duration: timedelta) -> Verdict:
+        """Extend one lease to `duration` from now, if that is later than its end; an expired one is revived."""
+        record = self.of_lease(lease)
+        if record is None or record.hold is None:
+            return Verdict.LOST
+        record.hold.expires_us = max(record.hold.expires_us, self.now + span_micros(duration))
+        return Verdict.DONE
+
+    def extend_all(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
+        """Extend leases to `duration` from now; tell which are lost and which somebody asked to cancel."""
+        lost = [lease for lease in leases if self.extend(lease, duration) is Verdict.LOST]
+        for record, hold in self.held():
+            if Lease(job_id=record.new.id, seq=record.seq, fence=hold.fence) in leases:
+                hold.duration_us = span_micros(duration)
+        asked = [lease for lease in leases if (record := self.of_lease(lease)) and record.cancel_reason is not None]
+        return Extension(lost=lost, cancel_asked=asked)
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:
+        """Return the leases of a worker whose jobs somebody asked to cancel."""
+        return [
+            Lease(job_id=record.new.id, seq=record.seq, fence=hold.fence)
+            for record, hold in self.held()
+            if hold.worker_id == worker_id and record.cancel_reason is not None
+        ]
+
+    def verify(self, lease: Lease) -> Standing:
+        """Tell how a lease stands."""
+        if self.of_lease(lease) is not None:
+            return Standing.HELD
+        record = self.records.get(lease.job_id)
+        completed = record is not None and record.completed_by == lease.fence
+        return Standing.COMPLETED if completed else Standing.LOST
+
+    def result(self, job_id: str) -> str | None:
+        """Return the stored result of a completed job."""
+        record = self.records.get(job_id)
+        return None if record is None else record.result

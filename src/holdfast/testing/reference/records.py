@@ -1,0 +1,146 @@
+"""What the reference model keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.model.budget import Counters
+from holdfast.model.job import FINAL_STATES, JobState, Lease, LeasedJob, NewJob
+from holdfast.model.turn import turn_of
+from holdfast.store.values import AttemptView, WorkerBeat
+
+KEPT_FIRST = 5
+KEPT_LAST = 20
+
+
+@dataclass(slots=True)
+class Hold:
+    """An active lease: who holds the job, under which fence, until when."""
+
+    fence: int
+    worker_id: str
+    started_us: int
+    expires_us: int
+    duration_us: int
+    isolated: bool
+    percent: float | None = None
+    note: str | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """All that is known of a job."""
+
+    new: NewJob
+    size: int
+    seq: int
+    state: JobState
+    enqueued_us: int
+    run_us: int
+    turn_us: int
+    counters: Counters = field(default_factory=Counters)
+    hold: Hold | None = None
+    retrying: bool = False
+    cancel_reason: str | None = None
+    finished_us: int | None = None
+    reason: str | None = None
+    result: str | None = None
+    ended_by: set[int] = field(default_factory=set[int])
+    completed_by: int | None = None
+    attempts: list[AttemptView] = field(default_factory=list[AttemptView])
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in FINAL_STATES
+
+    def due_at(self, run_us: int) -> None:
+        """Set when the job is due, and with it its turn."""
+        self.run_us = run_us
+        self.turn_us = turn_of(run_us, self.new.priority)
+
+    def leave(self, state: JobState) -> None:
+        """End the present lease, if there is one; the job goes to `state`."""
+        self.state = state
+        self.hold = None
+
+    def end(self, state: JobState, now_us: int, reason: str | None = None) -> None:
+        """Put the job into a final state."""
+        self.leave(state)
+        self.finished_us = now_us
+        self.reason = reason
+
+    def note_attempt(self, view: AttemptView) -> None:
+        """Keep the record of an attempt that did not complete: the first few and the last few."""
+        self.attempts.append(view)
+        if len(self.attempts) > KEPT_FIRST + KEPT_LAST:
+            del self.attempts[KEPT_FIRST]
+
+    def leased(self, fence: int) -> LeasedJob:
+        """Return the job as a claim hands it out."""
+        new, counters = self.new, self.counters
+        return LeasedJob(
+            id=new.id,
+            seq=self.seq,
+            queue=new.queue,
+            task=new.task,
+            payload=new.payload,
+            headers=new.headers,
+            priority=new.priority,
+            max_attempts=new.max_attempts,
+            timeout=new.timeout,
+            enqueued_us=self.enqueued_us,
+            turn_us=self.turn_us,
+            attempt=counters.attempt,
+            excused=counters.excused,
+            interrupted=counters.interrupted,
+            lost=counters.lost,
+            fence=fence,
+        )
+
+
+@dataclass(slots=True)
+class WorkerRecord:
+    """A worker that has reported."""
+
+    beat: WorkerBeat
+    started_us: int
+    seen_us: int
+
+
+class State:
+    """The whole of a store: jobs, queues, workers, counts, the last fence and the last seq."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self.records: dict[str, Record] = {}
+        self.queues: set[str] = set()
+        self.paused: set[str] = set()
+        self.workers: dict[str, WorkerRecord] = {}
+        self.counts: dict[tuple[int, str, str], Counter[str]] = {}
+        self.last_fence = 0
+        self.last_seq = 0
+
+    @property
+    def now(self) -> int:
+        """The store's clock, in microseconds."""
+        return self.clock()
+
+    def of_lease(self, lease: Lease) -> Record | None:
+        """Return the job that is held under this very fence, or None if the fence is stale."""
+        record = self.records.get(lease.job_id)
+        if record is None or record.hold is None or record.hold.fence != lease.fence:
+            return None
+        return record
+
+    def held(self) -> list[tuple[Record, Hold]]:
+        """Return the jobs that somebody holds, the next to expire first."""
+        held = [(record, record.hold) for record in self.records.values() if record.hold is not None]
+        return sorted(held, key=lambda pair: (pair[1].expires_us, pair[0].seq))
+
+    def count(self, record: Record, what: str, by: int = 1) -> None:
+        """Add to the count of the present minute."""
+        minute = self.now - self.now % 60_000_000
+        self.counts.setdefault((minute, record.new.queue, record.new.task), Counter())[what] += by

@@ -1,0 +1,218 @@
+"""What moves jobs without a lease: time, the rescue of silent workers, retention, and a person's word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.errors import JobNotFound
+from holdfast.model.budget import Verdict as Decision
+from holdfast.model.budget import after_loss, after_retry, after_return
+from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.model.job import JobState
+from holdfast.model.outcome import Failure
+from holdfast.store.values import (
+    AttemptView,
+    Cancellation,
+    Outstanding,
+    Promotion,
+    Rescued,
+    Retention,
+    WorkerBeat,
+)
+from holdfast.testing.reference.records import Hold, Record, State, WorkerRecord
+
+
+class Upkeep(State):
+    """The verbs that no lease covers, and the ends that several verbs share."""
+
+    def promote(self, limit: int) -> Promotion:
+        """Move at most `limit` due jobs from scheduled to ready, the longest due first."""
+        scheduled = sorted(
+            (record for record in self.records.values() if record.state is JobState.SCHEDULED),
+            key=lambda record: (record.run_us, record.seq),
+        )
+        due = [record for record in scheduled if record.run_us <= self.now][:limit]
+        for record in due:
+            record.state = JobState.READY
+        rest = scheduled[len(due) :]
+        next_due = max(rest[0].run_us - self.now, 0) * MICROSECOND if rest else None
+        return Promotion(moved=len(due), next_due=next_due)
+
+    def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:
+        """Take at most `limit` expired leases from their workers."""
+        access = None if unbroken is None else span_micros(unbroken)
+        expired = [
+            (record, hold)
+            for record, hold in self.held()
+            if hold.expires_us <= self.now and (access is None or 2 * access >= hold.duration_us)
+        ]
+        return [self._rescue(record, hold, "the lease expired") for record, hold in expired[:limit]]
+
+    def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
+        """Take at most `limit` leases of a worker that is known to be dead, and forget the worker."""
+        held = [(record, hold) for record, hold in self.held() if hold.worker_id == worker_id]
+        if len(held) <= limit:
+            self.workers.pop(worker_id, None)
+        return [self._rescue(record, hold, reason) for record, hold in held[:limit]]
+
+    def _rescue(self, record: Record, hold: Hold, reason: str) -> Rescued:
+        self.lose(record, hold, Failure(error_class="WorkerLost", message=reason), isolated=hold.isolated)
+        return Rescued(
+            job_id=record.new.id,
+            task=record.new.task,
+            queue=record.new.queue,
+            worker_id=hold.worker_id,
+            attempt=record.counters.attempt,
+            state=record.state,
+        )
+
+    def reset(self, job_id: str) -> bool:
+        """Take a running job's lease away by a person's word; False if it does not run."""
+        record = self.records.get(job_id)
+        if record is None or record.hold is None:
+            return False
+        self.note(record, record.hold, "released", None)
+        self.settle(record, Decision(after_return(record.counters), None))
+        return True
+
+    def cancel(self, job_id: str, reason: str) -> Cancellation:
+        """Cancel a job that has not begun, or ask the worker that runs it."""
+        record = self.known(job_id)
+        if record.is_final:
+            return Cancellation.TOO_LATE
+        if record.state is JobState.RUNNING:
+            record.cancel_reason = reason
+            return Cancellation.ASKED
+        self.give_up(record, reason)
+        return Cancellation.CANCELLED
+
+    def retry(self, job_id: str) -> bool:
+        """Make a failed or cancelled job ready with a fresh budget; False if it is in another state."""
+        record = self.known(job_id)
+        if record.state not in {JobState.FAILED, JobState.CANCELLED}:
+            return False
+        record.counters = after_retry(record.counters)
+        record.cancel_reason = record.reason = record.finished_us = None
+        record.state = JobState.READY
+        record.due_at(self.now)
+        return True
+
+    def prune(self, retention: Retention, limit: int) -> int:
+        """Delete at most `limit` finished jobs past their retention; how many."""
+        kept = {
+            JobState.COMPLETED: retention.completed,
+            JobState.FAILED: retention.failed,
+            JobState.CANCELLED: retention.cancelled,
+        }
+        past = [
+            job_id
+            for job_id, record in self.records.items()
+            if record.finished_us is not None
+            and (span := kept[record.state]) is not None
+            and record.finished_us + span_micros(span) <= self.now
+        ][:limit]
+        for job_id in past:
+            del self.records[job_id]
+        return len(past)
+
+    def pause(self, queue: str) -> bool:
+        """Let nobody claim from the queue; False if it was paused."""
+        if queue in self.paused:
+            return False
+        self.queues.add(queue)
+        self.paused.add(queue)
+        return True
+
+    def resume(self, queue: str) -> bool:
+        """Allow claims again; False if it was not paused."""
+        if queue not in self.paused:
+            return False
+        self.paused.remove(queue)
+        return True
+
+    def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
+        """Count what is left to do for a worker that knows these tasks and serves these queues."""
+        ready = retrying = blocked = running = delayed = paused = unknown = 0
+        for record in self.records.values():
+            if record.is_final or (queues is not None and record.new.queue not in queues):
+                continue
+            if record.state is JobState.RUNNING:
+                running += 1
+            elif record.state is JobState.BLOCKED:
+                blocked += 1
+            elif record.state is JobState.SCHEDULED and not record.retrying:
+                delayed += 1
+            elif record.new.task not in tasks:
+                unknown += 1
+            elif record.new.queue in self.paused:
+                paused += 1
+            elif record.state is JobState.READY:
+                ready += 1
+            else:
+                retrying += 1
+        return Outstanding(
+            ready=ready,
+            retrying=retrying,
+            blocked=blocked,
+            running=running,
+            delayed=delayed,
+            paused=paused,
+            unknown=unknown,
+        )
+
+    def beat(self, beat: WorkerBeat) -> None:
+        """Note that a worker lives."""
+        known = self.workers.get(beat.worker_id)
+        started = self.now if known is None else known.started_us
+        self.workers[beat.worker_id] = WorkerRecord(beat=beat, started_us=started, seen_us=self.now)
+
+    def known(self, job_id: str) -> Record:
+        """Return the job, or raise `JobNotFound`."""
+        try:
+            return self.records[job_id]
+        except KeyError:
+            message = f"no job {job_id}"
+            raise JobNotFound(message) from None
+
+    def fail(self, record: Record, reason: str) -> None:
+        """End the job as failed."""
+        record.end(JobState.FAILED, self.now, reason)
+        self.count(record, "failed")
+
+    def give_up(self, record: Record, reason: str) -> None:
+        """End the job as cancelled."""
+        record.end(JobState.CANCELLED, self.now, reason)
+        self.count(record, "cancelled")
+
+    def lose(self, record: Record, hold: Hold, failure: Failure, *, isolated: bool) -> None:
+        """Take the job from a worker that died or fell silent."""
+        self.note(record, hold, "lost", failure)
+        self.count(record, "lost")
+        self.settle(record, after_loss(record.counters, max_attempts=record.new.max_attempts, isolated=isolated))
+
+    def settle(self, record: Record, decision: Decision) -> None:
+        """Make the job ready again at its old turn, unless it is failed or somebody asked to cancel it."""
+        record.counters = decision.counters
+        if record.cancel_reason is not None:
+            self.give_up(record, record.cancel_reason)
+        elif decision.failed_because is not None:
+            self.fail(record, decision.failed_because)
+        else:
+            record.leave(JobState.READY)
+
+    def note(self, record: Record, hold: Hold, outcome: str, failure: Failure | None) -> None:
+        """Leave the record of an attempt that did not complete."""
+        record.note_attempt(
+            AttemptView(
+                attempt=record.counters.attempt,
+                worker_id=hold.worker_id,
+                started_us=hold.started_us,
+                ended_us=self.now,
+                outcome=outcome,
+                error_class=failure.error_class if failure else None,
+                message=failure.message if failure else None,
+                traceback=failure.traceback if failure else None,
+                signature=failure.signature if failure else None,
+            )
+        )

@@ -1,0 +1,144 @@
+"""What people see of the reference model."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.model.job import JobState
+from holdfast.store.values import (
+    Count,
+    JobDetails,
+    JobFilter,
+    JobView,
+    LeaseView,
+    QueueView,
+    WorkerView,
+)
+from holdfast.testing.reference.model import Reference
+from holdfast.testing.reference.records import Hold, Record
+
+
+def job_view(record: Record) -> JobView:
+    """Return the job as a list shows it."""
+    new, hold = record.new, record.hold
+    return JobView(
+        id=new.id,
+        seq=record.seq,
+        queue=new.queue,
+        task=new.task,
+        state=record.state,
+        priority=new.priority,
+        attempt=record.counters.attempt,
+        max_attempts=new.max_attempts,
+        enqueued_us=record.enqueued_us,
+        run_us=record.run_us,
+        started_us=hold.started_us if hold else None,
+        finished_us=record.finished_us,
+        worker_id=hold.worker_id if hold else None,
+        reason=record.reason,
+    )
+
+
+def lease_view(record: Record, hold: Hold, now_us: int) -> LeaseView:
+    """Return an active lease."""
+    return LeaseView(
+        job_id=record.new.id,
+        seq=record.seq,
+        fence=hold.fence,
+        queue=record.new.queue,
+        task=record.new.task,
+        worker_id=hold.worker_id,
+        attempt=record.counters.attempt,
+        started_us=hold.started_us,
+        expires_in=(hold.expires_us - now_us) * MICROSECOND,
+        isolated=hold.isolated,
+        cancel_asked=record.cancel_reason is not None,
+        percent=hold.percent,
+        note=hold.note,
+    )
+
+
+def details(model: Reference, job_id: str) -> JobDetails:
+    """Return all that is known of a job; raises `JobNotFound`."""
+    record = model.known(job_id)
+    return JobDetails(
+        job=job_view(record),
+        payload=record.new.payload,
+        headers=record.new.headers or {},
+        result=record.result,
+        attempts=list(record.attempts),
+        lease=lease_view(record, record.hold, model.now) if record.hold else None,
+    )
+
+
+def jobs(model: Reference, selection: JobFilter) -> list[JobView]:
+    """List jobs in one state, newest first, one page."""
+    found = [
+        job_view(record)
+        for record in model.records.values()
+        if record.state is selection.state
+        and selection.queue in {None, record.new.queue}
+        and selection.task in {None, record.new.task}
+        and (selection.before_seq is None or record.seq < selection.before_seq)
+    ]
+    return sorted(found, key=lambda view: -view.seq)[: selection.limit]
+
+
+def queues(model: Reference) -> list[QueueView]:
+    """List all queues with their counts."""
+    return [_queue_view(model, name) for name in sorted(model.queues)]
+
+
+def _queue_view(model: Reference, name: str) -> QueueView:
+    inside = [record for record in model.records.values() if record.new.queue == name]
+    ready_since = [record.run_us for record in inside if record.state is JobState.READY]
+
+    def count(state: JobState) -> int:
+        return sum(record.state is state for record in inside)
+
+    return QueueView(
+        name=name,
+        paused=name in model.paused,
+        ready=len(ready_since),
+        scheduled=count(JobState.SCHEDULED),
+        blocked=count(JobState.BLOCKED),
+        running=count(JobState.RUNNING),
+        failed=count(JobState.FAILED),
+        oldest_ready=(model.now - min(ready_since)) * MICROSECOND if ready_since else None,
+    )
+
+
+def leases(model: Reference, limit: int, *, expired_only: bool) -> list[LeaseView]:
+    """List active leases, the next to expire first."""
+    views = [lease_view(record, hold, model.now) for record, hold in model.held()]
+    return [view for view in views if not expired_only or view.expires_in <= timedelta(0)][:limit]
+
+
+def workers(model: Reference) -> list[WorkerView]:
+    """List the workers that have reported and were not forgotten."""
+    return [
+        WorkerView(beat=each.beat, started_us=each.started_us, silent=(model.now - each.seen_us) * MICROSECOND)
+        for each in model.workers.values()
+    ]
+
+
+def counts(model: Reference, since: timedelta) -> list[Count]:
+    """Return the counts per minute, queue and task of the time since."""
+    first = model.now - span_micros(since)
+    return [
+        Count(
+            minute_us=minute,
+            queue=queue,
+            task=task,
+            enqueued=counter["enqueued"],
+            completed=counter["completed"],
+            retried=counter["retried"],
+            failed=counter["failed"],
+            cancelled=counter["cancelled"],
+            lost=counter["lost"],
+            run_us=counter["run_us"],
+        )
+        for (minute, queue, task), counter in sorted(model.counts.items())
+        if minute + 60_000_000 > first
+    ]

@@ -1,0 +1,24 @@
+"""Stores for tests: opened, with their schema, closed afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from holdfast.app.open import open_backend
+from holdfast.store.backend import Backend
+
+
+@asynccontextmanager
+async def open_store(url: str, *, clock: Callable[[], int] | None = None) -> AsyncIterator[Backend]:
+    """Open the store behind a URL with its schema installed, and close it in the end.
+
+    `clock` replaces the store's clock; see `ManualClock`.
+    """
+    backend = open_backend(url, clock=clock)
+    await backend.schema.install()
+    await backend.open()
+    try:
+        yield backend
+    finally:
+        await backend.close()

@@ -1,0 +1,53 @@
+"""How long this process has had unbroken access to the store, which is what makes it fit to rescue.
+
+A lease that has expired says one of two things: its worker is dead, or its worker could not reach the store. After an
+outage of the store longer than a lease *every* lease has expired and nearly every worker lives. Whoever rescued in
+that moment would take all running jobs from healthy workers; the fences keep the effects right, but everything would
+run twice. So a rescuer first gives the living the time to extend. They try at least every half lease, so after half a
+lease of unbroken access a lease that is still expired belongs to a worker that is gone.
+
+How long the *store* has been up is of no use: a network between us and it may have been cut, with the other workers on
+our side of the cut. What counts is how long *we* have reached it, as a witness for those who sit where we sit. And what
+we know of it is made of calls that succeeded, so the rules are:
+
+1. Access begins when the first successful call has returned. When it was sent proves less: a call can be sent into an
+   outage, wait for a connection, and succeed in the instant when the store is back.
+2. Any failed call ends it. So does one of unknown outcome.
+3. Two successes more than a quarter lease apart do not join: this process was stopped (SIGSTOP, a paused machine, a
+   blocked loop), or a call hung, and an outage may have come and gone between them unseen. Likewise a success that is
+   more than a quarter lease old is no present access.
+4. Reading another's lease as expired needs no clock of ours; only the length of our access is measured here, by a
+   monotonic clock, and a clock that stood still while the machine slept errs towards waiting.
+
+An idle or a fully busy worker makes no other calls, so rescue itself recurs often enough to keep access unbroken.
+A rescue must not outlive what it was sent with: the caller bounds it by `Access.gap` and reports a failure past that.
+"""
+
+from __future__ import annotations
+
+GAP_PER_LEASE = 0.25
+
+
+class Access:
+    """The unbroken access so far, told of every store call of this process."""
+
+    __slots__ = ("_began", "_last", "gap")
+
+    def __init__(self, lease: float) -> None:
+        self.gap = lease * GAP_PER_LEASE
+        self._began: float | None = None
+        self._last = float("-inf")
+
+    def succeeded(self, now: float) -> None:
+        """Note a call that has just returned."""
+        if self._began is None or now - self._last > self.gap:
+            self._began = now
+        self._last = now
+
+    def failed(self) -> None:
+        """Note a call that failed, or whose outcome is unknown."""
+        self._began = None
+
+    def began(self, now: float) -> float | None:
+        """Return since when access is unbroken; None if it is broken at present."""
+        return None if now - self._last > self.gap else self._began

@@ -1,0 +1,177 @@
+"""The output of many children as one stream of whole lines, each marked with where it came from.
+
+```text
+w1 ── pipe ──┐
+w2 ── pipe ──┼── whole lines, "[w1] …" ── pending (bounded) ── sink (standard output)
+helper pipe ─┘
+```
+
+Each child that has something to say gets one short read per turn, so a flood from one delays the others by
+little. What waits for the sink is bounded: when the sink does not keep up (a paused terminal, a slow pager)
+the children's pipes are left unread, and it is the children that wait when they write; the caller never does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import time
+from typing import Final
+
+_CHUNK: Final = 16 * 1024  # one read: what a flood may take of a turn
+_LINE: Final = 64 * 1024  # a longer line is cut
+_FULL: Final = 256 * 1024  # pending bytes at which reading stops
+_WRITE: Final = 4096  # a pipe that polls as writable has room for this much
+_LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the farewell when a stranger still writes
+
+
+class Source:
+    """One child's pipe, and the start of a line that it has not ended."""
+
+    def __init__(self, fd: int, label: str) -> None:
+        self.fd = fd
+        self.prefix = f"[{label}] ".encode()
+        self.partial = bytearray()
+        self.is_open = True
+
+
+class JoinedLogs:
+    """Joins the lines of its sources and writes them to `sink`, driven by the caller's selector.
+
+    Every key that it registers carries a function without arguments, to be called when the key is ready.
+    The selector must take regular files as sinks: `selectors.PollSelector` does.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, *, sink: int = 1) -> None:
+        self._selector = selector
+        self._sink = sink
+        self._sources: list[Source] = []
+        self._pending = bytearray()
+        self._is_writing = False
+        self._is_paused = False
+        self._lost = 0
+        self._why_lost = OSError()
+
+    @property
+    def fds(self) -> list[int]:
+        """The read ends held here; a forked child closes them."""
+        return [source.fd for source in self._sources]
+
+    def add(self, fd: int, label: str) -> Source:
+        """Take over the read end `fd`; its lines are marked `[label]`."""
+        os.set_blocking(fd, False)
+        source = Source(fd, label)
+        self._sources.append(source)
+        if not self._is_paused:
+            self._listen(source)
+        return source
+
+    def say(self, text: str) -> None:
+        """Write a line of the supervisor's own."""
+        for line in text.splitlines():
+            self._emit(b"[supervisor] ", line.encode(errors="backslashreplace"))
+        self._balance()
+
+    def end(self, source: Source) -> None:
+        """Take what a dead child has left in its pipe, its unfinished line too, and close the pipe.
+
+        The pipe is closed even if someone who left the child's process group still holds the other end.
+        """
+        for _ in range(_LAST_READS):
+            if not source.is_open or not self._read(source):
+                break
+        self._close(source)
+        self._balance()
+
+    def flush(self, *, within: float) -> None:
+        """Write what is pending, for `within` seconds at most: a sink that is stuck does not hold up the end."""
+        deadline = time.monotonic() + within
+        with selectors.PollSelector() as only_sink:
+            only_sink.register(self._sink, selectors.EVENT_WRITE)
+            while self._pending and (left := deadline - time.monotonic()) > 0:
+                if only_sink.select(left):
+                    self._write()
+
+    def _listen(self, source: Source) -> None:
+        self._selector.register(source.fd, selectors.EVENT_READ, lambda: self._on_readable(source))
+
+    def _on_readable(self, source: Source) -> None:
+        if source.is_open and not self._is_paused:  # an earlier key of the same turn may have changed that
+            self._read(source)
+            self._balance()
+
+    def _read(self, source: Source) -> bool:
+        """Read once; tell whether there may be more."""
+        try:
+            chunk = os.read(source.fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._close(source)
+            return False
+        source.partial += chunk
+        *lines, rest = source.partial.split(b"\n")
+        for line in lines:
+            self._emit(source.prefix, line)
+        while len(rest) > _LINE:
+            self._emit(source.prefix, rest[:_LINE])
+            rest = rest[_LINE:]
+        source.partial = rest
+        return True
+
+    def _emit(self, prefix: bytes, line: bytes | bytearray) -> None:
+        if not line.startswith(prefix):
+            self._pending += prefix
+        self._pending += line
+        self._pending += b"\n"
+
+    def _close(self, source: Source) -> None:
+        if not source.is_open:
+            return
+        if source.partial:
+            self._emit(source.prefix, source.partial)
+        with contextlib.suppress(KeyError):  # not listened to while paused
+            self._selector.unregister(source.fd)
+        os.close(source.fd)
+        source.is_open = False
+        self._sources.remove(source)
+
+    def _write(self) -> None:
+        chunk = bytes(self._pending[:_WRITE])
+        try:
+            written = os.write(self._sink, chunk)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # The reader has gone or the disk is full. The children's work matters more than their words: go on,
+            # and say so when the sink works again.
+            self._lost += len(self._pending)
+            self._pending.clear()
+            self._why_lost = error
+        else:
+            del self._pending[:written]
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                self._emit(b"[supervisor] ", f"{lost} bytes of output were lost: {self._why_lost}".encode())
+
+    def _on_writable(self) -> None:
+        self._write()
+        self._balance()
+
+    def _balance(self) -> None:
+        """Listen to the sink while something is pending, and to the sources while not too much is."""
+        if bool(self._pending) != self._is_writing:
+            self._is_writing = not self._is_writing
+            if self._is_writing:
+                self._selector.register(self._sink, selectors.EVENT_WRITE, self._on_writable)
+            else:
+                self._selector.unregister(self._sink)
+        if self._is_paused and len(self._pending) < _FULL // 2:
+            self._is_paused = False
+            for source in self._sources:
+                self._listen(source)
+        elif not self._is_paused and len(self._pending) > _FULL:
+            self._is_paused = True
+            for source in self._sources:
+                self._selector.unregister(source.fd)

@@ -1,0 +1,149 @@
+"""Giving the leases of dead workers back to the store, from a process that can afford to fail.
+
+The supervisor opens no connection and starts no thread: a connection would be shared by every child that it
+forks later, and a thread may hold a lock at that moment. So a helper is forked for each round, releases the
+leases of all the dead that are waiting, and ends. One helper at a time; one that hangs is ended by its own alarm;
+one that fails is followed by another, later and later. A new death is tried at once: the store may be back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import StoreUnavailable
+from holdfast.worker.children import describe, fork
+from holdfast.worker.restarts import Delays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from holdfast.worker.joined_logs import JoinedLogs, Source
+
+_HANG: Final = 10  # seconds after which a helper's alarm ends it
+_KEEP: Final = 300.0  # seconds after which the lease's own end has long done the same
+_TEMPORARY: Final = 75  # EX_TEMPFAIL
+
+
+@dataclass(frozen=True, slots=True)
+class _Dead:
+    worker_id: str
+    reason: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Helper:
+    pid: int
+    round: tuple[_Dead, ...]
+    source: Source
+
+
+class ReleaseHelper:
+    """The dead whose leases are not released yet, and the process that is at it.
+
+    `release(worker_id, reason)` must be safe to repeat. `close` names the descriptors that the process must not hold.
+    """
+
+    def __init__(
+        self, release: Callable[[str, str], None], logs: JoinedLogs, *, close: Callable[[], Iterable[int]]
+    ) -> None:
+        self._release = release
+        self._logs = logs
+        self._close = close
+        self._delays = Delays()
+        self._waiting: list[_Dead] = []
+        self._helper: _Helper | None = None
+        self._failures = 0
+        self._try_at = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every lease has been given back."""
+        return not self._waiting and self._helper is None
+
+    @property
+    def due(self) -> float | None:
+        """When `advance` has something to do; None while a helper is at work or nothing waits."""
+        return self._try_at if self._waiting and self._helper is None else None
+
+    def add(self, worker_id: str, reason: str) -> None:
+        """Have the leases of a dead worker released, now."""
+        self._waiting.append(_Dead(worker_id, reason, time.monotonic()))
+        self._try_at = 0.0
+
+    def advance(self) -> None:
+        """Start a helper if one is due."""
+        now = time.monotonic()
+        if self._helper is not None or not self._waiting or now < self._try_at:
+            return
+        for dead in [dead for dead in self._waiting if now - dead.since > _KEEP]:
+            self._waiting.remove(dead)
+            self._abandon(dead)
+        if self._waiting:
+            self._start(tuple(self._waiting))
+
+    def note_ends(self, ended: Mapping[int, int]) -> None:
+        """Look whether the helper is among those that ended."""
+        helper = self._helper
+        if helper is None or (code := ended.get(helper.pid)) is None:
+            return
+        self._helper = None
+        self._logs.end(helper.source)
+        if code == 0:
+            self._failures = 0
+            self._waiting = [dead for dead in self._waiting if dead not in helper.round]
+            return
+        is_fresh = any(dead not in helper.round for dead in self._waiting)
+        self._put_off(describe(code))
+        if is_fresh:  # someone has died since, and has not been tried yet
+            self._try_at = 0.0
+
+    def give_up(self) -> None:
+        """Leave what is not released to the end of its lease, and say so."""
+        if self._helper is not None:
+            os.kill(self._helper.pid, signal.SIGKILL)
+            os.waitpid(self._helper.pid, 0)
+            self._logs.end(self._helper.source)
+            self._helper = None
+        for dead in self._waiting:
+            self._abandon(dead)
+        self._waiting.clear()
+
+    def _start(self, dead: tuple[_Dead, ...]) -> None:
+        try:
+            pid, output = fork(lambda: self._run(dead), close=self._close())
+        except OSError as error:  # no memory or no process to be had just now
+            self._put_off(str(error))
+        else:
+            self._helper = _Helper(pid, dead, self._logs.add(output, "release"))
+
+    def _put_off(self, why: str) -> None:
+        delay = self._delays.after(self._failures)
+        self._failures += 1
+        self._try_at = time.monotonic() + delay
+        names = ", ".join(dead.worker_id for dead in self._waiting)
+        self._logs.say(f"leases of {names} not released ({why}); trying again in {delay:g} s")
+
+    def _abandon(self, dead: _Dead) -> None:
+        self._logs.say(f"leases of {dead.worker_id} not released; they are free again when they expire")
+
+    def _run(self, round_: tuple[_Dead, ...]) -> int:
+        """Release in the helper: all that can be, whatever becomes of the others."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_HANG)
+        code = 0
+        for dead in round_:
+            try:
+                self._release(dead.worker_id, dead.reason)
+            except StoreUnavailable as error:
+                print(f"{dead.worker_id}: {error}", flush=True)  # noqa: T201 - standard output is the joined log
+                code = _TEMPORARY
+            except Exception:  # noqa: BLE001 - one that fails must not keep the others from their turn
+                traceback.print_exc()
+                code = _TEMPORARY
+        return code

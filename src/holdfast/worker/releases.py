@@ -1,0 +1,86 @@
+"""Leases on their way back to the store. They are held, and extended, until the store has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.model.job import Lease
+from holdfast.worker.backoff import Backoff
+
+MAX_TRIES = 5
+
+
+class Releases:
+    """What is to be given back, begun or not; one batch in flight."""
+
+    __slots__ = ("_flying", "_started", "_unstarted", "any_started", "backoff")
+
+    def __init__(self) -> None:
+        self.backoff = Backoff()
+        self.any_started = False  # whether a handler was ever broken off
+        self._unstarted: dict[int, Lease] = {}
+        self._started: dict[int, Lease] = {}
+        self._flying: dict[int, tuple[Lease, bool]] = {}
+
+    def __len__(self) -> int:
+        return len(self._unstarted) + len(self._started) + len(self._flying)
+
+    def __contains__(self, seq: int) -> bool:
+        return seq in self._unstarted or seq in self._started or seq in self._flying
+
+    def add(self, lease: Lease, *, started: bool) -> None:
+        """Give this lease back with the next batch."""
+        self.any_started |= started
+        (self._started if started else self._unstarted)[lease.seq] = lease
+
+    def batch(self, now: float) -> tuple[list[Lease], list[Lease]]:
+        """Return the unstarted and the started leases to give back now; they are then in flight."""
+        if now < self.due_at():
+            return [], []
+        unstarted, started = list(self._unstarted.values()), list(self._started.values())
+        self._flying = {lease.seq: (lease, False) for lease in unstarted}
+        self._flying.update({lease.seq: (lease, True) for lease in started})
+        self._unstarted.clear()
+        self._started.clear()
+        return unstarted, started
+
+    def due_at(self) -> float:
+        """Return when `batch` will have something to give back if nothing happens before."""
+        if self._flying or not (self._unstarted or self._started):
+            return float("inf")
+        return self.backoff.until
+
+    def is_flying(self, seq: int) -> bool:
+        """Whether the lease is being given back at this moment."""
+        return seq in self._flying
+
+    def answered(self, leases: Iterable[Lease]) -> list[int]:
+        """Note that leases are given back, or were lost before; return the seqs that were still ours to drop."""
+        self.backoff.succeeded()
+        return [lease.seq for lease in leases if self._land(lease) is not None]
+
+    def failed(self, now: float, leases: Iterable[Lease]) -> None:
+        """Keep leases, to be given back later."""
+        self.backoff.failed(now)
+        for lease in leases:
+            started = self._land(lease)
+            if started is not None:
+                self.add(lease, started=started)
+
+    def _land(self, lease: Lease) -> bool | None:
+        flown = self._flying.get(lease.seq)
+        if flown is None or flown[0].fence != lease.fence:
+            return None  # claimed anew meanwhile, under a later fence
+        del self._flying[lease.seq]
+        return flown[1]
+
+    def forget(self, seq: int) -> bool:
+        """Drop a lease that is ours no more; False if it was not here."""
+        return any(part.pop(seq, None) is not None for part in (self._unstarted, self._started, self._flying))
+
+    def abandon(self) -> list[int]:
+        """Drop everything that is not in flight; return the seqs. These leases will expire."""
+        seqs = [*self._unstarted, *self._started]
+        self._unstarted.clear()
+        self._started.clear()
+        return seqs

@@ -1,0 +1,77 @@
+"""Whether, and how soon, a dead child's seat is filled again: decisions without a clock or a process.
+
+A seat whose children die again and again waits longer each time, so that a crash loop costs little; a child
+that has lived long enough was healthy, and its death counts as the first. There is no last try: what kills
+the children may be mended while the supervisor waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DONE: Final = 0
+EXCEPTION: Final = 70  # EX_SOFTWARE: the child's function raised
+CONFIGURATION: Final = 78  # EX_CONFIG: starting again cannot help
+_DOUBLINGS: Final = 64  # beyond any limit; keeps the power small in a loop that never ends
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long a seat stays empty after its n-th death in a row, in seconds."""
+
+    first: float = 0.1
+    limit: float = 10.0
+    healthy_after: float = 60.0
+
+    def after(self, failures: int) -> float:
+        """Return the wait after `failures` earlier deaths in a row."""
+        return min(self.limit, self.first * 2.0 ** min(failures, _DOUBLINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one child ended: its exit code (128 + n for signal n) and how long it had lived, in seconds."""
+
+    code: int
+    lived: float
+
+    def is_misconfigured(self, *, within: float = 1.0) -> bool:
+        """Tell whether the child gave up over its settings before it can have worked."""
+        return self.code == CONFIGURATION and self.lived <= within
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Fill the seat again after `delay` seconds; `failures` is what the next decision is to be told."""
+
+    delay: float
+    failures: int
+
+
+def decide(
+    end: End, *, failures: int = 0, stopping: bool = False, replacing: bool = False, delays: Delays | None = None
+) -> Restart | None:
+    """Return when to fill the seat again, or None when it is done.
+
+    A seat is done when its child ended with 0 of its own accord, or when the supervisor is stopping. A child
+    that was asked to make room for its successor (`replacing`) is followed at once, however it ended.
+    """
+    if stopping:
+        return None
+    if replacing:
+        return Restart(delay=0.0, failures=0)
+    if end.code == DONE:
+        return None
+    delays = delays or Delays()
+    earlier = 0 if end.lived >= delays.healthy_after else failures
+    return Restart(delay=delays.after(earlier), failures=earlier + 1)
+
+
+def is_hopeless(last_ends: Iterable[End | None]) -> bool:
+    """Tell whether every seat is empty because of its settings; a seat that is filled is passed as None."""
+    ends = list(last_ends)
+    return bool(ends) and all(end is not None and end.is_misconfigured() for end in ends)

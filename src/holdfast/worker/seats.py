@@ -1,0 +1,155 @@
+"""One seat of the supervisor: filled, emptied by a death, buried, and filled again.
+
+```text
+          fill                child ends               its group is gone: leases are released
+  EMPTY ────────▶ RUNNING ───────────────▶ BURYING ──┬──────────────▶ DONE
+    ▲                                                │
+    └───────────── after the back-off ───────────────┘
+```
+"""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from holdfast.model.ids import new_id
+from holdfast.worker.children import Child, ChildSeat, describe
+from holdfast.worker.restarts import EXCEPTION, Delays, End, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.worker.joined_logs import JoinedLogs, Source
+    from holdfast.worker.release_helper import ReleaseHelper
+
+_BURIAL: Final = 2.0  # seconds for a killed group to be gone; only a process stuck in the kernel takes longer
+_LOOK: Final = 0.05  # seconds between looks at a group that is going: not everywhere are we told of its last end
+
+
+class Phase(Enum):
+    """What a seat is doing."""
+
+    EMPTY = "waits to be filled"
+    RUNNING = "has a living child"
+    BURYING = "the child is dead, its group is going"
+    DONE = "will not be filled again"
+
+
+class Seat:
+    """The seat's phase, who sits in it, and what is to happen when.
+
+    The caller calls `note_ends` when children of the process have ended, and `advance` no later than `due`.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        prefix: str,
+        start: Callable[[ChildSeat], Child],
+        logs: JoinedLogs,
+        releases: ReleaseHelper,
+        delays: Delays,
+    ) -> None:
+        self._index = index
+        self._prefix = prefix
+        self._start = start
+        self._logs = logs
+        self._releases = releases
+        self._delays = delays
+        self._failures = 0
+        self._filled: tuple[ChildSeat, Child, Source] | None = None
+        self._reason = ""
+        self.phase = Phase.EMPTY
+        self.due: float | None = 0.0
+        self.end: End | None = None
+        self.is_replacing = False
+
+    def advance(self, *, stopping: bool) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if self.phase is Phase.EMPTY and stopping:
+            self.phase, self.due = Phase.DONE, None
+        elif self.due is None or now < self.due:
+            return
+        elif self.phase is Phase.EMPTY:
+            self._fill()
+        elif self.phase is Phase.RUNNING:
+            occupant, child, _ = self._occupied()
+            self._logs.say(f"{occupant.worker_id} was asked to end and has not: killed")
+            child.kill_group()
+            self.due = None
+        elif self.phase is Phase.BURYING:
+            self._bury(now, stopping=stopping)
+
+    def ask_to_end(self, *, kill_after: float, replacing: bool = False) -> None:
+        """Ask the child to end, again if it was asked before, and set the time of its killing if none is set."""
+        self.is_replacing = replacing and self.phase is Phase.RUNNING
+        if self.phase is Phase.RUNNING:
+            self._occupied()[1].terminate()
+            self.due = self.due if self.due is not None else time.monotonic() + kill_after
+
+    def note_ends(self, ended: Mapping[int, int]) -> None:
+        """See whether the child is among those that ended; if so kill what is left of its group."""
+        if self.phase is Phase.BURYING:
+            self.due = 0.0  # it may have been the last of the group
+        if self.phase is not Phase.RUNNING:
+            return
+        _, child, _ = self._occupied()
+        code = ended.get(child.pid)
+        if code is None:
+            return
+        child.kill_group()
+        now = time.monotonic()
+        self.end = End(code if code >= 0 else 128 - code, now - child.started)
+        self._reason = describe(code)
+        self._bury_until = now + _BURIAL
+        self.phase, self.due = Phase.BURYING, now
+
+    def _fill(self) -> None:
+        occupant = ChildSeat(self._index, f"{self._prefix}w{self._index}-{new_id()[-8:]}")  # the end is all random
+        self.is_replacing = False
+        try:
+            child = self._start(occupant)
+        except OSError as error:  # no memory or no process to be had just now
+            self.end = End(EXCEPTION, 0.0)
+            self._succeed(f"{occupant.worker_id} cannot be started ({error})", stopping=False)
+            return
+        self._filled = occupant, child, self._logs.add(child.output, occupant.label)
+        self.phase, self.due = Phase.RUNNING, None
+
+    def _bury(self, now: float, *, stopping: bool) -> None:
+        occupant, child, source = self._occupied()
+        if not child.is_group_gone():
+            if now < self._bury_until:
+                self.due = now + _LOOK
+                return
+            self._logs.say(
+                f"some processes of {occupant.worker_id} survive SIGKILL; its leases are released all the same"
+            )
+        self._logs.end(source)
+        self._filled = None
+        self._releases.add(occupant.worker_id, self._reason)
+        self._succeed(f"{occupant.worker_id} {self._reason}", stopping=stopping)
+
+    def _succeed(self, what: str, *, stopping: bool) -> None:
+        """Decide who follows."""
+        end = self.end or End(EXCEPTION, 0.0)
+        restart = decide(
+            end, failures=self._failures, stopping=stopping, replacing=self.is_replacing, delays=self._delays
+        )
+        if restart is None:
+            self._logs.say(what)
+            self.phase, self.due = Phase.DONE, None
+            return
+        self._logs.say(f"{what}; another follows in {restart.delay:g} s")
+        self._failures = restart.failures
+        self.phase, self.due = Phase.EMPTY, time.monotonic() + restart.delay
+
+    def _occupied(self) -> tuple[ChildSeat, Child, Source]:
+        if self._filled is None:
+            message = f"seat {self._index} has no child while {self.phase.name}"
+            raise RuntimeError(message)
+        return self._filled

@@ -1,0 +1,75 @@
+"""What can be set on a worker."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.errors import ConfigError
+
+MAX_EXTEND_AT = 0.8
+RESCUES_PER_LEASE = 5.0  # rescue keeps access unbroken, which a gap of a quarter lease would break: see `access`
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one worker; durations in seconds. Raises `ConfigError` for what cannot work.
+
+    `extend_at` is the share of the lease after which it is extended.
+    `poll_interval` is the pause after a claim that found too little; hints of new work cut it short.
+    `prefetch_max` bounds the jobs that wait here beyond the free slots, `batch_max` the jobs of one statement.
+    Finishes are written at once when idle, else after `flush_after` or `flush_rows`, whichever is first.
+    `patience` is how long claimed jobs may wait behind busy slots before they are given back to idle workers.
+    `drain_timeout` is how long a stopping worker lets handlers go on; `abort_grace` how long aborted ones may unwind.
+    `rescue_every` None means an eighth of the lease, at most five seconds.
+    """
+
+    concurrency: int = 10
+    lease: float = 30.0
+    extend_at: float = 0.5
+    poll_interval: float = 0.5
+    prefetch_max: int = 500
+    batch_max: int = 500
+    flush_rows: int = 200
+    flush_after: float = 0.005
+    patience: float = 1.0
+    drain_timeout: float = 30.0
+    abort_grace: float = 2.0
+    until_empty: bool = False
+    promote_every: float = 1.0
+    rescue_every: float | None = None
+    prune_every: float = 60.0
+    promote_limit: int = 1000
+    rescue_limit: int = 200
+    prune_limit: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for name in ("concurrency", "batch_max", "flush_rows", "promote_limit", "rescue_limit", "prune_limit"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)} is too small: give at least 1")
+        for name in ("lease", "poll_interval", "patience", "promote_every", "prune_every"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name}={getattr(self, name)} is no duration: give seconds, more than 0")
+        for name in ("flush_after", "drain_timeout", "abort_grace", "prefetch_max"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
+        if not 0 < self.extend_at <= MAX_EXTEND_AT:
+            raise ConfigError(
+                f"extend_at={self.extend_at} leaves no time to repeat a failed extension: "
+                f"give a share of the lease above 0 and up to {MAX_EXTEND_AT}, for example 0.5"
+            )
+        if not self.flush_after < self.lease * self.extend_at:
+            raise ConfigError(
+                f"flush_after={self.flush_after} is as long as the lease is safe ({self.lease} s x {self.extend_at}): "
+                "give some milliseconds, for example 0.005"
+            )
+        slowest = self.lease / RESCUES_PER_LEASE
+        if self.rescue_every is not None and not 0 < self.rescue_every <= slowest:
+            raise ConfigError(
+                f"rescue_every={self.rescue_every} does not fit a lease of {self.lease} s: "
+                f"give more than 0 and at most {slowest:g} s, or leave it out"
+            )
+
+    @property
+    def rescue_period(self) -> float:
+        """The seconds between two rescues."""
+        return min(self.lease / 8, 5.0) if self.rescue_every is None else self.rescue_every

@@ -1,0 +1,215 @@
+"""Several workers as one program: start them, join their logs, replace the dead, free what the dead held.
+
+A worker is one process, and a process can be killed by what it runs. Its leases would then lie until they
+expire, 30 seconds by default. A parent knows better: the kernel tells it of the death at once, and it can make
+sure that nothing of the dead worker runs any more. That is the supervisor's whole reason to be: a killed
+worker's jobs run again within a second, and a person need not look.
+
+Who watches whom:
+
+```text
+              ┌───────────────────────── supervisor ─────────────────────────┐
+  SIGTERM ───▶│ one thread, no store connection: nothing that a fork can break│───▶ standard output
+  SIGHUP      └──┬──────────────┬───────────────────────────┬───────────▲────┘     "[w1] …", "[w2] …"
+        lifeline │      SIGCHLD │ SIGTERM                   │ forks     │ pipes: whole lines
+      (pipe end) ▼      ▲       ▼                           ▼           │
+   ┌─ group 1 ────────────────────────────┐  ┌─ group 2 ──────┐  ┌─ release helper ────────┐
+   │ guardian ──kills──▶ w1 ──▶ its own   │  │ guardian   w2  │  │ after each death; opens │
+   │                            children  │  │                │  │ the store, releases,    │
+   └──────────────────────────────────────┘  └────────────────┘  │ ends                    │
+                                                                 └─────────────────────────┘
+```
+
+- The **supervisor** watches the workers. When one ends, however it ends, the supervisor kills what is left of
+  its process group, sees the group gone, and only then has the worker's leases released; so the next
+  holder never runs beside a leftover of the last. It chose the worker's id before the fork (a new one for each
+  incarnation), which is how it knows whose leases these are. Orphans of the dead become the supervisor's own
+  children (Linux), so it is told of the end of each at once. The seat is filled again after a back-off.
+- A **guardian** per group watches the supervisor, and kills its group when the supervisor dies; see
+  `worker.parent_death`. If the whole machine dies, leases expire, as they do for everyone.
+- A **release helper** talks to the store on the supervisor's behalf; see `worker.release_helper`. It may fail or
+  hang without harm to the supervision.
+- Nobody has to watch the release for safety's sake: it makes recovery fast. Were it to reach the store too
+  soon or twice, fences would still turn away what an old holder writes.
+
+Signals: SIGTERM and SIGINT (a terminal sends it to the supervisor alone, as the workers have groups of their
+own) are passed on as SIGTERM, each time they come, and end all restarts; who has not gone `kill_after`
+seconds after the first is killed, and its leases are released. SIGHUP replaces the workers one by one, each
+when its predecessor has drained. A supervisor that is itself stopped (SIGSTOP) reads no logs: workers
+then wait as soon as their pipe is full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import ConfigError
+from holdfast.model.names import check_name
+from holdfast.worker.children import WATCHED, Child, ChildSeat, reap
+from holdfast.worker.joined_logs import JoinedLogs
+from holdfast.worker.parent_death import Lifeline, adopt_orphans
+from holdfast.worker.release_helper import ReleaseHelper
+from holdfast.worker.restarts import Delays, is_hopeless
+from holdfast.worker.seats import Phase, Seat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import FrameType
+
+__all__ = ["ChildSeat", "Supervisor"]
+
+_FAREWELL: Final = 5.0  # seconds at the end for the last releases, and for a slow reader of the logs
+
+
+class Supervisor:
+    """Runs `count` children, each calling `run_child(seat)` and exiting with what it returns.
+
+    `release(worker_id, reason)` frees the leases of a dead worker; it runs in a process of its own, may raise,
+    and is repeated until it succeeds. `name` stands before the seat in worker ids (`name-w1-5f0c9a3e`).
+    Children still there `kill_after` seconds after they were asked to end are killed: let it be longer than
+    the workers' drain timeout. The joined logs go to the descriptor `sink`. A supervisor runs once, and
+    while it runs it waits for every child of the process, those it did not start too.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        run_child: Callable[[ChildSeat], int],
+        *,
+        release: Callable[[str, str], None],
+        name: str = "",
+        kill_after: float = 40.0,
+        delays: Delays | None = None,
+        sink: int = 1,
+    ) -> None:
+        if count < 1:
+            message = f"processes={count} is not possible: a supervisor needs at least one"
+            raise ConfigError(message)
+        self._run_child = run_child
+        self._kill_after = kill_after
+        self._selector = selectors.PollSelector()
+        self._logs = JoinedLogs(self._selector, sink=sink)
+        self._releases = ReleaseHelper(release, self._logs, close=lambda: [*self._private(), *self._lifeline.ends])
+        self._seats = [
+            Seat(
+                index,
+                prefix=f"{check_name('worker', name)}-" if name else "",
+                start=self._start_child,
+                logs=self._logs,
+                releases=self._releases,
+                delays=delays or Delays(),
+            )
+            for index in range(1, count + 1)
+        ]
+        self._roll: list[Seat] = []
+        self._stops_asked = self._stops_obeyed = 0
+        self._is_roll_asked = self._has_child_ended = False
+
+    def run(self) -> int:
+        """Supervise until every seat is done; return the largest exit code of their last children (128 + n: signal n).
+
+        Raises ConfigError where forking would not be safe.
+        """
+        if threading.current_thread() is not threading.main_thread() or threading.active_count() > 1:
+            message = (
+                "cannot fork workers from a program that runs threads: start the supervisor from the main thread "
+                "before any threads, or use processes=1"
+            )
+            raise ConfigError(message)
+        self._lifeline = Lifeline()
+        self._wake_read, self._wake_write = os.pipe()
+        adopt_orphans(True)
+        try:
+            with self._signals():
+                while any(seat.phase is not Phase.DONE for seat in self._seats):
+                    self._turn()
+                deadline = time.monotonic() + _FAREWELL
+                while not self._releases.is_empty and time.monotonic() < deadline:
+                    self._turn(until=deadline)
+                self._releases.give_up()
+        finally:
+            self._lifeline.cut()  # if this is an error of ours, nobody is left behind
+            adopt_orphans(False)
+            self._logs.flush(within=_FAREWELL)
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+        return max(seat.end.code if seat.end else 0 for seat in self._seats)
+
+    def _turn(self, *, until: float | None = None) -> None:
+        """Do what is due; then wait for the next thing to happen, be due, or `until`."""
+        self._obey_signals()
+        for seat in self._seats:
+            seat.advance(stopping=self._stops_asked > 0)
+        if not self._stops_asked and is_hopeless(
+            seat.end if seat.phase is Phase.EMPTY else None for seat in self._seats
+        ):
+            self._logs.say("every worker refuses its configuration: giving up")
+            self._stops_asked += 1
+            return
+        self._roll_on()
+        self._releases.advance()
+        if all(seat.phase is Phase.DONE for seat in self._seats) and (until is None or self._releases.is_empty):
+            return
+        dues = [due for due in (until, self._releases.due, *(seat.due for seat in self._seats)) if due is not None]
+        for key, _ in self._selector.select(max(0.0, min(dues) - time.monotonic()) if dues else None):
+            key.data()
+
+    def _obey_signals(self) -> None:
+        if self._has_child_ended:
+            self._has_child_ended = False  # before looking: a death from here on asks for another look
+            ended = reap()
+            self._releases.note_ends(ended)
+            for seat in self._seats:
+                seat.note_ends(ended)
+        if self._is_roll_asked:
+            self._is_roll_asked = False
+            self._roll = [seat for seat in self._seats if seat.phase is Phase.RUNNING and not seat.is_replacing]
+            self._logs.say(f"replacing {len(self._roll)} workers, one by one")
+        if self._stops_asked > self._stops_obeyed:
+            self._stops_obeyed = self._stops_asked
+            self._roll = []
+            self._logs.say("stopping: every worker is asked to end")
+            for seat in self._seats:
+                seat.ask_to_end(kill_after=self._kill_after)
+
+    def _roll_on(self) -> None:
+        """Ask the next worker to make room, once the last one has been followed."""
+        while self._roll and not any(seat.is_replacing for seat in self._seats):
+            self._roll.pop(0).ask_to_end(kill_after=self._kill_after, replacing=True)
+
+    def _start_child(self, occupant: ChildSeat) -> Child:
+        return Child(lambda: self._run_child(occupant), lifeline=self._lifeline, close=self._private())
+
+    def _private(self) -> list[int]:
+        """The descriptors, beside the lifeline, that nobody forked here may hold."""
+        return [self._wake_read, self._wake_write, *self._logs.fds]
+
+    @contextlib.contextmanager
+    def _signals(self) -> Generator[None]:
+        """Note signals while the block runs; each of them also ends the selector's wait."""
+        for fd in (self._wake_read, self._wake_write):
+            os.set_blocking(fd, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, lambda: os.read(self._wake_read, 4096))
+        earlier_fd = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        earlier = {number: signal.signal(number, self._note) for number in WATCHED}
+        try:
+            yield
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(earlier_fd)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGCHLD:
+            self._has_child_ended = True
+        elif number == signal.SIGHUP:
+            self._is_roll_asked = True
+        else:
+            self._stops_asked += 1

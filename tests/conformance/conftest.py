@@ -1,0 +1,115 @@
+"""Which stores the suite is bound to. `pytest -k sqlite-memory` runs one of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.store.backend import Backend
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.base import Effects, MakeBackend
+from holdfast.testing.reference import Reference, ReferenceBackend
+from holdfast.testing.stores import open_store
+
+STORES = ["reference", "sqlite", "sqlite-memory"]
+
+
+class SQLiteEffects:
+    """A table of effects, seen through the backend's own transactions or, in a file, through a connection of one's own."""
+
+    def __init__(self, backend: Backend, path: Path | None) -> None:
+        self._backend = backend
+        self._path = path
+
+    async def create(self) -> None:
+        await self._run("create table effect (job_id text not null)")
+
+    async def insert(self, connection, job_id: str) -> None:
+        await connection.execute("insert into effect (job_id) values (?)", (job_id,))
+
+    def insert_blocking(self, connection, job_id: str) -> None:
+        connection.execute("insert into effect (job_id) values (?)", (job_id,))
+
+    async def count(self, job_id: str) -> int:
+        rows = await self._run("select count(*) from effect where job_id = ?", job_id)
+        return int(rows[0][0])
+
+    @contextmanager
+    def connect(self) -> Iterator[sqlite3.Connection]:
+        assert self._path is not None
+        connection = sqlite3.connect(self._path, isolation_level=None)
+        try:
+            connection.execute("begin immediate")
+            yield connection
+        finally:
+            connection.close()
+
+    async def _run(self, sql: str, *parameters: str) -> list[tuple[int]]:
+        if self._path is not None:
+            connection = sqlite3.connect(self._path)
+            try:
+                with connection:
+                    return connection.execute(sql, parameters).fetchall()
+            finally:
+                connection.close()
+        return await _run_in_a_transaction(self._backend, sql, parameters)
+
+
+async def _run_in_a_transaction(backend: Backend, sql: str, parameters: tuple[str, ...]) -> list[tuple[int]]:
+    """In memory there is no other way in: run the statement in the transaction of a job made for it."""
+    from datetime import timedelta
+
+    from holdfast.testing.conformance.base import a_job, claim, enqueue
+
+    await enqueue(backend, a_job("effects", task="effects"))
+    (job,) = await claim(backend, tasks=["effects"])
+    async with backend.transactions.begin(job.lease, limit=timedelta(seconds=10)) as transaction:
+        rows: list[tuple[int]] = (await transaction.connection.execute(sql, parameters)).fetchall()
+        await transaction.complete(job.lease, None)
+    return rows
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def path(store: str, tmp_path: Path) -> Path | None:
+    return tmp_path / "jobs.db" if store == "sqlite" else None
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def make_backend(store: str, path: Path | None, clock: ManualClock, stack: AsyncExitStack) -> MakeBackend:
+    async def make() -> Backend:
+        if store == "reference":
+            return ReferenceBackend(Reference(clock))
+        url = "sqlite://" if path is None else f"sqlite:///{path}"
+        return await stack.enter_async_context(open_store(url, clock=clock))
+
+    return make
+
+
+@pytest.fixture
+async def backend(make_backend: MakeBackend) -> Backend:
+    return await make_backend()
+
+
+@pytest.fixture
+def effects(backend: Backend, path: Path | None) -> Effects:
+    return SQLiteEffects(backend, path)

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from holdfast.testing.conformance.concurrency import TestManyBackends, TestManyTasks
+
+__all__ = ["TestManyBackends", "TestManyTasks"]

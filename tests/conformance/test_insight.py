@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from holdfast.testing.conformance.insight import TestJobs, TestLists
+
+__all__ = ["TestJobs", "TestLists"]

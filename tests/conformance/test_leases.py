@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from holdfast.testing.conformance.leases import TestExtend, TestProgressAndVerify, TestRelease
+
+__all__ = ["TestExtend", "TestProgressAndVerify", "TestRelease"]
