@@ -1,5 +1,61 @@
-"""Durable work distribution."""
+"""Holdfast: durable work distribution. Each piece of work is done by one worker at a time, and takes effect once."""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from holdfast.app.app import App
+from holdfast.app.handle import JobHandle
+from holdfast.app.held import HeldJob
+from holdfast.app.tasks import TaskHandle
+from holdfast.errors import (
+    ArgumentsError,
+    ConfigError,
+    HoldfastError,
+    JobNotFound,
+    LeaseLost,
+    OutcomeUnknown,
+    PayloadError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    TaskNotFound,
+    TransactionExpired,
+    Unsupported,
+)
+from holdfast.jobs.context import Context
+from holdfast.model.job import Job, JobState
+from holdfast.model.outcome import Cancel, Retry, Snooze
+from holdfast.model.retry import ByException, Exponential, Fixed, Linear
+from holdfast.store.values import Retention
+from holdfast.worker.worker import Worker
+
+__all__ = [
+    "App",
+    "ArgumentsError",
+    "ByException",
+    "Cancel",
+    "ConfigError",
+    "Context",
+    "Exponential",
+    "Fixed",
+    "HeldJob",
+    "HoldfastError",
+    "Job",
+    "JobHandle",
+    "JobNotFound",
+    "JobState",
+    "LeaseLost",
+    "Linear",
+    "OutcomeUnknown",
+    "PayloadError",
+    "Retention",
+    "Retry",
+    "SchemaMismatch",
+    "Snooze",
+    "StoreError",
+    "StoreUnavailable",
+    "TaskHandle",
+    "TaskNotFound",
+    "TransactionExpired",
+    "Unsupported",
+    "Worker",
+]

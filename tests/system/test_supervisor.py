@@ -93,11 +93,11 @@ def test_a_second_sigterm_is_passed_on_too(start):
     program = start(
         """
 def run(seat):
-    asked = []
-    signal.signal(signal.SIGTERM, lambda *_: (asked.append(1), print("asked", len(asked))))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     print(f"ready {os.getpid()}")
-    while len(asked) < 2:
-        signal.pause()
+    for count in (1, 2):
+        signal.sigwait([signal.SIGTERM])
+        print("asked", count)
     return 3
 
 supervise(1, run)
@@ -271,10 +271,12 @@ supervise(3, run)
         if match[3]:
             after[match[1]] = int(match[3])
     assert [label for label, what in events if what == "drained"] == ["w1", "w2", "w3"]
-    # A predecessor drains before its successor is there; the next in the row is asked only then, though
-    # a successor may take longer to say that it is ready than its neighbour to drain.
     for label in ("w1", "w2", "w3"):
         assert events.index((label, "drained")) < events.index((label, "ready"))
+    for label, neighbour in (("w1", "w2"), ("w2", "w3")):
+        assert _place(program.seen, rf"{label}-\w+ exited .*another follows") < _place(
+            program.seen, rf"\[{neighbour}\] asked to end"
+        )
     assert not set(before.values()) & set(after.values())
     program.process.send_signal(signal.SIGTERM)
     assert program.end() == 0
@@ -366,3 +368,7 @@ supervise(4, run, delays=Delays(first=0.01, limit=0.05))
     wait_until_gone(below, within=2.0)
     released = {match[1] for line in program.seen if (match := re.search(r"released (\S+):", line))}
     assert released == set(born)
+
+
+def _place(lines: list[str], pattern: str) -> int:
+    return next(number for number, line in enumerate(lines) if re.search(pattern, line))

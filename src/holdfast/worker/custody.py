@@ -159,6 +159,7 @@ class Custody:
             self._give_up(seq)
         elif seq in self._running:  # settled, run again by a person's word, and the first handler still goes on
             self._to_ghosts(seq)
+            self._tally.completed += 1
 
     def _give_up(self, seq: int) -> None:
         """Hold a job no longer, wherever it is; of the prefetched ones `_sweep` takes it out."""

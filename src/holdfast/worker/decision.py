@@ -85,3 +85,10 @@ class Status(msgspec.Struct, frozen=True):
     prefetched: int
     buffered: int
     totals: Totals
+
+
+STUCK = 71
+"""The exit code of a process that ended itself because a handler was stuck past its time limit."""
+
+BROKEN = 70
+"""The exit code of a worker whose own loop or thread has died."""

@@ -57,8 +57,8 @@ class Machine(Custody):
 
     def flush_failed(self, now: float, finishes: Sequence[Finish]) -> None:
         """Note that a flush failed or has an unknown outcome: it is repeated, and its jobs stay held."""
-        del finishes  # one flush is in flight, and it is known here
         self._upkeep.access.failed()
+        self._tally.lost += len(finishes) - len(self._finishes.flushing)  # claimed anew meanwhile: not repeated
         self._finishes.failed(now)
         if self._phase is Phase.RELEASING and self._finishes.backoff.failures >= MAX_TRIES:
             self._abandon(self._finishes.abandon())
@@ -146,6 +146,8 @@ class Machine(Custody):
                 self._abandon([seq])
             elif seq in self._held:
                 self._releases.add(job.lease, started=True)
+            else:
+                self._tally.completed += 1  # settled; only its handler goes on
 
     def _leave_at(self, now: float) -> float:
         if self._phase is Phase.RELEASING and now >= self._phase_until:

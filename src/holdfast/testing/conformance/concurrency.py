@@ -122,4 +122,4 @@ class TestManyBackends(Conformance):
         hauls = await asyncio.gather(drain(backend, "worker-a"), drain(await make_backend(), "worker-b"))
         assert Counter(job_id for haul in hauls for job_id in haul) == Counter(ids)
         completed = await backend.insight.jobs(JobFilter(state=JobState.COMPLETED, limit=MANY))
-        assert {view.id for view in completed} == set(ids)
+        assert {view.id for view in completed.jobs} == set(ids)

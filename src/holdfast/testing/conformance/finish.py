@@ -242,13 +242,25 @@ class TestLostAndCancelled(Conformance):
         await finish(backend, job.lease, OUTCOMES["lost"])
         assert await state_of(backend, job.id) is JobState.FAILED
 
-    async def test_a_retried_job_that_somebody_asked_to_cancel_is_cancelled_instead(self, backend: Backend) -> None:
+    @pytest.mark.parametrize("outcome", ["retried", "snoozed", "lost"])
+    async def test_a_job_that_would_run_again_though_somebody_asked_to_cancel_it_is_cancelled_instead(
+        self, backend: Backend, outcome: str
+    ) -> None:
         job = await hold_one(backend)
         assert await backend.jobs.cancel(job.id, "not wanted") is Cancellation.ASKED
-        assert await finish(backend, job.lease, OUTCOMES["retried"]) is Verdict.DONE
+        assert await finish(backend, job.lease, OUTCOMES[outcome]) is Verdict.DONE
         details = await backend.insight.job(job.id)
         assert (details.job.state, details.job.reason) == (JobState.CANCELLED, "not wanted")
-        assert [record.outcome for record in details.attempts] in (["retried"], ["cancelled"])
+        assert len(details.attempts) == 1
+
+    @pytest.mark.parametrize("started", [True, False])
+    async def test_a_job_given_back_though_somebody_asked_to_cancel_it_is_cancelled_instead(
+        self, backend: Backend, *, started: bool
+    ) -> None:
+        job = await hold_one(backend)
+        await backend.jobs.cancel(job.id, "not wanted")
+        assert await backend.jobs.release([job.lease], started=started) == [Verdict.DONE]
+        assert await state_of(backend, job.id) is JobState.CANCELLED
 
     @pytest.mark.parametrize("outcome", ["completed", "failed"])
     async def test_a_handler_may_still_end_a_job_that_somebody_asked_to_cancel(

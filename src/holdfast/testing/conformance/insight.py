@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import new_id
-from holdfast.model.job import JobState
+from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.backend import Backend
 from holdfast.store.values import JobFilter, QueueView
 from holdfast.testing.clock import ManualClock
@@ -41,6 +42,19 @@ EVERY_STATE = [
 ]
 
 
+async def _pages(backend: Backend, selection: JobFilter) -> list[list[str]]:
+    """Return the ids of all pages; the last may not promise another that is empty for ever."""
+    pages: list[list[str]] = []
+    while True:
+        page = await backend.insight.jobs(selection)
+        if page.jobs:
+            pages.append([view.id for view in page.jobs])
+        if page.cursor is None:
+            return pages
+        assert page.jobs
+        selection = msgspec.structs.replace(selection, cursor=page.cursor)
+
+
 class TestJobs(Conformance):
     """`Insight.job`, `find` and `jobs`."""
 
@@ -69,32 +83,46 @@ class TestJobs(Conformance):
     async def test_jobs_are_listed_in_one_state_only(self, backend: Backend) -> None:
         ids = {state: (await bring_to(backend, state))[0] for state in EVERY_STATE}
         for state, job_id in ids.items():
-            views = await backend.insight.jobs(JobFilter(state=state))
+            views = (await backend.insight.jobs(JobFilter(state=state))).jobs
             assert [(view.id, view.state) for view in views] == [(job_id, state)]
-        assert await backend.insight.jobs(JobFilter(state=JobState.BLOCKED)) == []
+        blocked = await backend.insight.jobs(JobFilter(state=JobState.BLOCKED))
+        assert (blocked.jobs, blocked.cursor) == ([], None)
 
     async def test_a_list_and_the_details_show_the_same_job(self, backend: Backend, clock: ManualClock) -> None:
         for state in EVERY_STATE:
             clock.advance(1)
             job_id, _ = await bring_to(backend, state)
-            (view,) = await backend.insight.jobs(JobFilter(state=state))
+            (view,) = (await backend.insight.jobs(JobFilter(state=state))).jobs
             assert view == (await backend.insight.job(job_id)).job
 
-    async def test_jobs_are_listed_newest_first_one_page(self, backend: Backend) -> None:
-        ids = await enqueue(backend, *(a_job() for _ in range(5)))
-        first = await backend.insight.jobs(JobFilter(state=JobState.READY, limit=3))
-        rest = await backend.insight.jobs(JobFilter(state=JobState.READY, limit=3, before_seq=first[-1].seq))
-        assert [view.id for view in first + rest] == ids[::-1]
+    async def test_waiting_jobs_are_listed_in_the_order_in_which_they_will_run(self, backend: Backend) -> None:
+        last, first, second = await enqueue(backend, a_job(priority=-1), a_job(priority=1), a_job(priority=1))
+        late, soon = await enqueue(backend, *(a_job(delay=timedelta(seconds=seconds)) for seconds in (9, 3)))
+        assert await _pages(backend, JobFilter(state=JobState.READY, limit=2)) == [[first, second], [last]]
+        assert await _pages(backend, JobFilter(state=JobState.SCHEDULED, limit=1)) == [[soon], [late]]
+
+    @pytest.mark.parametrize("state", [JobState.RUNNING, *sorted(FINAL_STATES)])
+    async def test_other_jobs_are_listed_newest_first(self, backend: Backend, state: JobState) -> None:
+        ids = [(await bring_to(backend, state))[0] for _ in range(5)]
+        pages = await _pages(backend, JobFilter(state=state, limit=2))
+        assert [len(page) for page in pages] == [2, 2, 1]
+        assert [job_id for page in pages for job_id in page] == ids[::-1]
+
+    async def test_the_cursor_of_a_page_leads_to_the_next_one_within_the_selection(self, backend: Backend) -> None:
+        mail = await enqueue(backend, *(a_job("mail") for _ in range(3)))
+        await enqueue(backend, a_job("sale"), a_job("mail", task="other"))
+        selection = JobFilter(state=JobState.READY, queue="mail", task="greet", limit=2)
+        assert await _pages(backend, selection) == [mail[:2], mail[2:]]
 
     async def test_jobs_are_listed_of_one_queue_or_task(self, backend: Backend) -> None:
         mail, sale, other = await enqueue(backend, a_job("mail"), a_job("sale"), a_job("mail", task="other"))
 
         async def listed(queue: str | None, task: str | None) -> list[str]:
             selection = JobFilter(state=JobState.READY, queue=queue, task=task)
-            return [view.id for view in await backend.insight.jobs(selection)]
+            return [view.id for view in (await backend.insight.jobs(selection)).jobs]
 
-        assert await listed("mail", None) == [other, mail]
-        assert await listed(None, "greet") == [sale, mail]
+        assert await listed("mail", None) == [mail, other]
+        assert await listed(None, "greet") == [mail, sale]
         assert await listed("mail", "greet") == [mail]
         assert await listed("nowhere", None) == []
 

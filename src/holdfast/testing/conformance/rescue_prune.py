@@ -192,7 +192,7 @@ class TestByAPersonsWord(Conformance):
         assert await backend.jobs.reset(job.id)
         assert await backend.jobs.verify(job.lease) is Standing.LOST
         again = await claim_one(backend, worker_id="worker-b")
-        assert (again.id, again.attempt) == (job.id, 2)
+        assert (again.id, again.attempt, again.used_attempts) == (job.id, 2, 1)
 
     async def test_a_job_that_does_not_run_is_not_reset(self, backend: Backend) -> None:
         for state in (JobState.SCHEDULED, *FINAL_STATES, JobState.READY):
@@ -262,6 +262,23 @@ class TestByAPersonsWord(Conformance):
             await backend.jobs.cancel(new_id(), "not wanted")
         with pytest.raises(JobNotFound):
             await backend.jobs.retry(new_id())
+        with pytest.raises(JobNotFound):
+            await backend.jobs.reset(new_id())
+
+    async def test_a_job_that_was_ever_lost_runs_alone_after_a_retry_too(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        for asked in (False, True):
+            job = await hold_one(backend, max_attempts=1)
+            if asked:
+                await backend.jobs.cancel(job.id, "not wanted")
+                clock.advance(LEASE * 2)
+                await backend.jobs.rescue(None, MANY)
+            else:
+                await finish(backend, job.lease, OUTCOMES["lost"])
+            assert await backend.jobs.retry(job.id)
+            assert (await claim_one(backend)).lost == 1
+            assert (await lease_of(backend, job.id)).isolated
 
 
 class TestPrune(Conformance):

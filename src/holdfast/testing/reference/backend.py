@@ -23,7 +23,7 @@ from holdfast.store.values import (
     Finish,
     JobDetails,
     JobFilter,
-    JobView,
+    JobPage,
     LeaseView,
     Outstanding,
     Promotion,
@@ -174,7 +174,7 @@ class ReferenceInsight:
     async def find(self, prefix: str, limit: int) -> list[str]:
         return sorted(job_id for job_id in self._model.records if job_id.startswith(prefix))[:limit]
 
-    async def jobs(self, selection: JobFilter) -> list[JobView]:
+    async def jobs(self, selection: JobFilter) -> JobPage:
         return views.jobs(self._model, selection)
 
     async def queues(self) -> list[QueueView]:

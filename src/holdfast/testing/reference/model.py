@@ -142,9 +142,9 @@ class Reference(Upkeep):
         record = self.of_lease(lease)
         if record is None or record.hold is None:
             return Verdict.LOST
+        self.note(record, record.hold, "released", None)
         decision = Decision(after_return(record.counters), None)
         if started:
-            self.note(record, record.hold, "released", None)
             decision = after_interruption(record.counters, max_attempts=record.new.max_attempts)
         self.settle(record, decision)
         return Verdict.DONE

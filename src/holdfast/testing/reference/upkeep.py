@@ -69,8 +69,8 @@ class Upkeep(State):
 
     def reset(self, job_id: str) -> bool:
         """Take a running job's lease away by a person's word; False if it does not run."""
-        record = self.records.get(job_id)
-        if record is None or record.hold is None:
+        record = self.known(job_id)
+        if record.hold is None:
             return False
         self.note(record, record.hold, "released", None)
         self.settle(record, Decision(after_return(record.counters), None))
@@ -141,12 +141,12 @@ class Upkeep(State):
                 running += 1
             elif record.state is JobState.BLOCKED:
                 blocked += 1
+            elif record.new.queue in self.paused:
+                paused += 1
             elif record.state is JobState.SCHEDULED and not record.retrying:
                 delayed += 1
             elif record.new.task not in tasks:
                 unknown += 1
-            elif record.new.queue in self.paused:
-                paused += 1
             elif record.state is JobState.READY:
                 ready += 1
             else:

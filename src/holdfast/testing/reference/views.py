@@ -10,6 +10,7 @@ from holdfast.store.values import (
     Count,
     JobDetails,
     JobFilter,
+    JobPage,
     JobView,
     LeaseView,
     QueueView,
@@ -72,17 +73,30 @@ def details(model: Reference, job_id: str) -> JobDetails:
     )
 
 
-def jobs(model: Reference, selection: JobFilter) -> list[JobView]:
-    """List jobs in one state, newest first, one page."""
+def jobs(model: Reference, selection: JobFilter) -> JobPage:
+    """List jobs in one state: waiting ones in the order in which they will run, others newest first."""
     found = [
-        job_view(record)
+        record
         for record in model.records.values()
         if record.state is selection.state
         and selection.queue in {None, record.new.queue}
         and selection.task in {None, record.new.task}
-        and (selection.before_seq is None or record.seq < selection.before_seq)
     ]
-    return sorted(found, key=lambda view: -view.seq)[: selection.limit]
+    found.sort(key=_place)
+    first = int(selection.cursor or 0)
+    last = first + selection.limit
+    page = [job_view(record) for record in found[first:last]]
+    return JobPage(jobs=page, cursor=str(last) if last < len(found) else None)
+
+
+def _place(record: Record) -> tuple[int, int]:
+    match record.state:
+        case JobState.READY:
+            return (record.turn_us, record.seq)
+        case JobState.SCHEDULED:
+            return (record.run_us, record.seq)
+        case _:
+            return (-record.seq, 0)
 
 
 def queues(model: Reference) -> list[QueueView]:

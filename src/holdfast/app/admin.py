@@ -1,0 +1,93 @@
+"""What a person does to jobs, queues, leases and workers; the command line and the server call the same."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.app.sync import Sync
+from holdfast.errors import ConfigError
+from holdfast.model.job import JobState
+from holdfast.model.names import check_name
+from holdfast.runtime.text import clean
+from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+_REASON_LIMIT = 2048
+
+
+class Jobs:
+    """`app.jobs`: look at jobs and change their fate."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    @property
+    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+        """The same with blocking calls."""
+        return Sync(self, self._app.portal)
+
+    async def show(self, job_id: str) -> JobDetails:
+        """Return all that is known of a job; raises `JobNotFound`."""
+        return await (await self._app.opened()).insight.job(job_id.lower())
+
+    async def list(
+        self,
+        state: JobState | str,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> JobPage:
+        """List jobs in one state, a page at a time."""
+        try:
+            wanted = JobState(state)
+        except ValueError:
+            message = f"{state!r} is no state: there are {', '.join(JobState)}"
+            raise ConfigError(message) from None
+        selection = JobFilter(wanted, queue, task, cursor, limit)
+        return await (await self._app.opened()).insight.jobs(selection)
+
+    async def cancel(self, job_id: str, reason: str = "") -> Cancellation:
+        """Cancel a job that has not begun, or ask the worker that runs it."""
+        text = clean(reason or "cancelled by a person", _REASON_LIMIT)
+        return await (await self._app.opened()).jobs.cancel(job_id.lower(), text)
+
+    async def retry(self, job_id: str) -> bool:
+        """Send a failed or cancelled job back with a fresh budget; False if it is in another state."""
+        return await (await self._app.opened()).jobs.retry(job_id.lower())
+
+    async def reset(self, job_id: str) -> bool:
+        """Take the lease of a running job away, so that it runs again at once; False if it does not run."""
+        return await (await self._app.opened()).jobs.reset(job_id.lower())
+
+    async def counts(self, since: timedelta = timedelta(hours=1)) -> list[Count]:
+        """Return what happened per minute, queue and task."""
+        return await (await self._app.opened()).insight.counts(since)
+
+
+class Queues:
+    """`app.queues`: look at queues, pause and resume them."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    @property
+    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+        """The same with blocking calls."""
+        return Sync(self, self._app.portal)
+
+    async def list(self) -> list[QueueView]:
+        """List all queues with their counts."""
+        return await (await self._app.opened()).insight.queues()
+
+    async def pause(self, queue: str) -> bool:
+        """Let nobody claim from the queue; False if it was paused already."""
+        return await (await self._app.opened()).queues.pause(check_name("queue", queue))
+
+    async def resume(self, queue: str) -> bool:
+        """Allow claims again; False if it was not paused."""
+        return await (await self._app.opened()).queues.resume(check_name("queue", queue))

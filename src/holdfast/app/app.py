@@ -1,0 +1,265 @@
+"""The app: tasks, the store behind a URL, and everything that can be done with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.app.admin import Jobs, Queues
+from holdfast.app.handle import JobHandle
+from holdfast.app.held import HeldJob, known_tasks
+from holdfast.app.open import DEFAULT_URL, open_backend
+from holdfast.app.serve import run_many, run_one
+from holdfast.app.sync import Portal, Sync
+from holdfast.app.tasks import TaskHandle
+from holdfast.errors import ConfigError
+from holdfast.jobs.task import Tasks, make_task
+from holdfast.model.duration import to_span
+from holdfast.model.names import check_name
+from holdfast.store.backend import Backend
+from holdfast.store.jobs import JobStore
+from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
+from holdfast.worker.decision import Totals
+from holdfast.worker.settings import Settings
+from holdfast.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_LEASE = timedelta(seconds=30)
+_RESCUE_LIMIT = 1000
+
+
+class App:
+    """Tasks and a store. Make one per program, at the top of a module.
+
+    `url` names the store; without it `$HOLDFAST_URL` does, and without that it is `sqlite:///holdfast.db` in the
+    current directory. Nothing is opened before it is needed. Every async method has a blocking twin under `.sync`.
+    """
+
+    def __init__(self, url: str | None = None, *, retention: Retention | None = None) -> None:
+        self.backend: Backend = open_backend(url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL)
+        self.tasks = Tasks()
+        self.jobs = Jobs(self)
+        self.queues = Queues(self)
+        self.portal = Portal()
+        self._retention = retention or Retention()
+        self._opened_in = 0
+
+    def __repr__(self) -> str:
+        """Show the store, without a password."""
+        return f"<App {self.backend.url}, {len(self.tasks)} tasks>"
+
+    @property
+    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+        """The same with blocking calls."""
+        return Sync(self, self.portal)
+
+    async def opened(self) -> Backend:
+        """Return the backend, opened in this process."""
+        if self._opened_in != os.getpid():
+            await self.backend.open()
+            self._opened_in = os.getpid()
+        return self.backend
+
+    async def close(self) -> None:
+        """Close the connections of this process; the next call opens them again."""
+        self._opened_in = 0
+        await self.backend.close()
+
+    async def __aenter__(self) -> App:
+        """Open the store."""
+        await self.opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
+    async def job_store(self, using: object = None) -> JobStore:
+        """Return the verbs for jobs, joined to the caller's own transaction if `using` is given."""
+        backend = await self.opened()
+        return backend.jobs if using is None else backend.transactions.join(using)
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        priority: int = 0,
+        timeout: float | timedelta | None = None,
+        retry: object = None,
+        executor: str | None = None,
+    ) -> Callable[[Callable[P, R]], TaskHandle[P, R]]: ...
+    def task(  # noqa: PLR0913 - the settings of a task, by name
+        self,
+        function: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        priority: int = 0,
+        timeout: float | timedelta | None = None,
+        retry: object = None,
+        executor: str | None = None,
+    ) -> TaskHandle[P, R] | Callable[[Callable[P, R]], TaskHandle[P, R]]:
+        """Register a function as the handler of a task.
+
+        `retry` is seconds, a policy such as `Exponential()`, or a function `(attempt, error) -> seconds | None`.
+        `executor="process"` runs it in a child process; else an `async def` runs in the event loop and a plain function
+        in a thread. `timeout` limits one attempt.
+        """
+
+        def register(function: Callable[P, R]) -> TaskHandle[P, R]:
+            task = make_task(
+                function,
+                name=name,
+                queue=queue,
+                max_attempts=max_attempts,
+                priority=priority,
+                timeout=timeout,
+                retry=retry,
+                executor=executor,
+            )
+            self.tasks.add(task)
+            return TaskHandle(self, task, function)
+
+        return register if function is None else register(function)
+
+    async def enqueue(self, task: str, *args: Any, **kwargs: Any) -> JobHandle:  # noqa: ANN401 - as the task takes them
+        """Make a job of a call to a task given by name; raises `TaskNotFound`."""
+        definition = self.tasks.get(task)
+        return await TaskHandle(self, definition, definition.handler).enqueue(*args, **kwargs)
+
+    def job(self, job_id: str) -> JobHandle:
+        """Return the handle of a job by its id."""
+        return JobHandle(self, job_id.lower())
+
+    # --- the pull side ----------------------------------------------------------------------------------------------
+
+    def worker(  # noqa: PLR0913 - the settings of a worker, by name
+        self,
+        *,
+        worker_id: str | None = None,
+        queues: Sequence[str] | None = None,
+        lease: float | timedelta = _LEASE,
+        extend_at: float = 0.5,
+        poll_interval: float = 0.5,
+        concurrency: int = 10,
+        drain_timeout: float = 30.0,
+        until_empty: bool = False,
+        worker_class: type[Worker] = Worker,
+        **more: Any,  # noqa: ANN401 - further fields of Settings
+    ) -> Worker:
+        """Return a worker over this app's tasks; `await worker.run()` runs it.
+
+        `worker_class` may be a subclass of `Worker` with its own `process`. Further settings are those of
+        `holdfast.worker.settings.Settings`, and `stuck_grace`.
+        """
+        stuck_grace = float(more.pop("stuck_grace", 10.0))
+        until_idle = bool(more.pop("until_idle", False))
+        try:
+            settings = Settings(
+                concurrency=concurrency,
+                lease=to_span(lease, "lease").total_seconds(),
+                extend_at=extend_at,
+                poll_interval=poll_interval,
+                drain_timeout=drain_timeout,
+                until_empty=until_empty or until_idle,
+                **more,
+            )
+        except TypeError as error:
+            message = f"app.worker: {error}; see the fields of holdfast.worker.settings.Settings"
+            raise ConfigError(message) from None
+        return worker_class(
+            self.backend,
+            list(self.tasks),
+            settings,
+            worker_id=worker_id,
+            queues=_names(queues),
+            retention=self._retention,
+            stuck_grace=stuck_grace,
+            until_idle=until_idle,
+        )
+
+    def run_worker(self, *, processes: int = 1, **settings: Any) -> int:  # noqa: ANN401 - those of `worker`
+        """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
+
+        With `processes` above one a supervisor starts that many, restarts those that die and frees what they held.
+        """
+        if processes == 1:
+            return run_one(self, lambda: self.worker(**settings))
+        name = settings.pop("worker_id", None)
+        kill_after = float(settings.get("drain_timeout", 30.0)) + 10.0
+        self.worker(**settings)  # refuses bad settings here rather than in every child
+
+        def make_worker(worker_id: str) -> Worker:
+            return self.worker(worker_id=worker_id, **settings)
+
+        return run_many(self, make_worker, processes, kill_after=kill_after, name=name)
+
+    async def claim(
+        self,
+        queue: str,
+        limit: int = 1,
+        *,
+        tasks: Sequence[str] | None = None,
+        lease: float | timedelta = _LEASE,
+        worker_id: str = "caller",
+    ) -> list[HeldJob]:
+        """Claim at most `limit` ready jobs of a queue; the caller finishes, extends or releases them."""
+        backend = await self.opened()
+        span = to_span(lease, "lease")
+        request = ClaimRequest(
+            worker_id=check_name("worker", worker_id),
+            tasks=known_tasks(self, tasks),
+            limit=limit,
+            lease=span,
+            queues=(check_name("queue", queue),),
+            isolates=False,
+        )
+        await backend.jobs.promote(_RESCUE_LIMIT)
+        claim = await backend.jobs.claim(request)
+        return [HeldJob(self, job, span) for job in claim.jobs]
+
+    async def drain(self, queue: str, batch: int = 50, **settings: Any) -> Totals:  # noqa: ANN401 - those of `worker`
+        """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is."""
+        worker = self.worker(
+            queues=[queue],
+            until_idle=True,
+            concurrency=batch,
+            batch_max=batch,
+            prefetch_max=0,
+            **settings,
+        )
+        await worker.run()
+        return worker.status().totals
+
+    # --- leases and workers -----------------------------------------------------------------------------------------
+
+    async def leases(self, limit: int = 100, *, expired_only: bool = False) -> list[LeaseView]:
+        """List active leases, the next to expire first."""
+        return await (await self.opened()).insight.leases(limit, expired_only=expired_only)
+
+    async def rescue(self, limit: int = _RESCUE_LIMIT) -> list[Rescued]:
+        """Take every expired lease from its worker now; workers do this all the time, with more patience."""
+        return await (await self.opened()).jobs.rescue(None, limit)
+
+    async def workers(self) -> list[WorkerView]:
+        """List the workers that have reported."""
+        return await (await self.opened()).insight.workers()
+
+
+def _names(queues: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(queues, str):
+        message = f"queues={queues!r} is one text: pass a list, as in queues=[{queues!r}]"
+        raise ConfigError(message)
+    return None if queues is None else tuple(queues)

@@ -1,0 +1,72 @@
+"""A job that was enqueued, in the hands of whoever asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from holdfast.app.sync import Sync
+from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.runtime.payload import decode_result
+from holdfast.store.values import Cancellation, JobDetails
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+_LOOK_EVERY = 0.25
+
+
+class JobHandle:
+    """A job by its id."""
+
+    def __init__(self, app: App, job_id: str, *, created: bool = True) -> None:
+        self._app = app
+        self.id = job_id
+        self.created = created
+        """False if a job of this id was there already: the enqueue was a repeat."""
+
+    def __repr__(self) -> str:
+        """Show the id, never the arguments."""
+        return f"<job {self.id}>"
+
+    @property
+    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+        """The same with blocking calls."""
+        return Sync(self, self._app.portal)
+
+    async def details(self) -> JobDetails:
+        """Return all that is known of the job; raises `JobNotFound`."""
+        return await self._app.jobs.show(self.id)
+
+    async def state(self) -> JobState:
+        """Return where the job stands."""
+        return (await self.details()).job.state
+
+    async def result(self, type: Any = Any) -> Any:  # noqa: A002, ANN401 - as msgspec calls it; the caller's type
+        """Return the result of a completed job as `type`.
+
+        None if it has none or is not completed yet. Raises `PayloadError` if the handler's value could not be kept.
+        """
+        backend = await self._app.opened()
+        return decode_result(await backend.jobs.result(self.id), type)
+
+    async def cancel(self, reason: str = "") -> Cancellation:
+        """Cancel the job, or ask the worker that runs it."""
+        return await self._app.jobs.cancel(self.id, reason)
+
+    async def wait(self, timeout: float | None = None) -> JobState:  # noqa: ASYNC109 - as users expect it
+        """Wait until the job has ended and return how; raises `TimeoutError`."""
+        backend = await self._app.opened()
+        loop = asyncio.get_running_loop()
+        hint = asyncio.Event()
+        unlisten = backend.notifier.listen(lambda: loop.call_soon_threadsafe(hint.set))
+        try:
+            async with asyncio.timeout(timeout):
+                while (state := await self.state()) not in FINAL_STATES:
+                    hint.clear()
+                    timer = loop.call_later(_LOOK_EVERY, hint.set)
+                    await hint.wait()
+                    timer.cancel()
+                return state
+        finally:
+            unlisten()

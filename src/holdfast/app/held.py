@@ -1,0 +1,114 @@
+"""A job that its caller has claimed, for those who drive themselves.
+
+Nobody extends the lease of such a job: finish it, extend it or release it before the lease is over. Every call carries
+the fence and raises `LeaseLost` when the job has been handed to somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.app.sync import Sync
+from holdfast.errors import LeaseLost, TaskNotFound
+from holdfast.jobs.context import Context
+from holdfast.jobs.run import outcome_of_error
+from holdfast.model.duration import to_span
+from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
+from holdfast.runtime.failure import describe, describe_reason
+from holdfast.runtime.payload import encode_result_or_reason
+from holdfast.runtime.text import clean
+from holdfast.store.values import Finish, Verdict
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+_REASON_LIMIT = 2048
+
+
+class HeldJob:
+    """A claimed job, its arguments, and the five ways to end the attempt."""
+
+    def __init__(self, app: App, job: LeasedJob, lease: timedelta) -> None:
+        self._app = app
+        self._lease = lease
+        self.job = job
+
+    def __repr__(self) -> str:
+        """Show the job, never its arguments."""
+        return f"<held job {self.job.id} ({self.job.task}), fence {self.job.fence}>"
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+        """The same with blocking calls."""
+        return Sync(self, self._app.portal)
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of the call, decoded to the types of its task."""
+        return self._app.tasks.get(self.job.task).signature.decode(self.job.payload)
+
+    def context(self) -> Context:
+        """Return a context, for `ctx.transaction()` and `ctx.progress()`; call it in a running event loop."""
+        return Context(self.job, self._app.backend, lease=self._lease)
+
+    async def extend(self, duration: float | timedelta | None = None) -> None:
+        """Extend the lease to `duration` from now (by default to its full length)."""
+        span = self._lease if duration is None else to_span(duration, "duration")
+        self._require(await self._app.backend.jobs.extend(self.job.lease, span))
+
+    async def complete(self, result: object = None) -> None:
+        """Complete the job."""
+        await self._finish(Completed(encode_result_or_reason(result)))
+
+    async def retry(self, error: BaseException | str, delay: float | timedelta | None = None) -> None:
+        """End the attempt as failed; the job runs again as its task's policy says, or after `delay`."""
+        if delay is not None:
+            failure = _failure(error)
+            span = to_span(delay, "delay")
+            await self._finish(Failed(failure) if self.job.is_last_attempt else Retried(span, failure))
+            return
+        raised = error if isinstance(error, BaseException) else RuntimeError(error)
+        await self._finish(outcome_of_error(self._app.tasks.get(self.job.task), self.job, raised))
+
+    async def fail(self, error: BaseException | str) -> None:
+        """Give the job up as failed, whatever attempts are left."""
+        await self._finish(Failed(_failure(error)))
+
+    async def cancel(self, reason: str = "") -> None:
+        """Give the job up as cancelled."""
+        await self._finish(Cancelled(clean(reason or "cancelled by its holder", _REASON_LIMIT)))
+
+    async def release(self) -> None:
+        """Give the job back without using up an attempt."""
+        (verdict,) = await self._app.backend.jobs.release([self.job.lease], started=False)
+        self._require(verdict)
+
+    async def _finish(self, outcome: Outcome) -> None:
+        (verdict,) = await self._app.backend.jobs.finish([Finish(self.job.lease, outcome)])
+        self._require(verdict)
+
+    def _require(self, verdict: Verdict) -> None:
+        if verdict is Verdict.LOST:
+            message = f"job {self.job.id} is no longer held under fence {self.job.fence}; nothing was written"
+            raise LeaseLost(message)
+
+
+def _failure(error: BaseException | str) -> Failure:
+    return describe(error) if isinstance(error, BaseException) else describe_reason("Failed", error)
+
+
+def known_tasks(app: App, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the tasks to claim: those given, or all that are registered."""
+    if names is not None:
+        return tuple(names)
+    if not len(app.tasks):
+        message = "no task is registered, so nothing can be claimed: register one with @app.task, or pass tasks=[…]"
+        raise TaskNotFound(message)
+    return app.tasks.names

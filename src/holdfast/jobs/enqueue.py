@@ -1,0 +1,105 @@
+"""From a call to a `NewJob`: everything is checked here, before the store is asked for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import ArgumentsError, ConfigError, PayloadError
+from holdfast.jobs.task import Task, check_max_attempts, check_priority, check_timeout
+from holdfast.model.duration import to_span
+from holdfast.model.ids import check_id, new_id, new_ids
+from holdfast.model.instants import to_micros
+from holdfast.model.job import NewJob
+from holdfast.model.names import check_name
+from holdfast.runtime.payload import encode_headers
+
+
+class EnqueueOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job differs from its task's defaults; checked when made."""
+
+    queue: str | None = None
+    delay: timedelta | None = None
+    run_at: datetime | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+    headers: dict[str, str] | None = None
+    job_id: str | None = None
+    using: Any = None
+
+
+def check_options(  # noqa: PLR0913 - the options of a job, by name
+    *,
+    queue: str | None = None,
+    delay: float | timedelta | None = None,
+    run_at: datetime | None = None,
+    priority: int | None = None,
+    max_attempts: int | None = None,
+    timeout: float | timedelta | None = None,
+    headers: Mapping[str, str] | None = None,
+    job_id: str | None = None,
+    using: object = None,
+) -> EnqueueOptions:
+    """Check the options of a job."""
+    if delay is not None and run_at is not None:
+        message = "delay and run_at are both given: delay counts from now, run_at is an instant; choose one"
+        raise ConfigError(message)
+    if run_at is not None:
+        to_micros(run_at)  # refuses a naive one
+    return EnqueueOptions(
+        queue=None if queue is None else check_name("queue", queue),
+        delay=None if delay is None else to_span(delay, "delay"),
+        run_at=run_at,
+        priority=None if priority is None else check_priority(priority),
+        max_attempts=None if max_attempts is None else check_max_attempts(max_attempts),
+        timeout=check_timeout(timeout),
+        headers=encode_headers(headers),
+        job_id=None if job_id is None else check_id(job_id),
+        using=using,
+    )
+
+
+def new_job(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any], options: EnqueueOptions) -> NewJob:
+    """Return the job of one call."""
+    return _job(task, options, options.job_id or new_id(), task.signature.encode(args, kwargs))
+
+
+def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], options: EnqueueOptions) -> list[NewJob]:
+    """Return the jobs of many calls, each given as a mapping of keyword arguments or a sequence of positional ones."""
+    if options.job_id is not None:
+        message = "job_id names one job: leave it out for enqueue_many"
+        raise ConfigError(message)
+    encode = task.signature.encode
+    payloads: list[str] = []
+    for index, call in enumerate(calls):
+        try:
+            if isinstance(call, Mapping):
+                payloads.append(encode((), call))
+            elif isinstance(call, Sequence) and not isinstance(call, (str, bytes)):
+                payloads.append(encode(call, {}))
+            else:
+                message = "each item is a mapping of keyword arguments, or a list or tuple of positional ones"
+                raise ArgumentsError(message)
+        except PayloadError as error:
+            message = f"item {index}: {error}. Nothing was enqueued"
+            raise type(error)(message) from error
+    return [_job(task, options, job_id, text) for job_id, text in zip(new_ids(len(payloads)), payloads, strict=True)]
+
+
+def _job(task: Task, options: EnqueueOptions, job_id: str, payload: str) -> NewJob:
+    return NewJob(
+        job_id,
+        options.queue or task.queue,
+        task.name,
+        payload,
+        options.headers,
+        task.priority if options.priority is None else options.priority,
+        task.max_attempts if options.max_attempts is None else options.max_attempts,
+        options.timeout,
+        options.delay,
+        options.run_at,
+    )

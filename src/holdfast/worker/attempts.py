@@ -1,0 +1,227 @@
+"""The handlers that run in this worker: begun, limited in time, aborted, and their ends reported.
+
+Where a handler runs:
+
+```text
+   async def            in the event loop; one that never suspends is driven to its end at once and costs no task
+   plain function       in a thread
+   executor="process"   in a child process
+   lost before          in a child process too, whatever it is: it has no neighbours there
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from holdfast.errors import StoreError
+from holdfast.jobs.context import Context
+from holdfast.jobs.run import (
+    COMPLETED,
+    outcome_of_error,
+    outcome_of_return,
+    outcome_of_timeout,
+    unless_settled,
+)
+from holdfast.jobs.task import Executor
+from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
+from holdfast.runtime.threads import Threads
+from holdfast.worker.child_pool import ChildPool
+from holdfast.worker.decision import Why
+from holdfast.worker.plans import Plan
+from holdfast.worker.surroundings import Surroundings
+
+_logger = logging.getLogger("holdfast.worker")
+_ASK_AGAIN = 0.5
+Key = tuple[int, int]
+
+
+class Running:
+    """Says that an attempt goes on; its end is reported later."""
+
+
+RUNNING = Running()
+
+
+class Attempts:
+    """Runs attempts and calls `ended` once for each that did not end at once."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        plans: dict[str, Plan],
+        *,
+        children: ChildPool,
+        ended: Callable[[LeasedJob, Outcome | None], None],
+    ) -> None:
+        self._surroundings = surroundings
+        self._plans = plans
+        self._children = children
+        self._ended = ended
+        self._threads = Threads("holdfast-handler")
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._contexts: dict[Key, Context] = {}
+        self._why: dict[Key, Why] = {}
+        self._in_child: set[Key] = set()
+        self.limits: dict[Key, tuple[float, LeasedJob]] = {}
+        """When the time limit of each attempt in this process is over; read by the extending thread."""
+
+    def begin(self, job: LeasedJob) -> Outcome | Running:
+        """Begin an attempt; return its outcome if it ended at once."""
+        plan = self._plans[job.task]
+        if plan.ends_at_once and not job.lost and job.timeout is None:
+            return self._drive(plan, job)
+        self._spawn(plan, job)
+        return RUNNING
+
+    def _drive(self, plan: Plan, job: LeasedJob) -> Outcome:
+        """Run a coroutine that has no place at which to suspend."""
+        task = plan.task
+        try:
+            args, kwargs = task.signature.decode(job.payload)
+            task.handler(*args, **kwargs).send(None)
+        except StopIteration as stop:
+            return COMPLETED if stop.value is None else outcome_of_return(stop.value)
+        except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            return self._told(job, outcome_of_error(task, job, error))
+        message = f"task {task.name} suspended though it has no await"
+        raise RuntimeError(message)
+
+    def _spawn(self, plan: Plan, job: LeasedJob) -> None:
+        key = (job.seq, job.fence)
+        limit = job.timeout if job.timeout is not None else plan.task.timeout
+        isolated = job.lost > 0 and plan.task.reference is not None and not plan.is_custom
+        if plan.executor is Executor.PROCESS or isolated:
+            self._in_child.add(key)
+            work = self._run_in_child(plan, job, limit)
+        else:
+            if limit is not None:
+                self.limits[key] = (time.monotonic() + limit, job)
+            run = self._run_in_thread if plan.executor is Executor.THREAD else self._run_in_loop
+            work = run(plan, job, limit)
+        self._tasks[key] = asyncio.create_task(self._to_the_end(job, key, work), name=f"holdfast job {job.id}")
+
+    async def _to_the_end(self, job: LeasedJob, key: Key, work: Coroutine[Any, Any, Outcome | None]) -> None:
+        try:
+            outcome = await work
+        except asyncio.CancelledError:
+            outcome = self._broken_off(job, key)
+        context = self._contexts.pop(key, None)
+        if outcome is not None:
+            outcome = await self._unless_settled(context, outcome)
+        self.limits.pop(key, None)
+        self._in_child.discard(key)
+        self._why.pop(key, None)
+        del self._tasks[key]
+        self._ended(job, outcome if outcome is None else self._told(job, outcome))
+
+    async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
+        while True:
+            try:
+                return await unless_settled(context, self._surroundings.backend, outcome)
+            except StoreError as error:
+                _logger.warning("cannot yet tell whether a handler's transaction has committed: %s", error)
+                await asyncio.sleep(_ASK_AGAIN)
+
+    def _broken_off(self, job: LeasedJob, key: Key) -> Outcome | None:
+        """Return the outcome of a handler that was cancelled."""
+        why = self._why.get(key)
+        if why is None:
+            error = RuntimeError("the handler was cancelled by its own code")
+            return outcome_of_error(self._plans[job.task].task, job, error)
+        return Cancelled("cancelled while it ran, as was asked") if why is Why.CANCEL_ASKED else None
+
+    def _context(self, plan: Plan, job: LeasedJob) -> Context | None:
+        if not plan.takes_context:
+            return None
+        context = self._surroundings.context(job)
+        self._contexts[job.seq, job.fence] = context
+        return context
+
+    async def _run_in_loop(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
+        task = plan.task
+        try:
+            args, kwargs = plan.arguments(job, self._context(plan, job))
+            async with asyncio.timeout(limit) as scope:
+                value = await plan.handler(*args, **kwargs)
+        except TimeoutError as error:
+            if limit is not None and scope.expired():
+                return outcome_of_timeout(task, job, limit)
+            return outcome_of_error(task, job, error)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            return outcome_of_error(task, job, error)
+        return outcome_of_return(value)
+
+    async def _run_in_thread(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
+        try:
+            args, kwargs = plan.arguments(job, self._context(plan, job))
+            future = self._threads.run(lambda: plan.handler(*args, **kwargs))
+            if limit is not None:
+                await asyncio.wait({future}, timeout=limit)
+                if not future.done():
+                    _logger.warning(
+                        "job %s (%s) is past its time limit of %g s; its thread cannot be stopped and keeps its place",
+                        job.id, job.task, limit,
+                    )  # fmt: skip
+            value = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            return outcome_of_error(plan.task, job, error)
+        return outcome_of_return(value)
+
+    async def _run_in_child(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome | None:
+        return await self._children.run(plan.task, job, timeout=limit)
+
+    def abort(self, job: LeasedJob, why: Why) -> None:
+        """Tell a handler to stop: set its signal, and cancel it where it can be cancelled."""
+        key = (job.seq, job.fence)
+        running = self._tasks.get(key)
+        if running is None:
+            return
+        self._why[key] = why
+        context = self._contexts.get(key)
+        if context is not None and why is Why.LEASE_LOST:
+            context.lease_lost.set()
+        if context is not None and why is Why.CANCEL_ASKED:
+            context.cancel_asked.set()
+        if key in self._in_child:
+            self._children.abort(job, why)
+        elif self._plans[job.task].executor is Executor.LOOP:
+            running.cancel()
+
+    def _told(self, job: LeasedJob, outcome: Outcome) -> Outcome:
+        """Write a line about an attempt that did not complete."""
+        match outcome:
+            case Retried(delay, failure):
+                _logger.warning(
+                    "job %s (%s) failed at attempt %d of %d, again in %.1f s: %s: %s",
+                    job.id, job.task, job.used_attempts, job.max_attempts, delay.total_seconds(),
+                    failure.error_class, failure.message,
+                )  # fmt: skip
+            case Failed(failure) | Lost(failure):
+                _logger.error("job %s (%s) failed: %s: %s", job.id, job.task, failure.error_class, failure.message)
+            case _:
+                pass
+        return outcome
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no attempt runs."""
+        return not self._tasks
+
+    async def close(self) -> None:
+        """End the children; threads that still run are left to the end of the process."""
+        for running in list(self._tasks.values()):
+            running.cancel()
+        await self._children.close()
+        self._threads.close()
+
+

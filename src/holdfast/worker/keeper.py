@@ -1,0 +1,145 @@
+"""The thread that keeps the worker's leases alive and judges what the event loop cannot.
+
+It has a connection of its own and shares nothing with the event loop but `Holdings`, so handlers that block the loop do
+not cost the worker its jobs. It does three things, again and again:
+
+- extend what is held, half-way through each lease (and tell the loop what was lost and what is to be cancelled);
+- tell the store that this worker lives;
+- end the process when a handler is stuck past its time limit and a grace: a thread cannot be stopped, and a blocked
+  event loop cannot stop anything. Whoever supervises the process starts a new one, and all jobs that it held are lost
+  beside others, so they next run alone (see `model.budget`): the stuck one there meets its limit, in a process that can
+  be killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from holdfast.errors import HoldfastError, StoreError
+from holdfast.model.job import Lease, LeasedJob
+from holdfast.store.jobs import Extender
+from holdfast.store.values import WorkerBeat
+from holdfast.worker.decision import STUCK
+from holdfast.worker.holdings import Holdings
+
+_logger = logging.getLogger("holdfast.worker")
+_CANCEL_LOOK = 0.5
+
+
+class Keeper:
+    """Extends leases from a thread until it is closed."""
+
+    def __init__(  # noqa: PLR0913 - what the thread needs, by name
+        self,
+        holdings: Holdings,
+        *,
+        open_extender: Callable[[], Extender],
+        beat: Callable[[], WorkerBeat],
+        lease: timedelta,
+        limits: Mapping[tuple[int, int], tuple[float, LeasedJob]],
+        stuck_grace: float,
+        lost: Callable[[list[Lease]], None],
+        cancel_asked: Callable[[list[Lease]], None],
+        died: Callable[[BaseException], None],
+    ) -> None:
+        self._holdings = holdings
+        self._open_extender = open_extender
+        self._extender: Extender | None = None
+        self._beat = beat
+        self._lease = lease
+        self._limits = limits
+        self._stuck_grace = stuck_grace
+        self._lost = lost
+        self._cancel_asked = cancel_asked
+        self._died = died
+        self._stop = threading.Event()
+        self._is_cut_off = False
+        seconds = lease.total_seconds()
+        self._tick = min(seconds / 20, _CANCEL_LOOK)
+        self._beat_every = min(seconds / 2, 10.0)
+        self._beat_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread and wait for it; what it is doing is bounded by the store's own time-outs."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._turn()
+                self._stop.wait(self._tick)
+        except BaseException as error:  # noqa: BLE001 - a dead keeper is told, never silent
+            self._died(error)
+        finally:
+            self._close_extender()
+
+    def _turn(self) -> None:
+        self._judge(time.monotonic())
+        try:
+            extender = self._extender or self._open_extender()
+            self._extender = extender
+            self._extend(extender)
+            self._look_for_cancels(extender)
+            self._tell(extender)
+        except StoreError as error:
+            self._close_extender()
+            if not self._is_cut_off:
+                self._is_cut_off = True
+                _logger.warning("leases cannot be extended for now, trying again: %s", error)
+        else:
+            if self._is_cut_off:
+                self._is_cut_off = False
+                _logger.warning("leases are being extended again")
+
+    def _extend(self, extender: Extender) -> None:
+        sent_at = time.monotonic()
+        due = self._holdings.due(sent_at)
+        if not due:
+            return
+        extension = extender.extend(due, self._lease)
+        lost = {(lease.seq, lease.fence) for lease in extension.lost}
+        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in lost), sent_at)
+        if extension.lost:
+            self._holdings.lost(extension.lost)
+            self._lost(extension.lost)
+
+    def _look_for_cancels(self, extender: Extender) -> None:
+        if len(self._holdings):
+            asked = extender.cancel_asked(self._beat().worker_id)
+            if asked:
+                self._cancel_asked(asked)
+
+    def _tell(self, extender: Extender) -> None:
+        now = time.monotonic()
+        if now >= self._beat_at:
+            extender.beat(self._beat())
+            self._beat_at = now + self._beat_every
+
+    def _judge(self, now: float) -> None:
+        for limit, job in list(self._limits.values()):
+            if now > limit + self._stuck_grace:
+                _logger.critical(
+                    "job %s (%s) is stuck %.1f s past its time limit and cannot be stopped: ending this process (%d)",
+                    job.id, job.task, now - limit, os.getpid(),
+                )  # fmt: skip
+                logging.shutdown()
+                os._exit(STUCK)
+
+    def _close_extender(self) -> None:
+        extender, self._extender = self._extender, None
+        if extender is not None:
+            try:
+                extender.close()
+            except HoldfastError as error:
+                _logger.warning("closing the connection for extensions failed: %s", error)

@@ -1,0 +1,24 @@
+"""What attempts need to know of the worker around them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.jobs.context import Context
+from holdfast.model.job import LeasedJob
+from holdfast.store.backend import Backend
+from holdfast.worker.holdings import Holdings
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """The store, the lease, and who keeps it."""
+
+    backend: Backend
+    lease: timedelta
+    holdings: Holdings
+
+    def context(self, job: LeasedJob) -> Context:
+        """Return the context of an attempt at a job."""
+        return Context(job, self.backend, lease=self.lease, keeper=self.holdings)

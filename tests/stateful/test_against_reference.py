@@ -1,0 +1,41 @@
+"""No sequence of verbs tells a store from the reference model, whatever stale handles take part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.stateful.machine import StoreMachine
+
+STORES = ["sqlite", "sqlite-memory"]
+
+
+def machine_for(store: str, folder: Path) -> type[StoreMachine]:
+    """Return a machine whose every example runs on an empty store."""
+    examples = iter(range(10**9))
+
+    class Machine(StoreMachine):
+        @property
+        def url(self) -> str:
+            return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
+
+    return Machine
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=60, stateful_step_count=40))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("store", STORES)
+def test_no_long_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=400, stateful_step_count=60))
+
+
+def test_the_machine_agrees_with_itself() -> None:
+    run_state_machine_as_test(StoreMachine, settings=settings(max_examples=20, stateful_step_count=40))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from holdfast.worker.holdings import Holdings
+from tests.unit.worker.driver import leased
+
+
+def holdings() -> Holdings:
+    return Holdings(lease=30.0, extend_at=0.5)
+
+
+def test_a_lease_is_due_at_its_share_of_the_lease_counted_from_the_sending_of_the_claim():
+    held = holdings()
+    held.add([leased(1)], 100.0)
+    assert held.due(114.9) == []
+    assert held.due(115.0) == [leased(1).lease]
+
+
+def test_an_extension_counts_from_when_it_was_sent():
+    held = holdings()
+    held.add([leased(1)], 100.0)
+    held.extended([leased(1).lease], 115.0)
+    assert held.due(129.9) == []
+    assert held.due(130.0) == [leased(1).lease]
+
+
+def test_an_extension_of_an_earlier_fence_says_nothing_of_a_later_one():
+    held = holdings()
+    held.add([leased(1, fence=2)], 100.0)
+    held.extended([leased(1, fence=1).lease], 120.0)
+    assert held.due(121.0) == [leased(1, fence=2).lease]
+
+
+def test_a_lease_called_lost_is_not_extended_again_but_one_being_settled_is():
+    held = holdings()
+    held.add([leased(1), leased(2)], 100.0)
+    held.settling(2)
+    held.lost([leased(1).lease, leased(2).lease])
+    assert held.due(120.0) == [leased(2).lease]
+
+
+def test_a_settled_job_is_held_no_longer_and_one_rolled_back_is():
+    held = holdings()
+    held.add([leased(1), leased(2)], 100.0)
+    for seq in (1, 2):
+        held.settling(seq)
+    held.settled(1)
+    held.unsettled(2)
+    assert held.due(120.0) == [leased(2).lease]
+    held.lost([leased(2).lease])
+    assert held.due(120.0) == []
+
+
+def test_memory_does_not_grow_with_the_number_of_claims():
+    held = holdings()
+    for fence in range(1, 10_000):
+        held.add([leased(fence, fence)], float(fence))
+        held.drop(fence)
+    assert len(held.sent) < 200
+    held.add([leased(1, 20_000)], 0.0)
+    held.extended([leased(seq).lease for seq in range(1000)], 1.0)
+    held.due(2.0)
+    assert len(held._extended) == 1

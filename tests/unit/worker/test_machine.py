@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model.outcome import Cancelled, Completed, Failure, Retried
+from holdfast.store.values import Promotion, Verdict
+from holdfast.worker.decision import Exit, Phase, Why
+from holdfast.worker.machine import Machine
+from holdfast.worker.settings import Settings
+from tests.unit.worker.driver import finish_of, leased
+
+DONE, LOST = Verdict.DONE, Verdict.LOST
+
+
+def machine(**settings) -> Machine:
+    return Machine(Settings(**settings))
+
+
+def with_jobs(count: int, **settings) -> Machine:
+    """A machine to which a claim has just brought jobs 1 to `count`, at time 0; no upkeep is in the way."""
+    m = machine(**settings)
+    asked = m.decide(0.0).claim
+    m.claimed(0.0, [leased(seq) for seq in range(1, count + 1)], asked=asked, sent_at=0.0)
+    return m
+
+
+def test_a_new_worker_claims_as_many_jobs_as_it_has_slots():
+    assert machine(concurrency=7).decide(0.0).claim == 7
+
+
+def test_a_wake_that_arrives_while_a_claim_is_in_flight_leads_to_another_claim():
+    m = machine()
+    asked = m.decide(0.0).claim
+    m.woken(0.1)
+    assert m.decide(0.1).claim == 0
+    m.claimed(0.2, [], asked=asked, sent_at=0.0)
+    assert m.decide(0.2).claim == asked
+
+
+def test_no_more_jobs_are_taken_than_there_are_slots():
+    m = with_jobs(3, concurrency=2)
+    assert [m.take(), m.take(), m.take()] == [leased(1), leased(2), None]
+
+
+def test_a_job_whose_lease_was_lost_while_it_waited_is_not_begun():
+    m = with_jobs(2)
+    m.holdings.lost([leased(1).lease])
+    assert m.take() == leased(2)
+    assert m.status().totals.lost == 1
+    m.lost(0.1, [leased(1).lease])
+    assert m.status().totals.lost == 1
+
+
+def test_a_finish_is_written_at_once_when_nothing_else_is_runnable():
+    m = with_jobs(1)
+    m.ended(0.1, m.take(), Completed())
+    assert m.decide(0.1).flush == [finish_of(leased(1))]
+
+
+def test_a_finish_waits_some_milliseconds_for_others_while_handlers_run():
+    m = with_jobs(2, flush_after=0.005)
+    first, _ = m.take(), m.take()
+    m.ended(0.1, first, Completed())
+    decision = m.decide(0.1)
+    assert decision.flush is None
+    assert decision.wait == pytest.approx(0.005)
+    assert m.decide(0.1051).flush == [finish_of(leased(1))]
+
+
+def test_enough_finishes_are_written_without_waiting():
+    m = with_jobs(4, flush_rows=2)
+    jobs = [m.take() for _ in range(4)]
+    m.ended(0.1, jobs[0], Completed())
+    assert m.decide(0.1).flush is None
+    assert m.ended(0.1, jobs[1], Completed())
+    assert len(m.decide(0.1).flush or []) == 2
+
+
+def test_finishes_stay_held_until_the_store_has_answered_and_are_repeated_after_a_failure():
+    m = with_jobs(1)
+    m.ended(0.1, m.take(), Completed())
+    flush = m.decide(0.1).flush
+    assert flush
+    m.flush_failed(0.2, flush)
+    assert m.holdings.due(20.0) == [leased(1).lease]
+    assert m.decide(0.25).flush is None
+    assert m.decide(0.31).flush == flush
+    m.flushed(0.4, flush, [DONE])
+    assert len(m.holdings) == 0
+    assert m.status().totals.completed == 1
+
+
+def test_a_stale_verdict_drops_the_job_and_is_counted():
+    m = with_jobs(2)
+    for _ in range(2):
+        m.ended(0.1, m.take(), Completed())
+    m.flushed(0.2, m.decide(0.1).flush or [], [LOST, DONE])
+    totals = m.status().totals
+    assert (len(m.holdings), totals.lost, totals.completed) == (0, 1, 1)
+
+
+def test_a_lost_lease_aborts_the_handler_and_its_end_is_not_written():
+    m = with_jobs(1)
+    job = m.take()
+    m.lost(0.1, [job.lease])
+    assert m.decide(0.1).abort == [(job, Why.LEASE_LOST)]
+    m.ended(0.2, job, Completed())
+    assert m.decide(0.2).flush is None
+    assert m.status().totals.lost == 1
+
+
+def test_a_handler_whose_lease_was_lost_keeps_its_slot_until_it_ends():
+    m = with_jobs(2, concurrency=1)
+    job = m.take()
+    m.lost(0.1, [job.lease])
+    assert m.take() is None
+    m.ended(0.2, job, None)
+    assert m.take() == leased(2)
+
+
+def test_a_lost_verdict_for_a_job_in_its_own_transaction_is_ignored():
+    m = with_jobs(1)
+    job = m.take()
+    m.holdings.settling(job.seq)
+    m.lost(0.1, [job.lease])
+    assert m.decide(0.1).abort == []
+    m.holdings.settled(job.seq)
+    m.ended(0.2, job, None)
+    assert (m.status().totals.completed, m.status().totals.lost) == (1, 0)
+
+
+def test_a_lost_verdict_for_a_finish_on_its_way_is_left_to_the_answer_of_that():
+    m = with_jobs(1)
+    m.ended(0.1, m.take(), Completed())
+    flush = m.decide(0.1).flush or []
+    m.lost(0.2, [leased(1).lease])
+    m.flushed(0.3, flush, [DONE])
+    assert (m.status().totals.completed, m.status().totals.lost) == (1, 0)
+
+
+def test_a_job_claimed_anew_under_a_later_fence_displaces_its_own_earlier_attempt():
+    m = with_jobs(1)
+    old = m.take()
+    asked = m.decide(0.6).claim
+    m.claimed(0.7, [leased(1, fence=9)], asked=asked, sent_at=0.6)
+    assert m.decide(0.7).abort == [(old, Why.LEASE_LOST)]
+    assert m.take() == leased(1, fence=9)
+    m.ended(0.8, old, Completed())
+    assert m.holdings.jobs == {1: leased(1, fence=9)}
+    assert m.decide(0.8).flush is None
+
+
+def test_an_end_reported_twice_is_an_error():
+    m = with_jobs(1)
+    job = m.take()
+    m.ended(0.1, job, Completed())
+    with pytest.raises(ValueError, match="job-1"):
+        m.ended(0.1, job, Completed())
+
+
+def test_a_job_asked_to_cancel_is_aborted_once():
+    m = with_jobs(1)
+    job = m.take()
+    m.cancel_asked(0.1, [job.lease])
+    m.cancel_asked(0.1, [job.lease])
+    assert m.decide(0.1).abort == [(job, Why.CANCEL_ASKED)]
+    m.cancel_asked(0.2, [job.lease])
+    assert m.decide(0.2).abort == []
+
+
+def test_a_job_asked_to_cancel_before_it_began_ends_as_cancelled_without_running():
+    m = with_jobs(1)
+    m.cancel_asked(0.1, [leased(1).lease])
+    assert m.take() is None
+    flush = m.decide(0.1).flush
+    assert flush
+    assert isinstance(flush[0].outcome, Cancelled)
+
+
+def test_jobs_that_wait_behind_busy_slots_are_given_back_to_idle_workers():
+    m = with_jobs(3, concurrency=1, patience=1.0)
+    m.take()
+    assert m.decide(0.1).release_unstarted == []
+    assert m.decide(1.05).release_unstarted == []
+    assert m.decide(1.2).release_unstarted == [leased(2).lease, leased(3).lease]
+
+
+def test_finishes_that_pile_up_stop_claims():
+    m = with_jobs(1)
+    m.ended(0.1, m.take(), Completed())
+    m.flush_failed(0.2, m.decide(0.1).flush or [])
+    m.woken(0.2)
+    assert m.decide(0.25).claim == 0
+
+
+def test_a_stopped_worker_gives_back_what_has_not_begun_and_lets_handlers_go_on():
+    m = with_jobs(2, concurrency=1, drain_timeout=30.0)
+    job = m.take()
+    m.stop(1.0)
+    decision = m.decide(1.0)
+    assert decision.release_unstarted == [leased(2).lease]
+    assert (decision.claim, decision.abort, decision.exit) == (0, [], None)
+    m.released(1.1, decision.release_unstarted)
+    m.ended(5.0, job, Completed())
+    m.flushed(5.1, m.decide(5.0).flush or [], [DONE])
+    assert m.decide(5.1).exit is Exit.DRAINED
+
+
+def test_jobs_of_a_claim_that_was_in_flight_at_the_stop_are_given_back():
+    m = machine()
+    asked = m.decide(0.0).claim
+    m.stop(0.1)
+    assert m.decide(0.1).exit is None
+    m.claimed(0.2, [leased(1)], asked=asked, sent_at=0.0)
+    assert m.take() is None
+    assert m.decide(0.2).release_unstarted == [leased(1).lease]
+
+
+@pytest.mark.parametrize("second_signal", [True, False])
+def test_after_a_second_stop_or_the_time_to_drain_handlers_are_aborted_and_their_jobs_given_back(second_signal):
+    m = with_jobs(2, drain_timeout=30.0, abort_grace=2.0)
+    quick, stuck = m.take(), m.take()
+    m.stop(1.0)
+    now = 31.0
+    if second_signal:
+        now = 2.0
+        m.stop(now)
+    assert m.decide(now).abort == [(quick, Why.SHUTDOWN), (stuck, Why.SHUTDOWN)]
+    m.ended(now, quick, None)
+    decision = m.decide(now)
+    assert decision.release_started == [quick.lease]
+    m.released(now, [quick.lease])
+    assert m.decide(now + 1.9).release_started == []
+    assert m.decide(now + 2.1).release_started == [stuck.lease]
+    m.released(now + 2.2, [stuck.lease])
+    assert m.decide(now + 2.2).exit is Exit.RELEASED
+    assert int(Exit.RELEASED) == 3
+
+
+def test_leases_that_cannot_be_given_back_are_at_last_left_to_expire():
+    m = with_jobs(1)
+    m.stop(0.0)
+    now, tries = 0.0, 0
+    while (decision := m.decide(now)).exit is None:
+        if decision.release_unstarted:
+            tries += 1
+            m.release_failed(now, decision.release_unstarted)
+        now += decision.wait or 0.01
+    assert (tries, decision.exit, m.status().totals.abandoned) == (5, Exit.RELEASED, 1)
+
+
+def test_a_worker_until_empty_asks_when_idle_and_ends_when_nothing_is_left():
+    m = machine(until_empty=True, poll_interval=0.5)
+    decision = m.decide(0.0)
+    m.promoted(0.0, Promotion(0, None))
+    m.claimed(0.0, [], asked=decision.claim, sent_at=0.0)
+    assert m.decide(0.0).check_empty
+    m.emptiness(0.1, is_empty=False)
+    assert m.decide(0.1).prune
+    m.pruned(0.1, 0, 1000)
+    assert not m.decide(0.4).check_empty
+    assert m.decide(0.51).claim
+    m.claimed(0.52, [], asked=10, sent_at=0.51)
+    assert m.decide(0.52).check_empty
+    m.emptiness(0.6, is_empty=True)
+    assert m.decide(0.6).exit is Exit.DRAINED
+    assert m.status().phase is Phase.ENDED
+
+
+def test_a_wake_between_the_check_and_its_answer_keeps_a_worker_until_empty_alive():
+    m = machine(until_empty=True)
+    decision = m.decide(0.0)
+    m.promoted(0.0, Promotion(0, None))
+    m.claimed(0.0, [], asked=decision.claim, sent_at=0.0)
+    assert m.decide(0.0).check_empty
+    m.woken(0.05)
+    m.emptiness(0.1, is_empty=True)
+    decision = m.decide(0.1)
+    assert decision.exit is None
+    assert decision.claim
+
+
+def test_a_retried_job_is_promoted_when_it_is_due_and_then_claimed():
+    m = with_jobs(1)
+    m.promoted(0.0, Promotion(0, None))
+    m.ended(0.1, m.take(), Retried(timedelta(seconds=0.3), Failure("E", "m")))
+    decision = m.decide(0.1)
+    assert decision.prune
+    m.pruned(0.1, 0, 1000)
+    m.flushed(0.1, decision.flush or [], [DONE])
+    assert m.decide(0.1).wait == pytest.approx(0.3)
+    assert m.decide(0.41).promote
+    m.promoted(0.42, Promotion(1, None))
+    assert m.decide(0.42).claim
+
+
+def test_pruning_goes_on_at_once_while_it_finds_a_full_batch():
+    m = machine(prune_every=60.0)
+    m.decide(0.0)
+    m.promoted(0.0, Promotion(0, None))
+    assert m.decide(0.0).prune
+    m.pruned(0.1, 1000, 1000)
+    assert m.decide(0.1).prune
+    m.pruned(0.2, 3, 1000)
+    assert not m.decide(0.3).prune
+
+
+def rescues(m: Machine, until: float, *, outage: tuple[float, float] = (0.0, 0.0)) -> list[tuple[float, float]]:
+    """Run an otherwise idle worker; return when it rescued, and with how much access."""
+    now, seen = 0.0, []
+    while now < until:
+        decision = m.decide(now)
+        down = outage[0] < now < outage[1]
+        if decision.claim:
+            m.claim_failed(now) if down else m.claimed(now, [], asked=decision.claim, sent_at=now)
+        if decision.rescue is not None:
+            seen.append((now, decision.rescue.total_seconds()))
+        if decision.promote or decision.prune or decision.rescue is not None:
+            if down:
+                m.upkeep_failed(now)
+            elif decision.promote:
+                m.promoted(now, Promotion(0, None))
+            elif decision.prune:
+                m.pruned(now, 0, 1000)
+            else:
+                m.rescued(now, 0, asked=200)
+        now += max(decision.wait or 0.0, 0.001)
+    return seen
+
+
+def test_rescue_recurs_and_one_falls_on_the_moment_when_half_a_lease_of_access_is_reached():
+    seen = rescues(machine(lease=30.0, rescue_every=4.0), 30.0)
+    assert any(15.0 <= access < 15.1 for _, access in seen)
+    assert all(later[0] - earlier[0] <= 4.1 for earlier, later in zip(seen, seen[1:], strict=False))
+
+
+def test_after_an_outage_access_is_counted_anew():
+    seen = rescues(machine(lease=8.0), 30.0, outage=(10.0, 14.0))
+    assert all(access <= now - 14.0 for now, access in seen if now > 14.0)
+    assert any(access >= 4.0 for now, access in seen if now > 14.0)
+
+
+def test_a_worker_that_was_stopped_itself_does_not_rescue_before_it_has_access_again():
+    m = machine(lease=8.0)
+    rescues(m, 10.0)
+    decision = m.decide(100.0)
+    assert decision.rescue is None
