@@ -6,11 +6,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# pyright fetches its program once; it is kept beside the tools so that nothing is written to the home folder.
-export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
+# pyright speaks of newer releases otherwise; whatever it keeps, it keeps beside the tools.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
-export npm_config_cache := $(CURDIR)/$(VENV)/npm
-export npm_config_update_notifier := false
+export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check bench torture clean
@@ -44,7 +42,7 @@ check: setup ## style, types, layers and house rules
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/pyright
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest tests/house -q
 
 bench: setup ## benchmarks, as ratios to hand-written loops

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.conformance.base import Effects, MakeBackend
+from holdfast.testing.conformance.base import Effects, MakeBackend, a_job, claim, enqueue
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
@@ -19,7 +20,7 @@ STORES = ["reference", "sqlite", "sqlite-memory"]
 
 
 class SQLiteEffects:
-    """A table of effects, seen through the backend's own transactions or, in a file, through a connection of one's own."""
+    """A table of effects: in a file through a connection of one's own, in memory through the backend's transactions."""
 
     def __init__(self, backend: Backend, path: Path | None) -> None:
         self._backend = backend
@@ -61,10 +62,6 @@ class SQLiteEffects:
 
 async def _run_in_a_transaction(backend: Backend, sql: str, parameters: tuple[str, ...]) -> list[tuple[int]]:
     """In memory there is no other way in: run the statement in the transaction of a job made for it."""
-    from datetime import timedelta
-
-    from holdfast.testing.conformance.base import a_job, claim, enqueue
-
     await enqueue(backend, a_job("effects", task="effects"))
     (job,) = await claim(backend, tasks=["effects"])
     async with backend.transactions.begin(job.lease, limit=timedelta(seconds=10)) as transaction:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from holdfast.errors import JobNotFound
-from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
 from holdfast.store.backend import Backend
@@ -37,7 +36,7 @@ seconds = st.sampled_from([0, 1, 10, 60, 3600]).map(lambda n: timedelta(seconds=
 durations = st.sampled_from([5, 30, 120]).map(lambda n: timedelta(seconds=n))
 some_queues = st.sampled_from([None, QUEUES, QUEUES[:1], QUEUES[1:]])
 some_tasks = st.sampled_from([TASKS, TASKS[:1]])
-outcomes = st.one_of(
+outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.sampled_from([Completed(), Completed('"x"'), Failed(FAILURE), Cancelled("no"), Lost(FAILURE)]),
     st.builds(Retried, seconds, st.just(FAILURE)),
     st.builds(Snoozed, seconds),
@@ -63,7 +62,9 @@ class Handle(NamedTuple):
 class StoreMachine(RuleBasedStateMachine):
     """Runs the store behind `url` beside the reference model, each example in an event loop of its own."""
 
-    url = "reference:"
+    def url(self) -> str:
+        """Return the URL of an empty store; asked for once in each example."""
+        return "reference:"
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,6 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.ids: list[str] = []
         self.handles: list[Handle] = []
         self.fence = 0
+        self.last_id = 0
         self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
 
@@ -79,9 +81,10 @@ class StoreMachine(RuleBasedStateMachine):
         return self.runner.run(work)
 
     async def open(self) -> Backend:
-        if self.url == "reference:":
+        url = self.url()
+        if url == "reference:":
             return ReferenceBackend(Reference(self.clock))
-        return await self.stack.enter_async_context(open_store(self.url, clock=self.clock))
+        return await self.stack.enter_async_context(open_store(url, clock=self.clock))
 
     @initialize()
     def start(self) -> None:
@@ -102,6 +105,11 @@ class StoreMachine(RuleBasedStateMachine):
         handles = [self.handle(data) for _ in range(data.draw(st.integers(1, 4), label="count"))]
         return list(dict.fromkeys(handles))
 
+    def new_id(self) -> str:
+        """Return ids in order and the same in every run, so that an example can be replayed."""
+        self.last_id += 1
+        return f"00000000-0000-7000-8000-{self.last_id:012x}"
+
     def job_id(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(self.ids), label="job")
 
@@ -112,7 +120,7 @@ class StoreMachine(RuleBasedStateMachine):
         jobs: list[NewJob] = []
         for fields in batch:
             repeated = bool(self.ids) and data.draw(st.integers(0, 4), label="repeat") == 0
-            job_id = self.job_id(data) if repeated else new_id()
+            job_id = self.job_id(data) if repeated else self.new_id()
             jobs.append(NewJob(id=job_id, payload="{}", **fields))
         assert self.run(self.store.jobs.enqueue(jobs)) == self.model.enqueue(jobs)
         self.ids = list(dict.fromkeys(self.ids + [job.id for job in jobs]))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-
 from tests.stateful.machine import StoreMachine
 
 STORES = ["sqlite", "sqlite-memory"]
@@ -18,13 +17,13 @@ def machine_for(store: str, folder: Path) -> type[StoreMachine]:
     examples = iter(range(10**9))
 
     class Machine(StoreMachine):
-        @property
         def url(self) -> str:
             return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
 
     return Machine
 
 
+@pytest.mark.timeout(300)  # passing takes seconds; a failure needs minutes to be made small
 @pytest.mark.parametrize("store", STORES)
 def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
     run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=60, stateful_step_count=40))

@@ -56,6 +56,13 @@ class App:
         """The same with blocking calls."""
         return Sync(self, self.portal)
 
+    def use(self, url: str) -> None:
+        """Lead to the store behind another URL from now on; refused once a store is open in this process."""
+        if self._opened_in == os.getpid():
+            message = f"{self.backend.url} is open already: call app.use(…) before anything else, or app.close() first"
+            raise ConfigError(message)
+        self.backend = open_backend(url)
+
     async def opened(self) -> Backend:
         """Return the backend, opened in this process."""
         if self._opened_in != os.getpid():

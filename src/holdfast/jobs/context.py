@@ -16,6 +16,7 @@ from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
 from holdfast.jobs.signals import Signal
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
+from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.runtime.text import clean
 from holdfast.store.backend import Backend
@@ -31,6 +32,9 @@ class Settling(Protocol):
 
     def settling(self, seq: int) -> None:
         """From now on the lease may vanish because the job is being completed."""
+
+    def settled(self, seq: int) -> None:
+        """It was completed: there is no lease any more."""
 
     def unsettled(self, seq: int) -> None:
         """It was not: the transaction was rolled back."""
@@ -103,13 +107,17 @@ class Context:
         limit = self._lease_span / _TRANSACTION_SHARE
         try:
             async with self._backend.transactions.begin(self.job.lease, limit=limit) as transaction:
+                failpoint("before_effect")
                 yield transaction.connection
+                failpoint("after_effect")
                 if completes:
                     self._begin_settling()
                     self._require(await transaction.complete(self.job.lease, encode_result_or_reason(self._result)))
+                failpoint("before_commit")
+            failpoint("after_commit")
         except OutcomeUnknown:
             if completes and await self._backend.jobs.verify(self.job.lease) is Standing.COMPLETED:
-                self._completed_by = "transaction"
+                self._settled()
                 return
             self._end_settling()
             raise
@@ -117,7 +125,12 @@ class Context:
             self._end_settling()
             raise
         if completes:
-            self._completed_by = "transaction"
+            self._settled()
+
+    def _settled(self) -> None:
+        self._completed_by = "transaction"
+        if self._keeper is not None:
+            self._keeper.settled(self.job.seq)
 
     async def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction: it is completed when, and only if, that one commits."""
@@ -126,8 +139,8 @@ class Context:
     def _complete_using(self, result: object, using: object) -> None:
         self._refuse_after_completion("complete the job")
         text = encode_result_or_reason(self._result if result is None else result)
-        self._begin_settling()
         self._require(self._backend.transactions.complete(self.job.lease, text, using=using))
+        self._begin_settling()
         self._completed_by = "using"
 
     def uncompleted(self) -> None:
@@ -183,13 +196,17 @@ class SyncContext:
         lease = context.job.lease
         try:
             with self._backend.transactions.begin_blocking(lease, limit=limit) as transaction:
+                failpoint("before_effect")
                 yield transaction.connection
+                failpoint("after_effect")
                 if completes:
                     context._begin_settling()  # noqa: SLF001
                     context._require(transaction.complete(lease, encode_result_or_reason(context.result)))  # noqa: SLF001
+                failpoint("before_commit")
+            failpoint("after_commit")
         except OutcomeUnknown:
             if completes and self._wait(self._backend.jobs.verify(lease)) is Standing.COMPLETED:
-                context._completed_by = "transaction"  # noqa: SLF001
+                context._settled()  # noqa: SLF001
                 return
             context._end_settling()  # noqa: SLF001
             raise
@@ -197,7 +214,7 @@ class SyncContext:
             context._end_settling()  # noqa: SLF001
             raise
         if completes:
-            context._completed_by = "transaction"  # noqa: SLF001
+            context._settled()  # noqa: SLF001
 
     def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction."""

@@ -80,6 +80,7 @@ class JobStore(Protocol):
         1. `unbroken` is how long the caller has had unbroken access to the store. A lease is taken only if that is at
            least half of the lease's own duration, so that after an outage living workers extend first. None: a person
            asks, take every expired one.
+           Time spent inside the call, waiting for the store, breaks the access too: then nothing is taken.
         2. Expiry is judged by the store's clock in the same step that takes the lease.
         3. What becomes of each job is decided by `model.budget.after_loss`; one asked to cancel is cancelled.
         """
@@ -136,7 +137,7 @@ class Extender(Protocol):
     """The blocking verbs of the thread that extends leases, over a connection of its own."""
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
-        """Extend leases to `duration` from now.
+        """Extend leases to `duration` from now, which becomes their own duration.
 
         1. A lease whose fence is stale is answered as lost and changes nothing.
         2. A lease that has expired but that nobody has rescued is extended.

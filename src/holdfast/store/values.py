@@ -44,9 +44,13 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a claim statement took: all jobs of one claim carry the same fence."""
+    """What a claim statement took: all jobs of one claim carry the same fence.
+
+    `is_cut` says that there was more, but that the payloads had reached `max_bytes`.
+    """
 
     jobs: list[LeasedJob]
+    is_cut: bool = False
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):

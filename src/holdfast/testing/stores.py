@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from holdfast.app.open import open_backend
@@ -10,7 +10,7 @@ from holdfast.store.backend import Backend
 
 
 @asynccontextmanager
-async def open_store(url: str, *, clock: Callable[[], int] | None = None) -> AsyncIterator[Backend]:
+async def open_store(url: str, *, clock: Callable[[], int] | None = None) -> AsyncGenerator[Backend]:
     """Open the store behind a URL with its schema installed, and close it in the end.
 
     `clock` replaces the store's clock; see `ManualClock`.

@@ -178,7 +178,7 @@ class Attempts:
         return outcome_of_return(value)
 
     async def _run_in_child(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome | None:
-        return await self._children.run(plan.task, job, timeout=limit)
+        return await self._children.run(plan.task, job, timeout=limit, keeper=self._surroundings.holdings)
 
     def abort(self, job: LeasedJob, why: Why) -> None:
         """Tell a handler to stop: set its signal, and cancel it where it can be cancelled."""

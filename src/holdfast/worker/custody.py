@@ -100,6 +100,8 @@ class Custody:
         if outcome is None or seq not in self._held:
             self._ended_unwritten(job)
             return True
+        if self.holdings.settling_seqs:
+            self.holdings.unsettled(seq)
         finishes = self._finishes
         buffer = finishes.buffer
         if not buffer:
@@ -111,6 +113,8 @@ class Custody:
         if self._ghosts.pop((job.seq, job.fence), None) is None:
             raise ValueError(f"job {job.id} does not run here under fence {job.fence}: its end was reported twice")
         self._endings += 1
+        if job.seq not in self._held:
+            self.holdings.unsettled(job.seq)
 
     def _ended_unwritten(self, job: LeasedJob) -> None:
         if self._phase is Phase.RELEASING and job.seq in self._held:

@@ -223,5 +223,11 @@ class Machine(Custody):
             self._begin_releasing(now)
         if self._phase is Phase.RELEASING and now >= self._phase_until:
             self._leave_behind(now)
-        if not (self._held or self._running or self._claims.in_flight or self._finishes.in_flight):
+        if not (
+            self._held
+            or self._running
+            or self._claims.in_flight
+            or self._finishes.in_flight
+            or self._releases.in_flight
+        ):
             self._phase = Phase.ENDED

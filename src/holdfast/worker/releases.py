@@ -13,14 +13,15 @@ MAX_TRIES = 5
 class Releases:
     """What is to be given back, begun or not; one batch in flight."""
 
-    __slots__ = ("_flying", "_started", "_unstarted", "any_started", "backoff")
+    __slots__ = ("_calls", "_flying", "_started", "_unstarted", "any_started", "backoff")
 
     def __init__(self) -> None:
         self.backoff = Backoff()
         self.any_started = False  # whether a handler was ever broken off
         self._unstarted: dict[int, Lease] = {}
         self._started: dict[int, Lease] = {}
-        self._flying: dict[int, tuple[Lease, bool]] = {}
+        self._flying: dict[int, bool] = {}  # whether it was started
+        self._calls = 0  # in flight, even if every lease of theirs was superseded
 
     def __len__(self) -> int:
         return len(self._unstarted) + len(self._started) + len(self._flying)
@@ -38,41 +39,45 @@ class Releases:
         if now < self.due_at():
             return [], []
         unstarted, started = list(self._unstarted.values()), list(self._started.values())
-        self._flying = {lease.seq: (lease, False) for lease in unstarted}
-        self._flying.update({lease.seq: (lease, True) for lease in started})
+        self._flying = {lease.seq: False for lease in unstarted}
+        self._flying.update({lease.seq: True for lease in started})
+        self._calls = bool(unstarted) + bool(started)
         self._unstarted.clear()
         self._started.clear()
         return unstarted, started
 
     def due_at(self) -> float:
         """Return when `batch` will have something to give back if nothing happens before."""
-        if self._flying or not (self._unstarted or self._started):
+        if self._calls or not (self._unstarted or self._started):
             return float("inf")
         return self.backoff.until
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a call is in flight."""
+        return self._calls > 0
 
     def is_flying(self, seq: int) -> bool:
         """Whether the lease is being given back at this moment."""
         return seq in self._flying
 
     def answered(self, leases: Iterable[Lease]) -> list[int]:
-        """Note that leases are given back, or were lost before; return the seqs that were still ours to drop."""
+        """Note that leases are given back, or were lost before; return the seqs that were still ours to drop.
+
+        One that was claimed anew meanwhile, under a later fence, is not among them.
+        """
+        self._calls -= 1
         self.backoff.succeeded()
-        return [lease.seq for lease in leases if self._land(lease) is not None]
+        return [lease.seq for lease in leases if self._flying.pop(lease.seq, None) is not None]
 
     def failed(self, now: float, leases: Iterable[Lease]) -> None:
         """Keep leases, to be given back later."""
+        self._calls -= 1
         self.backoff.failed(now)
         for lease in leases:
-            started = self._land(lease)
+            started = self._flying.pop(lease.seq, None)
             if started is not None:
                 self.add(lease, started=started)
-
-    def _land(self, lease: Lease) -> bool | None:
-        flown = self._flying.get(lease.seq)
-        if flown is None or flown[0].fence != lease.fence:
-            return None  # claimed anew meanwhile, under a later fence
-        del self._flying[lease.seq]
-        return flown[1]
 
     def forget(self, seq: int) -> bool:
         """Drop a lease that is ours no more; False if it was not here."""

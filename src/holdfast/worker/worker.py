@@ -12,7 +12,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from holdfast.model.ids import new_id
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.model.names import check_name
 from holdfast.model.outcome import Outcome
+from holdfast.runtime.failpoint import failpoint
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention, WorkerBeat
 from holdfast.worker.attempts import Attempts, Running
@@ -246,15 +247,20 @@ class Worker:
         sent_at = time.monotonic()
         try:
             claim = await self._backend.jobs.claim(request)
+            if claim.jobs:
+                failpoint("after_claim")
         except _PASSING as error:
             _logger.warning("claiming failed, trying again: %s", error)
             self._machine.claim_failed(time.monotonic())
         else:
-            self._machine.claimed(time.monotonic(), claim.jobs, asked=limit, sent_at=sent_at)
+            asked = len(claim.jobs) if claim.is_cut else limit
+            self._machine.claimed(time.monotonic(), claim.jobs, asked=asked, sent_at=sent_at)
 
     async def _flush(self, finishes: list[Finish]) -> None:
+        failpoint("before_flush")
         try:
             verdicts = await self._backend.jobs.finish(finishes)
+            failpoint("after_flush")
         except _PASSING as error:
             _logger.warning("writing %d finished attempts failed, trying again: %s", len(finishes), error)
             self._machine.flush_failed(time.monotonic(), finishes)
@@ -323,10 +329,16 @@ class Worker:
             self._hint = True
             self._from_thread(self._nudge)
 
-    def _from_thread(self, action: Any) -> None:  # noqa: ANN401 - a callable without arguments
+    def _from_thread(self, action: Callable[[], None]) -> None:
+        """Do something on the loop, at the request of another thread."""
+
+        def act() -> None:
+            action()
+            self._nudge()
+
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(lambda: (action(), self._nudge()))
+            loop.call_soon_threadsafe(act)
 
     def _nudge(self) -> None:
         if self._changed is not None:

@@ -78,13 +78,13 @@ class Store:
     def release(self, lease: Lease) -> None:
         if self.leased.get(lease.seq) == lease.fence:
             del self.leased[lease.seq]
-            self.ready.append(lease.seq)
+            self.ready.insert(0, lease.seq)
 
     def promote(self, now: float) -> Promotion:
         due = [seq for seq, when in self.scheduled.items() if when <= now]
         for seq in due:
             del self.scheduled[seq]
-            self.ready.append(seq)
+            self.ready.insert(0, seq)
         soonest = min(self.scheduled.values(), default=None)
         return Promotion(len(due), None if soonest is None else timedelta(seconds=soonest - now))
 
@@ -258,9 +258,8 @@ class Driver:
             if self.random.random() < 0.5:
                 self.machine.holdings.settled(job.seq)
             if self.random.random() < 0.5:
-                return_outcome = None
                 self.running.remove(job)
-                self.machine.ended(self.now, job, return_outcome)
+                self.machine.ended(self.now, job, None)
             else:
                 self.machine.holdings.settled(job.seq)
         else:
@@ -273,7 +272,8 @@ class Driver:
             return None
         failure = Failure("Error", "text")
         delay = timedelta(seconds=self.random.choice([0, 0, 0.2, 3]))
-        return self.random.choice([Completed(), Completed(), Retried(delay, failure), Failed(failure)])
+        outcomes: list[Outcome] = [Completed(), Completed(), Retried(delay, failure), Failed(failure)]
+        return self.random.choice(outcomes)
 
     def steal(self) -> None:
         """A rescuer takes a lease away, and the job is ready again."""
@@ -281,7 +281,7 @@ class Driver:
             seq = self.random.choice(list(self.store.leased))
             if (seq, self.store.leased[seq]) not in self.settling:
                 del self.store.leased[seq]
-                self.store.ready.append(seq)
+                self.store.ready.insert(0, seq)
 
     def extend(self) -> None:
         """One round of the extending thread, whose verdicts reach the loop later."""
@@ -355,9 +355,8 @@ class Driver:
             while self.running:
                 self.end()
             self.check()
-            if not busy and self.exit is None and self.wait is None:
-                raise AssertionError("waits for an event that cannot come")
             if not busy:
+                assert self.wait is not None or self.exit is not None, "waits for an event that cannot come"
                 self.now += self.wait or 0.0
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from holdfast.worker.holdings import Holdings
 from tests.unit.worker.driver import leased
+
+from holdfast.worker.holdings import Holdings
 
 
 def holdings() -> Holdings:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
+from tests.unit.worker.driver import finish_of, leased
 
+from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failure, Retried
 from holdfast.store.values import Promotion, Verdict
 from holdfast.worker.decision import Exit, Phase, Why
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import Settings
-from tests.unit.worker.driver import finish_of, leased
 
 DONE, LOST = Verdict.DONE, Verdict.LOST
 
@@ -24,6 +26,12 @@ def with_jobs(count: int, **settings) -> Machine:
     asked = m.decide(0.0).claim
     m.claimed(0.0, [leased(seq) for seq in range(1, count + 1)], asked=asked, sent_at=0.0)
     return m
+
+
+def begin(m: Machine) -> LeasedJob:
+    job = m.take()
+    assert job is not None
+    return job
 
 
 def test_a_new_worker_claims_as_many_jobs_as_it_has_slots():
@@ -55,13 +63,13 @@ def test_a_job_whose_lease_was_lost_while_it_waited_is_not_begun():
 
 def test_a_finish_is_written_at_once_when_nothing_else_is_runnable():
     m = with_jobs(1)
-    m.ended(0.1, m.take(), Completed())
+    m.ended(0.1, begin(m), Completed())
     assert m.decide(0.1).flush == [finish_of(leased(1))]
 
 
 def test_a_finish_waits_some_milliseconds_for_others_while_handlers_run():
     m = with_jobs(2, flush_after=0.005)
-    first, _ = m.take(), m.take()
+    first, _ = begin(m), begin(m)
     m.ended(0.1, first, Completed())
     decision = m.decide(0.1)
     assert decision.flush is None
@@ -71,7 +79,7 @@ def test_a_finish_waits_some_milliseconds_for_others_while_handlers_run():
 
 def test_enough_finishes_are_written_without_waiting():
     m = with_jobs(4, flush_rows=2)
-    jobs = [m.take() for _ in range(4)]
+    jobs = [begin(m) for _ in range(4)]
     m.ended(0.1, jobs[0], Completed())
     assert m.decide(0.1).flush is None
     assert m.ended(0.1, jobs[1], Completed())
@@ -80,7 +88,7 @@ def test_enough_finishes_are_written_without_waiting():
 
 def test_finishes_stay_held_until_the_store_has_answered_and_are_repeated_after_a_failure():
     m = with_jobs(1)
-    m.ended(0.1, m.take(), Completed())
+    m.ended(0.1, begin(m), Completed())
     flush = m.decide(0.1).flush
     assert flush
     m.flush_failed(0.2, flush)
@@ -95,7 +103,7 @@ def test_finishes_stay_held_until_the_store_has_answered_and_are_repeated_after_
 def test_a_stale_verdict_drops_the_job_and_is_counted():
     m = with_jobs(2)
     for _ in range(2):
-        m.ended(0.1, m.take(), Completed())
+        m.ended(0.1, begin(m), Completed())
     m.flushed(0.2, m.decide(0.1).flush or [], [LOST, DONE])
     totals = m.status().totals
     assert (len(m.holdings), totals.lost, totals.completed) == (0, 1, 1)
@@ -103,7 +111,7 @@ def test_a_stale_verdict_drops_the_job_and_is_counted():
 
 def test_a_lost_lease_aborts_the_handler_and_its_end_is_not_written():
     m = with_jobs(1)
-    job = m.take()
+    job = begin(m)
     m.lost(0.1, [job.lease])
     assert m.decide(0.1).abort == [(job, Why.LEASE_LOST)]
     m.ended(0.2, job, Completed())
@@ -113,7 +121,7 @@ def test_a_lost_lease_aborts_the_handler_and_its_end_is_not_written():
 
 def test_a_handler_whose_lease_was_lost_keeps_its_slot_until_it_ends():
     m = with_jobs(2, concurrency=1)
-    job = m.take()
+    job = begin(m)
     m.lost(0.1, [job.lease])
     assert m.take() is None
     m.ended(0.2, job, None)
@@ -122,7 +130,7 @@ def test_a_handler_whose_lease_was_lost_keeps_its_slot_until_it_ends():
 
 def test_a_lost_verdict_for_a_job_in_its_own_transaction_is_ignored():
     m = with_jobs(1)
-    job = m.take()
+    job = begin(m)
     m.holdings.settling(job.seq)
     m.lost(0.1, [job.lease])
     assert m.decide(0.1).abort == []
@@ -131,18 +139,46 @@ def test_a_lost_verdict_for_a_job_in_its_own_transaction_is_ignored():
     assert (m.status().totals.completed, m.status().totals.lost) == (1, 0)
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_handler_that_ends_leaves_no_mark_of_settling_behind(is_lost):
+    m = with_jobs(1)
+    job = begin(m)
+    if is_lost:
+        m.lost(0.1, [job.lease])
+    m.holdings.settling(job.seq)
+    m.ended(0.2, job, Completed())
+    assert m.holdings.settling_seqs == set()
+
+
 def test_a_lost_verdict_for_a_finish_on_its_way_is_left_to_the_answer_of_that():
     m = with_jobs(1)
-    m.ended(0.1, m.take(), Completed())
+    m.ended(0.1, begin(m), Completed())
     flush = m.decide(0.1).flush or []
     m.lost(0.2, [leased(1).lease])
     m.flushed(0.3, flush, [DONE])
     assert (m.status().totals.completed, m.status().totals.lost) == (1, 0)
 
 
+def test_a_finish_that_may_have_been_written_is_repeated_even_if_its_lease_is_called_lost():
+    m = with_jobs(1)
+    m.ended(0.1, begin(m), Completed())
+    flush = m.decide(0.1).flush or []
+    m.flush_failed(0.2, flush)
+    m.lost(0.25, [leased(1).lease])
+    assert m.decide(0.4).flush == flush
+    m.flushed(0.5, flush, [DONE])
+    assert (m.status().totals.completed, m.status().totals.lost) == (1, 0)
+
+
+def test_a_waiting_job_claimed_anew_is_begun_once_under_the_later_fence():
+    m = with_jobs(1)
+    m.claimed(0.7, [leased(1, fence=9)], asked=1, sent_at=0.6)
+    assert [m.take(), m.take()] == [leased(1, fence=9), None]
+
+
 def test_a_job_claimed_anew_under_a_later_fence_displaces_its_own_earlier_attempt():
     m = with_jobs(1)
-    old = m.take()
+    old = begin(m)
     asked = m.decide(0.6).claim
     m.claimed(0.7, [leased(1, fence=9)], asked=asked, sent_at=0.6)
     assert m.decide(0.7).abort == [(old, Why.LEASE_LOST)]
@@ -154,7 +190,7 @@ def test_a_job_claimed_anew_under_a_later_fence_displaces_its_own_earlier_attemp
 
 def test_an_end_reported_twice_is_an_error():
     m = with_jobs(1)
-    job = m.take()
+    job = begin(m)
     m.ended(0.1, job, Completed())
     with pytest.raises(ValueError, match="job-1"):
         m.ended(0.1, job, Completed())
@@ -162,7 +198,7 @@ def test_an_end_reported_twice_is_an_error():
 
 def test_a_job_asked_to_cancel_is_aborted_once():
     m = with_jobs(1)
-    job = m.take()
+    job = begin(m)
     m.cancel_asked(0.1, [job.lease])
     m.cancel_asked(0.1, [job.lease])
     assert m.decide(0.1).abort == [(job, Why.CANCEL_ASKED)]
@@ -181,7 +217,7 @@ def test_a_job_asked_to_cancel_before_it_began_ends_as_cancelled_without_running
 
 def test_jobs_that_wait_behind_busy_slots_are_given_back_to_idle_workers():
     m = with_jobs(3, concurrency=1, patience=1.0)
-    m.take()
+    begin(m)
     assert m.decide(0.1).release_unstarted == []
     assert m.decide(1.05).release_unstarted == []
     assert m.decide(1.2).release_unstarted == [leased(2).lease, leased(3).lease]
@@ -189,7 +225,7 @@ def test_jobs_that_wait_behind_busy_slots_are_given_back_to_idle_workers():
 
 def test_finishes_that_pile_up_stop_claims():
     m = with_jobs(1)
-    m.ended(0.1, m.take(), Completed())
+    m.ended(0.1, begin(m), Completed())
     m.flush_failed(0.2, m.decide(0.1).flush or [])
     m.woken(0.2)
     assert m.decide(0.25).claim == 0
@@ -197,7 +233,7 @@ def test_finishes_that_pile_up_stop_claims():
 
 def test_a_stopped_worker_gives_back_what_has_not_begun_and_lets_handlers_go_on():
     m = with_jobs(2, concurrency=1, drain_timeout=30.0)
-    job = m.take()
+    job = begin(m)
     m.stop(1.0)
     decision = m.decide(1.0)
     assert decision.release_unstarted == [leased(2).lease]
@@ -221,7 +257,7 @@ def test_jobs_of_a_claim_that_was_in_flight_at_the_stop_are_given_back():
 @pytest.mark.parametrize("second_signal", [True, False])
 def test_after_a_second_stop_or_the_time_to_drain_handlers_are_aborted_and_their_jobs_given_back(second_signal):
     m = with_jobs(2, drain_timeout=30.0, abort_grace=2.0)
-    quick, stuck = m.take(), m.take()
+    quick, stuck = begin(m), begin(m)
     m.stop(1.0)
     now = 31.0
     if second_signal:
@@ -285,7 +321,7 @@ def test_a_wake_between_the_check_and_its_answer_keeps_a_worker_until_empty_aliv
 def test_a_retried_job_is_promoted_when_it_is_due_and_then_claimed():
     m = with_jobs(1)
     m.promoted(0.0, Promotion(0, None))
-    m.ended(0.1, m.take(), Retried(timedelta(seconds=0.3), Failure("E", "m")))
+    m.ended(0.1, begin(m), Retried(timedelta(seconds=0.3), Failure("E", "m")))
     decision = m.decide(0.1)
     assert decision.prune
     m.pruned(0.1, 0, 1000)
@@ -333,7 +369,7 @@ def rescues(m: Machine, until: float, *, outage: tuple[float, float] = (0.0, 0.0
 def test_rescue_recurs_and_one_falls_on_the_moment_when_half_a_lease_of_access_is_reached():
     seen = rescues(machine(lease=30.0, rescue_every=4.0), 30.0)
     assert any(15.0 <= access < 15.1 for _, access in seen)
-    assert all(later[0] - earlier[0] <= 4.1 for earlier, later in zip(seen, seen[1:], strict=False))
+    assert all(later[0] - earlier[0] <= 4.1 for earlier, later in pairwise(seen))
 
 
 def test_after_an_outage_access_is_counted_anew():

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.worker.driver import Driver
 
 from holdfast.worker.decision import Exit
 from holdfast.worker.settings import Settings
-from tests.unit.worker.driver import Driver
 
 SEEDS = 200
 

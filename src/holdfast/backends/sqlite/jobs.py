@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
@@ -84,7 +85,15 @@ class SqliteJobs:
         expired = await self._runner.read(lambda tx: rescue.has_expired(tx, unbroken))
         if not expired:
             return []
-        rescued = await self._runner.write(lambda tx: rescue.rescue(tx, unbroken, limit))
+        asked_at = time.monotonic()
+
+        def take(tx: Tx) -> list[Rescued]:
+            waited = timedelta(seconds=time.monotonic() - asked_at)
+            if unbroken is not None and waited > unbroken / 4:  # the write lock was held: others could not extend
+                return []
+            return rescue.rescue(tx, unbroken, limit)
+
+        rescued = await self._runner.write(take)
         self._notify()
         return rescued
 

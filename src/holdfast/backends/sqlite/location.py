@@ -44,23 +44,22 @@ class Location(msgspec.Struct, frozen=True):
             message = f"{url!r} contains a NUL character"
             raise ConfigError(message)
         path = None if name in {"", ":memory:"} else Path(name).absolute()
-        return cls(path=path, **_settings(url, parts.query))
+        return _with_settings(cls(path=path), url, parts.query)
 
 
-def _settings(url: str, query: str) -> dict[str, object]:
-    settings: dict[str, object] = {}
+def _with_settings(location: Location, url: str, query: str) -> Location:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "synchronous" and value in {"full", "normal"}:
-            settings[name] = value
+            location = msgspec.structs.replace(location, synchronous=value)
         elif name == "busy_timeout" and value.replace(".", "", 1).isdigit():
-            settings[name] = float(value)
+            location = msgspec.structs.replace(location, busy_timeout=float(value))
         else:
             message = (
                 f"{url!r}: the setting {name}={value} is not known: "
                 "there are synchronous=full|normal and busy_timeout=<seconds>"
             )
             raise ConfigError(message)
-    return settings
+    return location
 
 
 def prepare_file(path: Path) -> None:

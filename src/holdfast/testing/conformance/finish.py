@@ -105,6 +105,17 @@ class TestTransitions(Conformance):
         assert await finish(backend, job.lease, OUTCOMES[outcome]) is Verdict.DONE
         assert await snapshot(backend, job.id) == before
 
+    @pytest.mark.parametrize("outcome", GOES_TO)
+    async def test_another_end_under_the_same_fence_is_no_repeat_and_is_answered_lost(
+        self, backend: Backend, outcome: str
+    ) -> None:
+        job = await hold_one(backend)
+        assert await finish(backend, job.lease, OUTCOMES[outcome]) is Verdict.DONE
+        before = await snapshot(backend, job.id)
+        for other in OUTCOMES.keys() - {outcome}:
+            assert await finish(backend, job.lease, OUTCOMES[other]) is Verdict.LOST
+        assert await snapshot(backend, job.id) == before
+
     async def test_the_same_finish_twice_in_one_call_is_written_once(self, backend: Backend) -> None:
         for outcome in OUTCOMES.values():
             job = await hold_one(backend)
@@ -190,7 +201,7 @@ class TestWhatIsKept(Conformance):
             assert (record.error_class, record.message) == (FAILURE.error_class, FAILURE.message)
             assert (record.traceback, record.signature) == (FAILURE.traceback, FAILURE.signature)
 
-    async def test_the_first_few_and_the_last_few_are_kept(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_the_first_few_and_the_last_few_are_kept(self, backend: Backend) -> None:
         job = await hold_one(backend, max_attempts=1000)
         for _ in range(120):
             await finish(backend, job.lease, Retried(timedelta(0), FAILURE))
@@ -227,12 +238,12 @@ class TestLostAndCancelled(Conformance):
     """`JobStore.finish`, sentences 5 and 6."""
 
     async def test_lost_is_decided_by_after_loss_with_isolated_true(self, backend: Backend) -> None:
-        await enqueue(backend, a_job(max_attempts=50))
+        (job_id,) = await enqueue(backend, a_job(max_attempts=50))
         for lost in range(MAX_LOST):
             job = await claim_one(backend)
             assert (job.lost, job.used_attempts) == (lost, lost + 1)
             assert await finish(backend, job.lease, OUTCOMES["lost"]) is Verdict.DONE
-        details = await backend.insight.job(job.id)
+        details = await backend.insight.job(job_id)
         assert details.job.state is JobState.FAILED
         assert details.job.reason is not None
         assert f"worker lost {MAX_LOST} times" in details.job.reason

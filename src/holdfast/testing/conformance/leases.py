@@ -45,12 +45,12 @@ class TestRelease(Conformance):
         assert again[0].turn_us == first.turn_us
 
     async def test_if_the_handler_never_began_the_attempt_is_excused_without_bound(self, backend: Backend) -> None:
-        await enqueue(backend, a_job(max_attempts=1))
+        (job_id,) = await enqueue(backend, a_job(max_attempts=1))
         for attempt in range(1, MAX_INTERRUPTED + 5):
             job = await claim_one(backend)
             assert (job.attempt, job.used_attempts, job.interrupted) == (attempt, 1, 0)
             assert await backend.jobs.release([job.lease], started=False) == [Verdict.DONE]
-        assert await state_of(backend, job.id) is JobState.READY
+        assert await state_of(backend, job_id) is JobState.READY
 
     async def test_if_the_handler_had_begun_after_interruption_decides_and_a_record_is_left(
         self, backend: Backend
@@ -122,6 +122,19 @@ class TestExtend(Conformance):
         extension = await in_extender(backend, lambda extender: extender.extend([jobs[1].lease], LEASE))
         assert extension.lost == []
         assert await backend.jobs.rescue(None, MANY) == []
+
+    async def test_of_two_fences_of_one_job_in_one_call_only_the_stale_one_is_lost(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        """A worker that lost a job and claimed it again extends both until the first handler has noticed."""
+        job = await hold_one(backend)
+        assert await backend.jobs.reset(job.id)
+        again = await claim_one(backend)
+        clock.advance(5)
+        one_way = await in_extender(backend, lambda extender: extender.extend([job.lease, again.lease], LEASE))
+        other_way = await in_extender(backend, lambda extender: extender.extend([again.lease, job.lease], LEASE))
+        assert (one_way.lost, other_way.lost) == ([job.lease], [job.lease])
+        assert (await lease_of(backend, again.id)).expires_in == LEASE
 
     async def test_extending_tells_which_jobs_somebody_asked_to_cancel(self, backend: Backend) -> None:
         asked, other = await hold_one(backend), await hold_one(backend)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from holdfast.store.backend import Backend
-from holdfast.testing.conformance.base import Conformance, MakeBackend
+from holdfast.testing.conformance.base import Conformance, MakeBackend, a_job, enqueue
 
 PATIENCE = 10.0
 
@@ -17,7 +17,11 @@ PATIENCE = 10.0
 def waker() -> tuple[asyncio.Event, Callable[[], None]]:
     """Return an event and a function that sets it from any thread."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
-    return event, lambda: loop.call_soon_threadsafe(event.set) and None
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(event.set)
+
+    return event, wake
 
 
 class TestNotify(Conformance):
@@ -54,12 +58,16 @@ class TestNotifyOthers(Conformance):
 
     needs: ClassVar[frozenset[str]] = frozenset({"notifies", "shared"})
 
-    async def test_a_hint_wakes_listeners_in_other_processes(self, backend: Backend, make_backend: MakeBackend) -> None:
+    async def test_a_hint_of_new_work_wakes_listeners_in_other_processes(
+        self, backend: Backend, make_backend: MakeBackend
+    ) -> None:
         other = await make_backend()
         heard, wake = waker()
         stop = other.notifier.listen(wake)
         async with asyncio.timeout(PATIENCE):
+            waiting = asyncio.create_task(heard.wait())
             while not heard.is_set():  # a hint may be lost while a listener is only just arriving
+                await enqueue(backend, a_job())
                 backend.notifier.notify()
-                await asyncio.wait([asyncio.create_task(heard.wait())], timeout=0.2)
+                await asyncio.wait([waiting], timeout=0.2)
         stop()

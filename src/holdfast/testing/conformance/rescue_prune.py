@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from holdfast.model.budget import MAX_INTERRUPTED
 from holdfast.model.ids import new_id
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.backend import Backend
+from holdfast.store.jobs import Extender
 from holdfast.store.values import Cancellation, Promotion, Retention, Standing, Verdict, WorkerBeat
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import (
@@ -56,6 +58,10 @@ class TestPromote(Conformance):
     async def test_with_none_waiting_there_is_no_next_due(self, backend: Backend) -> None:
         await enqueue(backend, a_job())
         assert await backend.jobs.promote(MANY) == Promotion(moved=0, next_due=None)
+
+
+def _beat(beat: WorkerBeat, extender: Extender) -> None:
+    extender.beat(beat)
 
 
 class TestRescue(Conformance):
@@ -179,7 +185,7 @@ class TestRescue(Conformance):
             beat = WorkerBeat(
                 worker_id=worker_id, host="here", pid=7, queues=None, concurrency=1, lease=LEASE, running=0
             )
-            await in_extender(backend, lambda extender, beat=beat: extender.beat(beat))
+            await in_extender(backend, partial(_beat, beat))
         await backend.jobs.rescue_worker("worker-z", "killed", MANY)
         assert [worker.beat.worker_id for worker in await backend.insight.workers()] == ["worker-a"]
 

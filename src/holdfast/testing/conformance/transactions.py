@@ -1,6 +1,6 @@
 """Transactions: effect and completion commit together or not at all."""
 
-# ruff: noqa: D102 - a test's name is its sentence
+# ruff: noqa: D102, PT012 - a test's name is its sentence; what a transaction raises is raised out of its block
 
 from __future__ import annotations
 
@@ -289,6 +289,18 @@ class TestShared(Conformance):
             await asyncio.wait([extending], timeout=0.2)  # a store with one write lock makes it wait for the end
         assert (await extending).lost == []
         assert await effects.count(job.id) == 1
+
+    async def test_verify_waits_for_a_transaction_in_flight_that_touches_the_lease(
+        self, backend: Backend, make_backend: MakeBackend
+    ) -> None:
+        other = await make_backend()
+        job = await hold_one(backend)
+        async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
+            assert await transaction.complete(job.lease, None) is Verdict.DONE
+            verifying = asyncio.create_task(other.jobs.verify(job.lease))
+            done, _ = await asyncio.wait([verifying], timeout=0.2)
+            assert not done
+        assert await verifying is Standing.COMPLETED
 
     async def test_what_a_transaction_has_not_committed_nobody_else_sees(
         self, backend: Backend, make_backend: MakeBackend

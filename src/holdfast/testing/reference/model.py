@@ -96,9 +96,10 @@ class Reference(Upkeep):
         record = self.of_lease(lease)
         if record is None or record.hold is None:
             known = self.records.get(lease.job_id)
-            return Verdict.DONE if known is not None and lease.fence in known.ended_by else Verdict.LOST
+            repeated = known is not None and known.ended_by.get(lease.fence) is type(outcome)
+            return Verdict.DONE if repeated else Verdict.LOST
         hold = record.hold
-        record.ended_by.add(hold.fence)
+        record.ended_by[hold.fence] = type(outcome)
         self.count(record, "run_us", by=self.now - hold.started_us)
         match outcome:
             case Completed(result):
@@ -173,7 +174,7 @@ class Reference(Upkeep):
         for record, hold in self.held():
             if Lease(job_id=record.new.id, seq=record.seq, fence=hold.fence) in leases:
                 hold.duration_us = span_micros(duration)
-        asked = [lease for lease in leases if (record := self.of_lease(lease)) and record.cancel_reason is not None]
+        asked = [lease for lease in leases if (held := self.of_lease(lease)) and held.cancel_reason is not None]
         return Extension(lost=lost, cancel_asked=asked)
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from holdfast.model.budget import Counters
 from holdfast.model.job import FINAL_STATES, JobState, Lease, LeasedJob, NewJob
+from holdfast.model.outcome import Outcome
 from holdfast.model.turn import turn_of
 from holdfast.store.values import AttemptView, WorkerBeat
 
@@ -47,7 +48,7 @@ class Record:
     finished_us: int | None = None
     reason: str | None = None
     result: str | None = None
-    ended_by: set[int] = field(default_factory=set[int])
+    ended_by: dict[int, type[Outcome]] = field(default_factory=dict[int, type[Outcome]])
     completed_by: int | None = None
     attempts: list[AttemptView] = field(default_factory=list[AttemptView])
 

@@ -117,11 +117,13 @@ create table holdfast_cancelled (
     reason text not null
 ) strict;
 
--- Every attempt that ended without completing its job.
+-- Every attempt that ended without completing its job. `by_holder`: the holder itself ended it, so that a repeat of its
+-- call, whose first reply was lost, can be told from the call of one whose lease was taken away.
 create table holdfast_attempt (
     seq integer not null,
     attempt integer not null,
     fence integer not null,
+    by_holder integer not null,
     worker_id text not null,
     started_at integer not null,
     ended_at integer not null,

@@ -70,8 +70,8 @@ where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 delete from holdfast_ready where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 
 -- name: held
--- Which of the leases [[seq, fence], …] are held.
-select json_group_array(running.seq)
+-- Which of the leases [[seq, fence], …] are held: [[seq, fence], …].
+select json_group_array(json_array(running.seq, running.fence))
 from json_each(:leases) as lease
 cross join holdfast_running as running
     on running.seq = lease.value ->> 0 and running.fence = lease.value ->> 1;
@@ -99,10 +99,10 @@ set completed = completed + excluded.completed, run_time = run_time + excluded.r
 delete from holdfast_running where seq in (select value from json_each(:seqs));
 
 -- name: already_finished
--- Whether this very lease was finished before: the reply of an earlier try was lost.
-select 1 from holdfast_completed where seq = :seq and fence = :fence
+-- Whether this very lease was ended so before, by its holder: the reply of an earlier try was lost.
+select 1 from holdfast_completed where seq = :seq and fence = :fence and :outcome = 'completed'
 union all
-select 1 from holdfast_attempt where seq = :seq and fence = :fence
+select 1 from holdfast_attempt where seq = :seq and fence = :fence and outcome = :outcome and by_holder
 limit 1;
 
 -- name: running_row
@@ -138,9 +138,10 @@ values (:seq, :attempt, :lost, :now, :reason);
 
 -- name: record_attempt
 insert into holdfast_attempt (
-    seq, attempt, fence, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
+    seq, attempt, fence, by_holder, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
 ) values (
-    :seq, :attempt, :fence, :worker_id, :started_at, :now, :outcome, :error_class, :message, :traceback, :signature
+    :seq, :attempt, :fence, :by_holder, :worker_id, :started_at, :now, :outcome, :error_class, :message, :traceback,
+    :signature
 );
 
 -- name: thin_attempts

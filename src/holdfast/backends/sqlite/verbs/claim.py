@@ -36,13 +36,14 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
     if not lanes or request.limit < 1:
         return Claim([])
     fence = int(tx.value("take_fence"))
-    jobs = _within(_front(tx, lanes, request.limit, fence), request.max_bytes)
+    front = _front(tx, lanes, request.limit, fence)
+    jobs = _within(front, request.max_bytes)
     last: dict[tuple[str, str], _Row] = {(job.queue, job.task): job for job in jobs}
     for lane_id, queue, task, _ in lanes:
         job = last.get((queue, task))
         if job is not None:
             _move(tx, request, lane_id, job)
-    return Claim(list[LeasedJob](jobs))
+    return Claim(list[LeasedJob](jobs), is_cut=len(jobs) < len(front))
 
 
 def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: int) -> list[_Row]:

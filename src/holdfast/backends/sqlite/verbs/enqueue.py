@@ -74,10 +74,10 @@ def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
     scheduled: list[tuple[int, int]] = []
     for job in jobs:
         seq += 1
-        lane = (job.queue, job.task)
-        lane_id = lane_ids.get(lane)
+        line = (job.queue, job.task)
+        lane_id = lane_ids.get(line)
         if lane_id is None:
-            lane_id = lane_ids[lane] = lanes.find(tx, job.queue, job.task)
+            lane_id = lane_ids[line] = lanes.find(tx, job.queue, job.task)
         run_at = _run_at(job, now)
         turn = turn_of(run_at, job.priority)
         headers = _encode(job.headers).decode() if job.headers else None
@@ -93,8 +93,8 @@ def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
         tx.many("insert_ready", ready)
     if scheduled:
         tx.many("insert_scheduled", scheduled)
-    for lane_id, number in Counter(body[2] for body in bodies).items():
-        count(tx, lane_id, enqueued=number)
+    for lane, number in Counter(body[2] for body in bodies).items():
+        count(tx, lane, enqueued=number)
 
 
 def _run_at(job: NewJob, now: int) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs import running as rows
 from holdfast.backends.sqlite.verbs.counting import count, minute_of
+from holdfast.backends.sqlite.verbs.leases import held_among
 from holdfast.backends.sqlite.verbs.rescue import lose
 from holdfast.backends.sqlite.verbs.running import Running
 from holdfast.model.budget import after_return
@@ -22,20 +23,28 @@ from holdfast.model.job import Lease
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
 from holdfast.store.values import Finish, Standing, Verdict
 
+_WORDS = {
+    Completed: "completed",
+    Retried: "retried",
+    Snoozed: "snoozed",
+    Failed: "failed",
+    Cancelled: "cancelled",
+    Lost: "lost",
+}
 _encode = msgspec.json.encode
-_decode_seqs = msgspec.json.Decoder(list[int]).decode
 
 
 def finish(tx: Tx, finishes: Sequence[Finish]) -> list[Verdict]:
     """Write each outcome whose lease is held; LOST for the others, but DONE for what was written before."""
-    held = _held(tx, [finish.lease for finish in finishes])
+    held = held_among(tx, [finish.lease for finish in finishes])
     completed: list[int] = []
     written: set[int] = set()
     verdicts: list[Verdict] = []
     for item in finishes:
         lease, outcome = item.lease, item.outcome
-        if lease.seq not in held or held[lease.seq] != lease.fence:
-            verdicts.append(_verdict_of_unheld(tx, lease))
+        if held.get(lease.seq) != lease.fence:
+            repeated = rows.was_ended(tx, lease, _WORDS[type(outcome)])
+            verdicts.append(Verdict.DONE if repeated else Verdict.LOST)
             continue
         verdicts.append(Verdict.DONE)
         if lease.seq in written:
@@ -48,21 +57,6 @@ def finish(tx: Tx, finishes: Sequence[Finish]) -> list[Verdict]:
     if completed:
         _complete_many(tx, completed)
     return verdicts
-
-
-def _held(tx: Tx, leases: Sequence[Lease]) -> dict[int, int]:
-    fences = {lease.seq: lease.fence for lease in leases}
-    pairs = {(lease.seq, lease.fence) for lease in leases}
-    if len(pairs) != len(fences):  # one job under two fences: at most one of them can be held
-        found = {seq: fence for seq, fence in pairs if rows.find(tx, seq, fence)}
-        return found
-    text = tx.value("held", {"leases": _encode(list(fences.items())).decode()})
-    return {seq: fences[seq] for seq in _decode_seqs(text)}
-
-
-def _verdict_of_unheld(tx: Tx, lease: Lease) -> Verdict:
-    repeated = tx.row("already_finished", {"seq": lease.seq, "fence": lease.fence})
-    return Verdict.DONE if repeated else Verdict.LOST
 
 
 def _complete_many(tx: Tx, seqs: list[int]) -> None:
@@ -110,7 +104,7 @@ def _end_otherwise(tx: Tx, running: Running, outcome: Retried | Snoozed | Failed
             rows.record(tx, running, "cancelled", Failure("Cancelled", reason))
             rows.to_cancelled(tx, running, reason)
         case Lost(failure):
-            lose(tx, running, failure, isolated=True)
+            lose(tx, running, failure, isolated=True, by_holder=True)
         case _:
             assert_never(outcome)
 

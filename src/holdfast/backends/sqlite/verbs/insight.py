@@ -114,7 +114,8 @@ def _leases(tx: Tx, limit: int, *, job_id: str | None = None, expired_only: bool
         "leases", {"now": tx.now, "limit": limit, "id": job_id, "expired_only": int(expired_only)}
     )
     return [
-        LeaseView(*row[:8], timedelta(microseconds=row[8]), bool(row[9]), bool(row[10]), *row[11:]) for row in rows
+        LeaseView(*head, timedelta(microseconds=left), bool(isolated), bool(cancel), percent, note)
+        for *head, left, isolated, cancel, percent, note in rows
     ]
 
 

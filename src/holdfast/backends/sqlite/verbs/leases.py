@@ -14,18 +14,26 @@ from holdfast.store.values import Extension, Verdict, WorkerBeat
 
 _encode = msgspec.json.encode
 _decode_seqs = msgspec.json.Decoder(list[int]).decode
+_decode_pairs = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
 def extend_many(tx: Tx, leases: Sequence[Lease], duration: timedelta) -> Extension:
     """Extend those that are held under their fence, expired or not."""
-    text = tx.value("held", {"leases": _encode([(lease.seq, lease.fence) for lease in leases]).decode()})
-    tx.run("extend_many", {"seqs": text, "now": tx.now, "span": span_micros(duration)})
-    held = set(_decode_seqs(text))
-    asked = set(_decode_seqs(tx.value("asked_to_cancel_among", {"seqs": text})))
+    held = held_among(tx, leases)
+    seqs = {"seqs": _encode(list(held)).decode()}
+    tx.run("extend_many", {**seqs, "now": tx.now, "span": span_micros(duration)})
+    asked = set(_decode_seqs(tx.value("asked_to_cancel_among", seqs)))
+    kept = [lease for lease in leases if held.get(lease.seq) == lease.fence]
     return Extension(
-        lost=[lease for lease in leases if lease.seq not in held],
-        cancel_asked=[lease for lease in leases if lease.seq in asked],
+        lost=[lease for lease in leases if held.get(lease.seq) != lease.fence],
+        cancel_asked=[lease for lease in kept if lease.seq in asked],
     )
+
+
+def held_among(tx: Tx, leases: Sequence[Lease]) -> dict[int, int]:
+    """Return the fence of each job that is held under one of these leases, by seq; at most one of a job's can be."""
+    pairs = _encode([(lease.seq, lease.fence) for lease in leases]).decode()
+    return dict(_decode_pairs(tx.value("held", {"leases": pairs})))
 
 
 def extend_one(tx: Tx, lease: Lease, duration: timedelta) -> Verdict:

@@ -90,7 +90,7 @@ def reset(tx: Tx, job_id: str) -> bool:
     running = rows.find(tx, place.seq, None)
     if running is None:
         return False
-    rows.record(tx, running, "released", Failure("Reset", "a person took the lease away"))
+    rows.record(tx, running, "released", Failure("Reset", "a person took the lease away"), by_holder=False)
     rows.to_ready(tx, running, after_return(running.counters))
     return True
 

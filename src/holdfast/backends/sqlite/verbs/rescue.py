@@ -20,9 +20,9 @@ from holdfast.model.outcome import Failure
 from holdfast.store.values import Rescued, Verdict
 
 
-def lose(tx: Tx, running: Running, failure: Failure, *, isolated: bool) -> JobState:
+def lose(tx: Tx, running: Running, failure: Failure, *, isolated: bool, by_holder: bool) -> JobState:
     """Apply the lost-worker rule to one running job."""
-    rows.record(tx, running, "lost", failure)
+    rows.record(tx, running, "lost", failure, by_holder=by_holder)
     count(tx, running.lane_id, lost=1)
     verdict = after_loss(running.counters, max_attempts=running.max_attempts, isolated=isolated)
     if verdict.failed_because is not None and not running.cancel_asked:
@@ -53,7 +53,7 @@ def _take(tx: Tx, seqs: Sequence[int], reason: str) -> list[Rescued]:
         if running is None:
             continue
         failure = Failure("WorkerLost", f"worker {running.worker_id} was lost: {reason}")
-        state = lose(tx, running, failure, isolated=bool(running.isolated))
+        state = lose(tx, running, failure, isolated=bool(running.isolated), by_holder=False)
         job_id, queue, task = tx.row("describe_job", {"seq": seq})
         rescued.append(Rescued(job_id, task, queue, running.worker_id, running.attempt, state))
     return rescued
@@ -65,8 +65,7 @@ def release(tx: Tx, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
     for lease in leases:
         running = rows.find(tx, lease.seq, lease.fence)
         if running is None:
-            repeated = tx.row("already_finished", {"seq": lease.seq, "fence": lease.fence})
-            verdicts.append(Verdict.DONE if repeated else Verdict.LOST)
+            verdicts.append(Verdict.LOST)
             continue
         verdicts.append(Verdict.DONE)
         if started:

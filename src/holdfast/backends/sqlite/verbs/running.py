@@ -7,7 +7,7 @@ from typing import NamedTuple
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs.counting import count
 from holdfast.model.budget import Counters
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
 from holdfast.model.turn import turn_of
 
@@ -48,7 +48,7 @@ def find(tx: Tx, seq: int, fence: int | None) -> Running | None:
     return None if row is None else Running(*row)
 
 
-def record(tx: Tx, running: Running, outcome: str, failure: Failure | None) -> None:
+def record(tx: Tx, running: Running, outcome: str, failure: Failure | None, *, by_holder: bool = True) -> None:
     """Leave a record of the attempt; of very many, keep the first few and the last few."""
     tx.run(
         "record_attempt",
@@ -56,6 +56,7 @@ def record(tx: Tx, running: Running, outcome: str, failure: Failure | None) -> N
             "seq": running.seq,
             "attempt": running.attempt,
             "fence": running.fence,
+            "by_holder": int(by_holder),
             "worker_id": running.worker_id,
             "started_at": running.started_at,
             "now": tx.now,
@@ -73,10 +74,15 @@ def record(tx: Tx, running: Running, outcome: str, failure: Failure | None) -> N
         )
 
 
+def was_ended(tx: Tx, lease: Lease, outcome: str) -> bool:
+    """Tell whether the holder has ended this very attempt so before, in a call whose reply was lost."""
+    return tx.row("already_finished", {"seq": lease.seq, "fence": lease.fence, "outcome": outcome}) is not None
+
+
 def to_ready(tx: Tx, running: Running, counters: Counters) -> JobState:
     """Make it ready again at its old turn, unless somebody asked to cancel it."""
     if running.cancel_asked:
-        return to_cancelled(tx, running, running.cancel_reason or "")
+        return to_cancelled(tx, running, running.cancel_reason or "", lost=counters.lost)
     tx.run("drop_running", {"seq": running.seq})
     tx.run(
         "back_to_ready",
@@ -96,7 +102,7 @@ def to_ready(tx: Tx, running: Running, counters: Counters) -> JobState:
 def to_scheduled(tx: Tx, running: Running, counters: Counters, run_at: int) -> JobState:
     """Make it due again at an instant, unless somebody asked to cancel it."""
     if running.cancel_asked:
-        return to_cancelled(tx, running, running.cancel_reason or "")
+        return to_cancelled(tx, running, running.cancel_reason or "", lost=counters.lost)
     tx.run("drop_running", {"seq": running.seq})
     tx.run("set_turn", {"seq": running.seq, "turn": turn_of(run_at, running.priority)})
     tx.run(
@@ -130,12 +136,18 @@ def to_failed(tx: Tx, running: Running, reason: str, *, lost: int | None = None)
     return JobState.FAILED
 
 
-def to_cancelled(tx: Tx, running: Running, reason: str) -> JobState:
+def to_cancelled(tx: Tx, running: Running, reason: str, *, lost: int | None = None) -> JobState:
     """Give it up for good."""
     tx.run("drop_running", {"seq": running.seq})
     tx.run(
         "cancel",
-        {"seq": running.seq, "attempt": running.attempt, "lost": running.lost, "now": tx.now, "reason": reason},
+        {
+            "seq": running.seq,
+            "attempt": running.attempt,
+            "lost": running.lost if lost is None else lost,
+            "now": tx.now,
+            "reason": reason,
+        },
     )
     count(tx, running.lane_id, cancelled=1)
     return JobState.CANCELLED

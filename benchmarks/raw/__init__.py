@@ -1,0 +1,1 @@
+"""Hand-written loops, one module per store: the yardsticks. Nothing here imports Holdfast."""

@@ -1,0 +1,27 @@
+"""The scenarios by name. Each is given a `Bench` and returns its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.bench import Bench
+from benchmarks.record import Record
+from benchmarks.scenarios import depth, drain, enqueue, latency, memory
+
+Scenario = Callable[[Bench], list[Record]]
+
+SCENARIOS: dict[str, Scenario] = {
+    "enqueue.bulk": enqueue.bulk,
+    "enqueue.one": enqueue.one,
+    "enqueue.sync_one": enqueue.sync_one,
+    "drain.one": drain.one,
+    "drain.two": drain.two,
+    "latency": latency.latency,
+    "claim.depth": depth.depth,
+    "memory.drain": memory.drain,
+}
+
+
+def chosen(only: tuple[str, ...]) -> dict[str, Scenario]:
+    """Return the scenarios whose names begin with one of those given; all if none is."""
+    return {name: run for name, run in SCENARIOS.items() if not only or name.startswith(only)}

@@ -1,0 +1,71 @@
+"""What `--json` prints: one JSON document, ASCII alone, with the field names of `holdfast.store.values`.
+
+Instants are ISO 8601 texts in UTC, durations are seconds, fences are texts (they may outgrow a float's precision).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.cli.times import iso
+from holdfast.model.instants import to_datetime
+from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView, QueueView, WorkerView
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def show_json(document: Mapping[str, Any]) -> None:
+    """Print a document. Only printable ASCII leaves here: what the store holds cannot act on a terminal."""
+    text = json.dumps(document, default=_plain, indent=2)
+    click.echo(text.replace("\x7f", "\\u007f"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    message = f"{type(value).__name__} has no place in a document"
+    raise TypeError(message)
+
+
+def fields_of(view: JobView | LeaseView | AttemptView | QueueView) -> dict[str, Any]:
+    """Return the fields of a view; `…_us` become instants called `…_at`."""
+    fields: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(view).items():
+        if name.endswith("_us"):
+            fields[f"{name.removesuffix('_us')}_at"] = None if value is None else to_datetime(value)
+        else:
+            fields[name] = str(value) if name == "fence" else value
+    return fields
+
+
+def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
+    """Return a job with all that belongs to it; arguments, headers and the result only if asked for."""
+    fields = fields_of(details.job)
+    fields["lease"] = None if details.lease is None else fields_of(details.lease)
+    fields["attempts"] = [fields_of(attempt) for attempt in details.attempts]
+    if show_args:
+        fields |= {"payload": details.payload, "headers": details.headers, "result": details.result}
+    return fields
+
+
+def worker_fields(view: WorkerView) -> dict[str, Any]:
+    """Return what a worker has told of itself, and how long ago."""
+    return {
+        **msgspec.structs.asdict(view.beat),
+        "started_at": view.started_at,
+        "silent": view.silent,
+        "is_silent": is_silent(view),
+    }
+
+
+def is_silent(view: WorkerView) -> bool:
+    """Tell whether a worker has not been heard of for a whole lease: a living one reports twice as often."""
+    return view.silent > view.beat.lease

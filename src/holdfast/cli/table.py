@@ -1,0 +1,145 @@
+"""Lists for people on a terminal, and the same as tab-separated lines in a pipe.
+
+A table that is too wide for the terminal is written as one record below the other. Cells are data: no markup is read
+from them, and nothing in them acts on the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import click
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.text import block, line
+from holdfast.cli.times import iso, relative, span
+
+Cell = str | int | float | bool | datetime | timedelta | None
+_GAP = 3
+_NARROWEST = 24  # a last column narrower than this is no pleasure to read
+
+STYLES = {
+    "running": "yellow",
+    "ready": "cyan",
+    "scheduled": "blue",
+    "blocked": "magenta",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "paused": "yellow",
+    "silent": "red",
+    "expired": "red",
+    "ok": "green",
+    "warn": "yellow",
+    "bad": "red bold",
+}
+
+
+class Column(NamedTuple):
+    """A column: its heading, and whether its words are coloured or its numbers stand to the right."""
+
+    name: str
+    coloured: bool = False
+    right: bool = False
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that takes everything it is given literally."""
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    """Print rows under headings, as wide as the terminal allows."""
+    out = console()
+    if not out.is_terminal:
+        click.echo("\t".join(column.name for column in columns))
+        for row in rows:
+            click.echo("\t".join(map(piped, row)))
+        return
+    texts = [[displayed(cell) for cell in row] for row in rows]
+    widths = [
+        max([cell_len(column.name), *(cell_len(row[index]) for row in texts)]) for index, column in enumerate(columns)
+    ]
+    fixed = sum(widths[:-1]) + _GAP * (len(widths) - 1)
+    if out.width - fixed >= min(widths[-1], _NARROWEST):
+        out.print(_table(columns, texts))
+    else:
+        _show_records(out, columns, texts)
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
+    for index, column in enumerate(columns):
+        is_last = index == len(columns) - 1
+        table.add_column(
+            column.name, justify="right" if column.right else "left", no_wrap=not is_last, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(_text(cell, column) for cell, column in zip(row, columns, strict=True)))
+    return table
+
+
+def _show_records(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    for number, row in enumerate(rows):
+        if number:
+            out.print()
+        show_fields([(column, cell) for column, cell in zip(columns, row, strict=True) if cell != "–"], out=out)
+
+
+def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:
+    """Print names and values, one pair to a line."""
+    out = out or console()
+    pairs = [(name if isinstance(name, Column) else Column(name), value) for name, value in fields]
+    if not out.is_terminal:
+        for column, value in pairs:
+            click.echo(f"{column.name}\t{piped(value)}")
+        return
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for column, value in pairs:
+        grid.add_row(column.name, _text(displayed(value), column))
+    out.print(grid)
+
+
+def show_block(text: str, *, indent: str = "    ") -> None:
+    """Print text of several lines as it is, indented; nothing is wrapped or cut."""
+    write: Callable[[str], None] = click.echo
+    for part in block(text.rstrip("\n")).split("\n"):
+        write(indent + part)
+
+
+def _text(cell: str, column: Column) -> Text:
+    return Text(cell, style=STYLES.get(cell.split(" ", 1)[0], "") if column.coloured else "")
+
+
+def displayed(cell: Cell) -> str:
+    """Return a cell as a person reads it."""
+    if cell is None or cell == "":
+        return "–"
+    if isinstance(cell, datetime):
+        return relative(cell)
+    if isinstance(cell, timedelta):
+        return span(cell)
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return line(str(cell))
+
+
+def piped(cell: Cell) -> str:
+    """Return a cell as a program reads it: instants in ISO 8601, durations in seconds."""
+    if cell is None:
+        return ""
+    if isinstance(cell, datetime):
+        return iso(cell)
+    if isinstance(cell, timedelta):
+        return f"{cell.total_seconds():.3f}"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return line(str(cell))

@@ -1,0 +1,50 @@
+"""Text from the store and from errors, made safe to show."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format (bidi, zero width), surrogates, line separators
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_LATIN = 0xFF
+_BASIC = 0xFFFF
+
+# Up to the last @: a password that nobody has percent-encoded may hold anything.
+_IN_URL = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^\s/?#:@]*:)[^\s'\"]+(?=@)", re.IGNORECASE)
+_IN_QUERY = re.compile(r"(?P<before>[?&](?:[a-z_]*password|passwd|pwd|token|secret)=)[^\s&#'\"]+", re.IGNORECASE)
+
+
+def line(text: str) -> str:
+    r"""Return `text` as one line in which nothing acts on the terminal: a newline becomes `\n`, an escape `\x1b`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible(character) if _is_hidden(character) else character for character in text)
+
+
+def block(text: str) -> str:
+    """Return `text` with its lines kept and everything else as in `line`; tabs become spaces."""
+    return "\n".join(line(part) for part in text.expandtabs(4).split("\n"))
+
+
+def mask(text: str) -> str:
+    """Return `text` with every password in a URL as `***`."""
+    return _IN_QUERY.sub(r"\g<before>***", _IN_URL.sub(r"\g<before>***", text))
+
+
+def has_password(url: str) -> bool:
+    """Tell whether a URL holds a password."""
+    return mask(url) != url
+
+
+def _is_hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if code <= _LATIN:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= _BASIC else f"\\U{code:08x}"

@@ -1,0 +1,273 @@
+"""A job child: a process in which a handler runs alone. Started as `python -m holdfast.worker.child <fd>`.
+
+```text
+   main thread     finds the handler, runs the event loop while a job runs, and between jobs waits for the next
+   a thread        reads the socket: hands jobs over, sets signals, and ends the process when the worker is gone
+   a thread        runs plain functions that take a context, so that its blocking calls have a loop to turn to
+```
+
+The loop stands still between jobs, so imports see no running loop, and nothing that a handler left behind goes on
+beside the next job. A child with such leftovers is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import inspect
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+from holdfast.errors import ConfigError, StoreError
+from holdfast.jobs.context import Context
+from holdfast.jobs.run import arguments_of, outcome_of_error, outcome_of_return, unless_settled
+from holdfast.model.outcome import Cancelled, Outcome
+from holdfast.runtime.threads import Threads
+from holdfast.store.backend import Backend
+from holdfast.worker.child_import import Finder, Handle
+from holdfast.worker.child_protocol import (
+    DEAF_TO,
+    Began,
+    Ended,
+    Frames,
+    FromChild,
+    Hello,
+    Notice,
+    Run,
+    Settlement,
+    Stage,
+    ToChild,
+    Unready,
+    encode,
+    to_child,
+)
+from holdfast.worker.decision import Why
+from holdfast.worker.parent_death import die_with
+
+_logger = logging.getLogger("holdfast.worker")
+_ORPHANED: Final = 4  # who would have read this code is gone
+_ASK_AGAIN: Final = 0.5
+_CHUNK: Final = 64 * 1024
+
+
+class Link:
+    """The child's end of the socket."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.set_inheritable(False)  # a handler's own processes must not keep it open
+        self._socket.settimeout(None)
+        self._lock = threading.Lock()
+
+    def send(self, message: FromChild) -> None:
+        """Send a message, from any thread; end the process if nobody is there to read it."""
+        data = encode(message)
+        try:
+            with self._lock:
+                self._socket.sendall(data)
+        except OSError:
+            os._exit(_ORPHANED)
+
+    def messages(self) -> Iterator[ToChild]:
+        """Go over the worker's messages until it is gone."""
+        frames = Frames(to_child)
+        while data := self._socket.recv(_CHUNK):
+            yield from frames.feed(data)
+
+    # As the keeper of a context's lease: the worker extends it, so the worker is told.
+
+    def settling(self, seq: int) -> None:
+        """Tell the worker that the lease may vanish because the job is being completed."""
+        del seq
+        self.send(Settlement(Stage.SETTLING))
+
+    def settled(self, seq: int) -> None:
+        """Tell the worker that it was completed."""
+        del seq
+        self.send(Settlement(Stage.SETTLED))
+
+    def unsettled(self, seq: int) -> None:
+        """Tell the worker that it was not."""
+        del seq
+        self.send(Settlement(Stage.UNSETTLED))
+
+
+class Attempt:
+    """One run of a handler, and what it is told meanwhile."""
+
+    def __init__(self, handle: Handle, run: Run, *, link: Link, threads: Threads) -> None:
+        self._task = handle.task
+        self._backend = handle.app.backend
+        self._run = run
+        self._link = link
+        self._threads = threads
+        self._context: Context | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._coroutine: asyncio.Task[Any] | None = None
+        self._told: Why | None = None
+        self.is_clean = True
+        """Whether it left nothing behind that the next job could suffer from."""
+
+    def tell(self, why: Why) -> None:
+        """Set the context's signal and cancel an async handler; called by the reading thread, perhaps too late."""
+        self._told = why
+        context, loop, coroutine = self._context, self._loop, self._coroutine
+        if context is not None:
+            (context.lease_lost if why is Why.LEASE_LOST else context.cancel_asked).set()
+        if loop is not None and coroutine is not None:
+            loop.call_soon_threadsafe(coroutine.cancel)
+
+    async def run(self) -> Outcome | None:
+        """Run the handler; return what is to be written of it, or None."""
+        self._loop = asyncio.get_running_loop()
+        task, job = self._task, self._run.job
+        outcome: Outcome | None
+        try:
+            if task.signature.context is not None:
+                await self._backend.open()
+                self._context = Context(job, self._backend, lease=self._run.lease, keeper=self._link)
+            args, kwargs = arguments_of(task, job, self._context)
+            outcome = outcome_of_return(await self._call(args, kwargs))
+        except asyncio.CancelledError:
+            outcome = self._broken_off()
+        except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            self.is_clean = not isinstance(error, MemoryError)
+            outcome = outcome_of_error(task, job, error)
+        return None if outcome is None else await self._unless_settled(outcome)
+
+    async def _call(self, args: list[Any], kwargs: dict[str, Any]) -> object:
+        handler = self._task.handler
+        if inspect.iscoroutinefunction(handler):
+            before = asyncio.all_tasks()
+            self._coroutine = asyncio.create_task(_contained(handler(*args, **kwargs)))
+            if self._told is not None:  # while the store was being opened
+                asyncio.get_running_loop().call_soon(self._coroutine.cancel)  # after its first step
+            value, error = await self._coroutine
+            if asyncio.all_tasks() - before:
+                self.is_clean = False
+        elif self._context is not None:
+            value, error = await self._threads.run(lambda: _call(handler, args, kwargs))
+        else:
+            value, error = _call(handler, args, kwargs)
+        if error is not None:
+            raise error
+        return value
+
+    def _broken_off(self) -> Outcome | None:
+        if self._told is None:
+            error = RuntimeError("the handler was cancelled by its own code")
+            return outcome_of_error(self._task, self._run.job, error)
+        return Cancelled("cancelled while it ran, as was asked") if self._told is Why.CANCEL_ASKED else None
+
+    async def _unless_settled(self, outcome: Outcome) -> Outcome | None:
+        while True:
+            try:
+                return await unless_settled(self._context, self._backend, outcome)
+            except StoreError as error:
+                _logger.warning("cannot yet tell whether a handler's transaction has committed: %s", error)
+                await asyncio.sleep(_ASK_AGAIN)
+
+
+# The two below return what was raised, so that SystemExit and its like do not go through the event loop and end it.
+
+
+async def _contained(coroutine: Any) -> tuple[object, BaseException | None]:
+    try:
+        return await coroutine, None
+    except BaseException as error:  # noqa: BLE001
+        return None, error
+
+
+def _call(handler: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[object, BaseException | None]:
+    try:
+        return handler(*args, **kwargs), None
+    except BaseException as error:  # noqa: BLE001
+        return None, error
+
+
+class Child:
+    """The life of this process: one job after another, until the worker says that there are no more."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._inbox: queue.SimpleQueue[ToChild] = queue.SimpleQueue()
+        self._attempt: Attempt | None = None
+        self._threads = Threads("holdfast-handler")
+        self._backends: dict[int, Backend] = {}
+
+    def live(self) -> None:
+        """Serve the worker until it says End."""
+        threading.Thread(target=self._listen, name="holdfast-listen", daemon=True).start()
+        hello = self._inbox.get()
+        if not isinstance(hello, Hello):
+            message = f"the worker began with {type(hello).__name__}, not with Hello"
+            raise TypeError(message)
+        die_with(hello.worker)
+        finder = Finder(hello)
+        with asyncio.Runner() as runner:
+            while isinstance(run := self._inbox.get(), Run):
+                self._serve(finder, run, runner)
+            runner.run(self._close())
+        self._threads.close()
+
+    def _listen(self) -> None:
+        try:
+            for message in self._link.messages():
+                if isinstance(message, Notice):
+                    if self._attempt is not None:
+                        self._attempt.tell(message.why)
+                else:
+                    self._inbox.put(message)
+        finally:  # the worker is gone, or not to be understood: run nothing for nobody
+            os._exit(_ORPHANED)
+
+    def _serve(self, finder: Finder, run: Run, runner: asyncio.Runner) -> None:
+        try:
+            handle = finder.find(run)
+        except ConfigError as error:
+            self._link.send(Unready(str(error)))
+            return
+        backend = handle.app.backend
+        self._backends[id(backend)] = backend
+        attempt = self._attempt = Attempt(handle, run, link=self._link, threads=self._threads)
+        self._link.send(Began())
+        outcome = runner.run(attempt.run())
+        self._attempt = None
+        _flush()
+        self._link.send(Ended(outcome, clean=attempt.is_clean))
+
+    async def _close(self) -> None:
+        for backend in self._backends.values():
+            await backend.close()
+
+
+def _flush() -> None:
+    """Write out what the handler printed: the next one may die with the buffer."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or taken away
+            stream.flush()
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing. Not SIG_IGN, which the handler's own processes would inherit."""
+
+
+def main() -> None:
+    """Run a child on the socket whose number is the argument."""
+    for number in DEAF_TO:
+        signal.signal(number, _ignore)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, DEAF_TO)
+    faulthandler.enable()
+    Child(Link(int(sys.argv[1]))).live()
+
+
+if __name__ == "__main__":
+    main()

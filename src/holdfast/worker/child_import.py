@@ -1,0 +1,125 @@
+"""How a job child finds a handler: by module and qualified name, as the worker itself had imported it."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from functools import reduce
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Final, Protocol, cast
+
+from holdfast.errors import ConfigError
+from holdfast.jobs.task import Task
+from holdfast.store.backend import Backend
+from holdfast.worker.child_protocol import Hello, MainFile, Run, loading_main
+
+_logger = logging.getLogger("holdfast.worker")
+_MAIN_NAME: Final = "__holdfast_main__"
+"""What the worker's `__main__` is called here, so that `if __name__ == "__main__"` keeps its promise."""
+
+
+class HasBackend(Protocol):
+    """An app, as far as a child needs one."""
+
+    @property
+    def backend(self) -> Backend:
+        """The store, which this process opens for itself."""
+        ...
+
+
+class Handle(Protocol):
+    """What a module keeps under the name of a handler: what `@app.task` returned."""
+
+    @property
+    def task(self) -> Task:
+        """The task with its handler."""
+        ...
+
+    @property
+    def app(self) -> HasBackend:
+        """Where the task is registered."""
+        ...
+
+
+class Finder:
+    """Imports handlers, each once."""
+
+    def __init__(self, hello: Hello) -> None:
+        sys.path[:] = [os.fsdecode(place) for place in hello.path]
+        self._main_file = hello.main
+        self._main: ModuleType | None = None
+        self._known: dict[tuple[str, str], Handle] = {}
+
+    def find(self, run: Run) -> Handle:
+        """Return the handle of a job's task; raises `ConfigError`, with the remedy."""
+        key = (run.module, run.qualname)
+        handle = self._known.get(key)
+        if handle is None:
+            handle = _checked(self._import(run), run)
+            self._known[key] = handle
+        return handle
+
+    def _import(self, run: Run) -> object:
+        where = f"module {run.module!r} of task {run.task!r}"
+        try:
+            module = self._load_main() if run.module == "__main__" else importlib.import_module(run.module)
+        except BaseException as error:  # a module may raise anything, SystemExit too
+            _logger.exception("%s cannot be imported in a child process", where)
+            message = (
+                f"{where} cannot be imported in a child process: {type(error).__name__}: {error}. It must be "
+                "importable from the same sys.path as in the worker, and must not start anything when it is imported"
+            )
+            raise ConfigError(message) from error
+        try:
+            return cast("object", reduce(getattr, run.qualname.split("."), module))
+        except AttributeError:
+            message = (
+                f"{where} has no {run.qualname!r} when it is imported in a child process: keep what @app.task returns "
+                "under the name of the function, at the top of the module"
+            )
+            raise ConfigError(message) from None
+
+    def _load_main(self) -> ModuleType:
+        if self._main is None:
+            if self._main_file is None:
+                message = "the worker's __main__ has no file"  # the worker has looked before it asked
+                raise ConfigError(message)
+            with loading_main():
+                self._main = _load(self._main_file)
+        return self._main
+
+
+def _load(main: MainFile) -> ModuleType:
+    path = os.fsdecode(main.path)
+    name = _MAIN_NAME
+    if main.package:
+        importlib.import_module(main.package)  # what a relative import starts from
+        name = f"{main.package}.{_MAIN_NAME}"
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))  # a script need not end in .py
+    if spec is None or spec.loader is None:
+        message = f"{path} cannot be loaded"
+        raise ImportError(message)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _checked(found: object, run: Run) -> Handle:
+    task = getattr(found, "task", None)
+    if isinstance(task, Task) and task.name == run.task and hasattr(found, "app"):
+        return cast("Handle", found)
+    is_what = f"the task {task.name!r}" if isinstance(task, Task) else f"a {type(found).__name__}, not a task"
+    message = (
+        f"a child process was to run task {run.task!r}, but {run.qualname!r} in module {run.module!r} is {is_what}: "
+        "keep what @app.task returns under the name of the function, and give each task a name that does not change"
+    )
+    raise ConfigError(message)

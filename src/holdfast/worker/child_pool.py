@@ -1,0 +1,296 @@
+"""Job children: processes in which a handler runs alone, with nobody beside it to take down or to be taken down by.
+
+```text
+              free place         handler found         Ended
+   run() ──▶ waiting ──▶ starting ──────────▶ running ──────────▶ outcome; the child waits for its next job
+                            │                    │ time limit ──▶ killed: outcome_of_timeout
+                            │ cannot import      │ died by itself ──▶ Lost: the job's own doing
+                            ▼                    │ abort ──▶ killed, or told and killed after a grace
+                     a ConfigError, by policy    ▼
+```
+
+A child is used for one job at a time, and again after a clean end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from holdfast.errors import ConfigError
+from holdfast.jobs.context import Settling
+from holdfast.jobs.run import outcome_of_error, outcome_of_timeout
+from holdfast.jobs.task import Task
+from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import Cancelled, Lost, Outcome
+from holdfast.runtime.failure import describe_reason
+from holdfast.worker.child_process import ChildProcess, Gone, Word, main_file
+from holdfast.worker.child_protocol import Began, Ended, Notice, Run, Stage, Unready, is_loading_main
+from holdfast.worker.decision import Why
+
+_MAX_JOBS: Final = 1000
+_IDLE: Final = 60.0
+_START_LIMIT: Final = 60.0
+_GRACE: Final = 5.0
+
+
+class _Unbegun(Exception):  # noqa: N818 - not an error of ours
+    """The handler did not begin; the text says why."""
+
+
+class _Attempt:
+    """A job in the pool, from the waiting for a place to its outcome."""
+
+    def __init__(self, task: Task, job: LeasedJob, keeper: Settling | None) -> None:
+        self.task = task
+        self.job = job
+        self.child: ChildProcess | None = None
+        self.work: asyncio.Task[Outcome | None] | None = None
+        self.has_begun = False
+        self.is_broken_off = False
+        self.outcome: Outcome | None = None  # of one that was broken off
+        self.killing: asyncio.TimerHandle | None = None
+        self._keeper = keeper
+        self.stage = Stage.UNSETTLED
+        self._is_lost = False
+
+    def settlement(self, stage: Stage) -> None:
+        """Note how far the handler's own transaction has completed the job."""
+        self.stage = stage
+        if self._keeper is not None:
+            getattr(self._keeper, stage.value)(self.job.seq)
+        if self._is_lost and stage is Stage.UNSETTLED:
+            self.break_off(None)
+
+    def lose(self) -> None:
+        """Break off, unless the lease has vanished because the job is being completed: then let it end."""
+        if self.child is not None:
+            self.child.read()  # it says so before it commits, so what it has said until now decides
+        self._is_lost = True
+        if self.stage is Stage.UNSETTLED:
+            self.break_off(None)
+
+    def cancel(self) -> None:
+        """Tell the handler, and break off if it has not ended after a grace; one that has not begun never will."""
+        if self.child is None or not self.has_begun:
+            self.break_off(Cancelled("asked to cancel before its handler began"))
+        elif self.killing is None:
+            self.child.send_now(Notice(Why.CANCEL_ASKED))
+            late = Cancelled(f"cancelled, as was asked: killed, since it had not ended after {_GRACE:g} s")
+            self.killing = asyncio.get_running_loop().call_later(_GRACE, self.break_off, late)
+
+    def break_off(self, outcome: Outcome | None) -> None:
+        """Kill the child; `run` returns `outcome`, unless it has ended already."""
+        if self.work is not None and not self.is_broken_off:
+            self.is_broken_off = True
+            self.outcome = outcome
+            self.work.cancel()
+
+
+class ChildPool:
+    """Runs jobs in children, at most `limit` at once. All of it on one event loop."""
+
+    def __init__(self, *, lease: timedelta, limit: int) -> None:
+        if is_loading_main():
+            message = (
+                "the main file starts a worker when a child process of the worker loads it: put the start of the "
+                'worker under `if __name__ == "__main__":`'
+            )
+            raise ConfigError(message)
+        self._lease = lease
+        self._places = asyncio.Semaphore(limit)
+        self._idle: list[ChildProcess] = []
+        self._attempts: dict[tuple[int, int], _Attempt] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def run(
+        self, task: Task, job: LeasedJob, *, timeout: float | None, keeper: Settling | None = None
+    ) -> Outcome | None:
+        """Run a job and return its outcome; by then its child is idle or gone.
+
+        None: there is nothing to write, since the handler's own transaction has settled the job, or since it was broken
+        off by `abort` or `close`. The time limit counts from the beginning of the attempt, not of the waiting.
+        `keeper` is told while that transaction is under way. To cancel this coroutine kills the child.
+        """
+        if self._is_closed:
+            message = "this pool of job children is closed"
+            raise RuntimeError(message)
+        key = (job.seq, job.fence)
+        attempt = _Attempt(task, job, keeper)
+        attempt.work = asyncio.create_task(self._run(attempt, timeout))
+        self._attempts[key] = attempt
+        try:
+            return await attempt.work
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if not attempt.is_broken_off or (this is not None and this.cancelling()):
+                raise
+            return None if attempt.stage is Stage.SETTLED else attempt.outcome
+        finally:
+            del self._attempts[key]
+            if attempt.killing is not None:
+                attempt.killing.cancel()
+
+    def abort(self, job: LeasedJob, why: Why) -> None:
+        """Break off a job; see `Why` for what `run` then returns. A job that does not run here is ignored.
+
+        CANCEL_ASKED is told to the handler, which is killed if it has not ended after a grace; the others kill at once.
+        """
+        attempt = self._attempts.get((job.seq, job.fence))
+        if attempt is None:
+            return
+        match why:
+            case Why.SHUTDOWN:
+                attempt.break_off(None)
+            case Why.LEASE_LOST:
+                attempt.lose()
+            case Why.CANCEL_ASKED:
+                attempt.cancel()
+
+    async def close(self) -> None:
+        """End the idle children, kill the busy ones, and wait until all are gone."""
+        self._is_closed = True
+        works = [attempt.work for attempt in self._attempts.values() if attempt.work is not None]
+        for attempt in list(self._attempts.values()):
+            attempt.break_off(None)
+        for child in list(self._idle):
+            self._retire(child)
+        if works:
+            await asyncio.wait(works)
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    # --- one job ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, attempt: _Attempt, timeout: float | None) -> Outcome | None:
+        task, job = attempt.task, attempt.job
+        async with self._places:
+            try:
+                return await self._run_in_some_child(attempt, timeout)
+            except (_Unbegun, OSError) as error:
+                message = f"task {task.name!r} needs a child process, but {error}"
+                return outcome_of_error(task, job, ConfigError(message))
+
+    async def _run_in_some_child(self, attempt: _Attempt, timeout: float | None) -> Outcome | None:
+        run = self._message(attempt)
+        while self._idle:
+            try:
+                return await self._run_in(self._take_idle(), attempt, run, timeout=timeout)
+            except _Unbegun:
+                continue  # it died while it was idle, or has an old idea of where to import from
+        return await self._run_in(ChildProcess(gone=self._gone), attempt, run, timeout=timeout)
+
+    def _message(self, attempt: _Attempt) -> Run:
+        reference = attempt.task.reference
+        if reference is None:
+            message = (
+                f"{attempt.task.handler.__qualname__} is defined inside a function: move it to the top of a module"
+            )
+            raise _Unbegun(message)
+        if reference[0] == "__main__" and main_file() is None:
+            message = (
+                "it is defined in a __main__ that has no file (a REPL, or python -c), so a child process cannot load "
+                "it: move it to a module"
+            )
+            raise _Unbegun(message)
+        module, qualname = reference
+        # A store may hand out a subclass of its own, which need not travel as the plain job does.
+        job = LeasedJob(**{name: getattr(attempt.job, name) for name in LeasedJob.__struct_fields__})
+        return Run(module, qualname, attempt.task.name, job, self._lease)
+
+    async def _run_in(
+        self, child: ChildProcess, attempt: _Attempt, run: Run, *, timeout: float | None
+    ) -> Outcome | None:
+        last: Word | None = None
+        attempt.child = child
+        child.settlement = attempt.settlement
+        child.jobs += 1
+        try:
+            await child.send(run)
+            await _begin(child)
+            attempt.has_begun = True
+            last = await _last_word(child, timeout)
+        finally:
+            if not isinstance(last, Ended):
+                child.kill()
+                await child.wait()  # for its last words, and before anybody else may run the job
+            attempt.child = child.settlement = None
+            if isinstance(last, Ended):
+                self._put_away(child, is_clean=last.clean)
+        match last:
+            case Ended(outcome):
+                return outcome
+            case _ if attempt.stage is Stage.SETTLED:
+                return None  # the job is completed, whatever came after
+            case Gone() as gone:
+                # It may have completed the job in a transaction of its own and died before it could say so. Then the
+                # store answers this outcome with LOST, since the lease is gone, and the job stays completed.
+                text = f"the child process {gone} while it ran this job"
+                return Lost(describe_reason("WorkerLost", text))
+            case _:
+                return outcome_of_timeout(attempt.task, attempt.job, timeout or 0.0)
+
+    # --- children without a job -------------------------------------------------------------------------------------
+
+    def _take_idle(self) -> ChildProcess:
+        child = self._idle.pop()
+        if child.idle_timer is not None:
+            child.idle_timer.cancel()
+        return child
+
+    def _put_away(self, child: ChildProcess, *, is_clean: bool) -> None:
+        if not is_clean or self._is_closed or child.jobs >= _MAX_JOBS or child.is_gone:
+            self._end(child)
+            return
+        self._idle.append(child)
+        child.idle_timer = asyncio.get_running_loop().call_later(_IDLE, self._retire, child)
+
+    def _retire(self, child: ChildProcess) -> None:
+        self._gone(child)
+        self._end(child)
+
+    def _gone(self, child: ChildProcess) -> None:
+        """Give no more jobs to this one."""
+        if child in self._idle:
+            self._idle.remove(child)
+        if child.idle_timer is not None:
+            child.idle_timer.cancel()
+
+    def _end(self, child: ChildProcess) -> None:
+        ending = asyncio.create_task(child.end(_GRACE))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+
+async def _begin(child: ChildProcess) -> None:
+    """Wait until the child has found the handler; what goes wrong until then is not the job's doing."""
+    try:
+        async with asyncio.timeout(_START_LIMIT):
+            word = await child.receive()
+    except TimeoutError:
+        message = f"it had not imported the handler after {_START_LIMIT:g} s: a module must start nothing when imported"
+        raise _Unbegun(message) from None
+    match word:
+        case Began():
+            return
+        case Unready(reason):
+            raise _Unbegun(reason)
+        case Gone() as gone:
+            message = f"it {gone} before it had imported the handler: what it wrote to standard error says why"
+            raise _Unbegun(message)
+        case Ended():
+            message = "it ended a job that it had not begun"
+            raise _Unbegun(message)
+
+
+async def _last_word(child: ChildProcess, timeout: float | None) -> Word | None:
+    """Return how the job ended; None: at its time limit, by killing the child."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await child.receive()
+    except TimeoutError:
+        child.kill()
+        word = await child.receive()
+        return word if isinstance(word, Ended) else None  # it had ended in the same instant

@@ -1,0 +1,111 @@
+"""The benchmarks run, at a size that proves nothing but that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.__main__ import main
+from benchmarks.bench import Bench, Sizes, Wrong, check
+from benchmarks.raw import sqlite as raw_sqlite
+from benchmarks.scenarios import SCENARIOS, chosen
+from benchmarks.scenarios.drain import check_raw_done, fill_raw
+from benchmarks.stores import SqliteStore, store_of
+
+RECORDS = {
+    "enqueue.bulk": ["enqueue.bulk"],
+    "enqueue.one": ["enqueue.one"],
+    "enqueue.sync_one": ["enqueue.sync_one"],
+    "drain.one": ["drain.one"],
+    "drain.two": ["drain.two"],
+    "latency": ["latency.p50", "latency.p99"],
+    "claim.depth": ["claim.depth.ready", "claim.depth.unknown_task", "claim.depth.paused_queue"],
+    "memory.drain": ["memory.drain"],
+}
+
+
+def tiny(directory: Path) -> Bench:
+    sizes = Sizes(jobs=300, single=10, latency=5, shallow=200, deep=600, claims=2, memory=600)
+    return Bench(SqliteStore(str(directory)), sizes, repeats=1)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_runs_and_leaves_records_of_the_right_shape(name: str, tmp_path: Path) -> None:
+    records = SCENARIOS[name](tiny(tmp_path))
+    assert [record.name for record in records] == RECORDS[name]
+    for record in records:
+        assert record.store == "sqlite"
+        assert record.unit in {"jobs/s", "ms", "MB"}
+        assert record.raw is not None
+        if record.unit == "jobs/s":
+            assert record.value > 0
+            assert record.ratio == pytest.approx(record.value / record.raw)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_keeps_the_figures_with_the_machine_they_were_made_on(tmp_path: Path) -> None:
+    target = tmp_path / "kept" / "run.json"
+    arguments = ["--jobs", "200", "--repeats", "1", "--only", "enqueue.bulk", "--json", str(target)]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "enqueue.bulk" in result.output
+    run = json.loads(target.read_text())
+    assert set(run) == {"at", "commit", "jobs", "machine", "records"}
+    assert {"cores", "cpu", "kernel", "python", "store"} <= set(run["machine"])
+    (record,) = run["records"]
+    assert set(record) == {"name", "store", "value", "unit", "raw", "ratio"}
+
+
+def test_an_unknown_scenario_is_refused_with_the_names_there_are() -> None:
+    result = CliRunner().invoke(main, ["--only", "nonsense"])
+    assert result.exit_code == 2
+    assert "enqueue.bulk" in result.output
+
+
+def test_an_unknown_store_is_refused() -> None:
+    with pytest.raises(ValueError, match="only sqlite"):
+        store_of("redis://localhost")
+
+
+def test_scenarios_are_chosen_by_the_begin_of_their_names() -> None:
+    assert list(chosen(("drain",))) == ["drain.one", "drain.two"]
+
+
+def test_a_lost_job_fails_the_run(tmp_path: Path) -> None:
+    bench = tiny(tmp_path)
+    with bench.store.fresh() as place:
+        fill_raw(place, 10)
+        connection = raw_sqlite.connect(place.path)
+        raw_sqlite.drain(connection, "thief")
+        connection.execute("delete from done where seq = 3")
+        connection.close()
+        with pytest.raises(Wrong, match="raw tables"):
+            check_raw_done(place, count=10, handled=10)
+
+
+def test_a_doubled_job_fails_the_run() -> None:
+    with pytest.raises(Wrong, match="handlers"):
+        check(11, 10, "handlers that were called")
+
+
+def test_the_yardstick_refuses_a_stale_fence(tmp_path: Path) -> None:
+    path = str(tmp_path / "raw.db")
+    raw_sqlite.create(path)
+    connection = raw_sqlite.connect(path)
+    raw_sqlite.bulk(connection, 3)
+    fence, rows = raw_sqlite.claim(connection, "worker")
+    with pytest.raises(RuntimeError, match="3 of 3 leases were lost"):
+        raw_sqlite.finish(connection, fence - 1, [seq for seq, _ in rows])
+    raw_sqlite.finish(connection, fence, [seq for seq, _ in rows])
+    assert raw_sqlite.held(path) == raw_sqlite.Held(ids=3, ready=0, leased=0, done=3)
+    connection.close()
+
+
+def test_the_yardstick_makes_distinct_growing_uuids() -> None:
+    ids = raw_sqlite.uuids(5000)
+    assert ids == sorted(set(ids))
+    assert {len(job_id) for job_id in ids} == {36}
+    assert {job_id[14] for job_id in ids} == {"7"}

@@ -1,0 +1,157 @@
+"""Tasks that leave a trace of every effect, for workers that are started, killed and frozen as real processes.
+
+The table `effect` has no unique constraint: an effect that happens twice is there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from holdfast import App, Context
+
+_INSERT = {
+    "sqlite": "insert into effect (job_id, attempt, fence, pid) values (?, ?, ?, ?)",
+    "postgresql": "insert into effect (job_id, attempt, fence, pid) values (%s, %s, %s, %s)",
+}
+AGAIN = 0.2  # seconds until a failed attempt is repeated
+
+app = App()
+
+
+def say(word: str, ctx: Context) -> None:
+    """Tell the test, which reads standard output."""
+    os.write(1, f"{word} {ctx.job.id} {os.getpid()}\n".encode())
+
+
+def statement() -> str:
+    return _INSERT[urlsplit(app.backend.url).scheme]
+
+
+def row(ctx: Context) -> tuple[str, int, int, int]:
+    return (ctx.job.id, ctx.job.attempt, ctx.fence, os.getpid())
+
+
+async def write_effect(ctx: Context) -> None:
+    ctx.result = ctx.job.used_attempts
+    async with ctx.transaction() as connection:
+        await connection.execute(statement(), row(ctx))
+
+
+def write_effect_blocking(ctx: Context) -> None:
+    ctx.result = ctx.job.used_attempts
+    with ctx.sync.transaction() as connection:
+        connection.execute(statement(), row(ctx))
+
+
+async def gate_opens(fifo: str) -> None:
+    """Wait, without blocking, until somebody has opened the FIFO for writing and closed it."""
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+@app.task(retry=AGAIN)
+async def pay(ctx: Context) -> None:
+    await write_effect(ctx)
+
+
+@app.task(retry=AGAIN)
+def pay_in_thread(ctx: Context) -> None:
+    write_effect_blocking(ctx)
+
+
+@app.task(retry=AGAIN, executor="process")
+def pay_in_child(ctx: Context) -> None:
+    write_effect_blocking(ctx)
+
+
+@app.task(retry=AGAIN)
+async def pay_outside(path: str, ctx: Context) -> None:
+    """Take effect where no transaction reaches."""
+    with Path(path).open("a") as file:  # noqa: ASYNC230 - an append of one line
+        file.write(" ".join(map(str, row(ctx))) + "\n")
+
+
+@app.task(retry=AGAIN)
+async def pay_late(gate: str, ctx: Context) -> None:
+    say("began", ctx)
+    await gate_opens(gate)
+    await write_effect(ctx)
+
+
+@app.task(retry=AGAIN)
+def pay_late_in_thread(gate: str, ctx: Context) -> None:
+    say("began", ctx)
+    Path(gate).read_bytes()
+    write_effect_blocking(ctx)
+
+
+@app.task(retry=AGAIN, executor="process")
+def pay_late_in_child(gate: str, ctx: Context) -> None:
+    say("began", ctx)
+    Path(gate).read_bytes()
+    write_effect_blocking(ctx)
+
+
+@app.task(retry=AGAIN)
+async def pay_outside_late(gate: str, path: str, ctx: Context) -> None:
+    say("began", ctx)
+    await gate_opens(gate)
+    await pay_outside(path, ctx)
+
+
+@app.task(retry=AGAIN)
+async def pay_at_second_attempt(ctx: Context) -> None:
+    if ctx.job.used_attempts == 1:
+        message = "the first attempt always fails"
+        raise ValueError(message)
+    await write_effect(ctx)
+
+
+@app.task(retry=AGAIN)
+async def pay_after_blocking_the_loop(seconds: float, ctx: Context) -> None:
+    say("began", ctx)
+    time.sleep(seconds)  # noqa: ASYNC251 - that is the fault
+    await write_effect(ctx)
+
+
+@app.task
+def kill_the_worker(how: str) -> None:
+    """Take the whole process down: what runs beside it, too."""
+    if how == "segfault":
+        ctypes.string_at(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(retry=AGAIN, max_attempts=2)
+def devour_memory() -> None:
+    """Allocate until the limit of the process refuses more."""
+    hoard: list[bytearray] = []
+    while True:
+        hoard.append(bytearray(1 << 20))
+
+
+@app.task(timeout=0.5, max_attempts=1)
+def hang_in_thread(ctx: Context) -> None:
+    say("began", ctx)
+    while True:
+        time.sleep(60)
+
+
+@app.task(timeout=0.5, max_attempts=1)
+async def hang_in_loop(ctx: Context) -> None:
+    say("began", ctx)
+    while True:
+        time.sleep(60)  # noqa: ASYNC251 - that is the fault
