@@ -1,7 +1,7 @@
 """Processes of a benchmark: started fresh, made ready, and set off together.
 
-A process prints `ready` once it has imported and connected, waits for a line, works, and prints one line of JSON. So the
-start of the interpreter is in no figure.
+A process prints `ready` once it has imported and connected, waits for a line, works, and prints one line of JSON. So
+the start of the interpreter is in no figure.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Process:
     def has_ended(self) -> bool:
         return self._child.poll() is not None
 
-    def told(self) -> Any:
-        """Close its input, wait for its end and return what it told."""
-        out, _ = self._child.communicate(timeout=_PATIENCE)
+    def told(self, patience: float = _PATIENCE) -> Any:
+        """Wait for its end, at most so many seconds, and return what it told."""
+        out, _ = self._child.communicate(timeout=patience)
         if self._child.returncode != 0:
             message = f"a process of the benchmark ended with code {self._child.returncode}"
             raise RuntimeError(message)

@@ -6,15 +6,12 @@ import asyncio
 import json
 import logging
 import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from holdfast import App, TaskHandle
 
 handled = 0
-starts: list[tuple[int, int]] = []
 
 
 def make_app(url: str) -> tuple[App, TaskHandle[..., Any]]:
@@ -23,15 +20,10 @@ def make_app(url: str) -> tuple[App, TaskHandle[..., Any]]:
     return app, app.task(nothing)
 
 
-async def nothing(n: int) -> None:
+async def nothing(n: int) -> None:  # noqa: ARG001 - a job has arguments
     """Do nothing, but count."""
     global handled  # noqa: PLW0603 - one number per process
     handled += 1
-
-
-async def timed(n: int) -> None:
-    """Note when the handler began."""
-    starts.append((n, time.monotonic_ns()))
 
 
 def _ready() -> None:
@@ -50,28 +42,29 @@ async def drain(url: str) -> dict[str, Any]:
     return {"handled": handled, "totals": worker.status().totals.completed}
 
 
-async def serve(url: str) -> dict[str, Any]:
-    """Run a worker until the input is closed, and tell when each handler began."""
+async def serve(url: str, count: int) -> dict[str, Any]:
+    """Run a worker until `count` jobs have begun, and tell when each did."""
     app = App(url)
-    app.task(timed)
+    starts: list[tuple[int, int]] = []
+
+    @app.task
+    async def timed(n: int) -> None:
+        starts.append((n, time.monotonic_ns()))
+        if len(starts) == count:
+            worker.stop()
+
     await app.opened()
     worker = app.worker()
     _ready()
-    threading.Thread(target=_stop_at_the_end_of_input, args=(worker.stop,), daemon=True).start()
     await worker.run()
     await app.close()
     return {"starts": starts}
 
 
-def _stop_at_the_end_of_input(stop: Callable[[], None]) -> None:
-    sys.stdin.read()
-    stop()
-
-
-def main(what: str, url: str) -> None:
+def main(what: str, url: str, *more: str) -> None:
     """Be a process of a benchmark: say that it is ready, wait for the word, work, tell what was done."""
     logging.basicConfig(level=logging.ERROR)
-    told = asyncio.run(drain(url) if what == "drain" else serve(url))
+    told = asyncio.run(drain(url) if what == "drain" else serve(url, int(more[0])))
     print(json.dumps(told), flush=True)
 
 

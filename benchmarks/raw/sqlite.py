@@ -4,8 +4,8 @@ It does: WAL with synchronous=FULL; ids made by the client (UUIDv7 as text, uniq
 row per job; a ledger in which a job can be completed once, and only under the fence that holds it; each job of a batch
 finished by name, so that one that failed could be left out.
 
-It does not: check arguments, keep priorities or instants, know queues and tasks, retry, extend, rescue, record failures,
-count for charts, overlap claim and finish, or decode the payload before it calls the handler.
+It does not: check arguments, keep priorities or instants, know queues and tasks, retry, extend, rescue, record
+failures, count for charts, overlap claim and finish, or decode the payload before it calls the handler.
 
 Tried and slower here: one table updated in place, `executemany` for finishes, `delete … returning`. Faster, but not
 used, because a batch could then only end as a whole: finishing by range of seq (about twice the drain).
@@ -30,7 +30,8 @@ insert into meta values (0);
 create table job (seq integer primary key, id text not null unique, payload text not null);
 create table ready (seq integer primary key);
 create table lease (
-    seq integer primary key, fence integer not null, worker text not null, until integer not null, started_at integer not null
+    seq integer primary key, fence integer not null, worker text not null, until integer not null,
+    started_at integer not null
 );
 create table done (
     seq integer primary key, fence integer not null, worker text not null, started_at integer not null,

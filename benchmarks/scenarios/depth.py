@@ -1,6 +1,7 @@
 """Depth: what a claim of 100 costs with few ready jobs, and with very many of them, or in front of them.
 
-Here `raw` is not the hand-written loop but our own claim with few ready jobs: the ratio tells how cost grows with depth.
+Here `raw` is not the hand-written loop but our own claim with few ready jobs: the ratio tells how the cost
+grows with depth.
 """
 
 from __future__ import annotations

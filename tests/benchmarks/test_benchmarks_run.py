@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
 from benchmarks.__main__ import main
 from benchmarks.bench import Bench, Sizes, Wrong, check
 from benchmarks.raw import sqlite as raw_sqlite
 from benchmarks.scenarios import SCENARIOS, chosen
 from benchmarks.scenarios.drain import check_raw_done, fill_raw
 from benchmarks.stores import SqliteStore, store_of
+from click.testing import CliRunner
 
 RECORDS = {
     "enqueue.bulk": ["enqueue.bulk"],

@@ -80,11 +80,16 @@ async def run(pool: ChildPool, handle, *args, timeout: float | None = SOON, **kw
     return await pool.run(handle.task, job_for(handle, *args, **kwargs), timeout=timeout)
 
 
-async def begun(mark: Path) -> str:
-    async with asyncio.timeout(SOON):
-        while not mark.exists() or not mark.read_text():
-            await asyncio.sleep(0.01)
+def wait_for(mark: Path) -> str:
+    deadline = time.monotonic() + SOON
+    while not mark.exists():
+        assert time.monotonic() < deadline, "the handler did not begin"
+        time.sleep(0.01)  # another process writes it: there is no event here to await
     return mark.read_text()
+
+
+async def begun(mark: Path) -> str:
+    return await asyncio.to_thread(wait_for, mark)
 
 
 # --- how handlers end ------------------------------------------------------------------------------------------------
@@ -286,7 +291,7 @@ async def test_a_lost_lease_is_told_to_a_child_that_is_asked_to_tell(tmp_path):
     command = [sys.executable, "-P", "-m", "holdfast.worker.child", str(theirs.fileno())]
     mark = tmp_path / "mark"
     environment = {**os.environ, app.URL: f"sqlite:///{tmp_path}/jobs.db"}
-    with ours, subprocess.Popen(command, pass_fds=(theirs.fileno(),), env=environment) as child:
+    with ours, subprocess.Popen(command, pass_fds=(theirs.fileno(),), env=environment) as child:  # noqa: ASYNC220
         theirs.close()
         handle = app.wait_for_loss
         job = job_for(handle, str(mark))
@@ -329,8 +334,7 @@ async def test_a_child_ends_after_its_share_of_jobs(pool, monkeypatch):
 async def test_an_idle_child_ends_after_a_while(pool, monkeypatch):
     monkeypatch.setattr(child_pool, "_IDLE", 0.1)
     await run(pool, app.add, 1, 1)
-    wait = asyncio.to_thread(wait_until_gone, children(), SOON)
-    await wait
+    await asyncio.to_thread(wait_until_gone, children(), SOON)
 
 
 async def test_a_child_with_a_task_left_behind_is_not_used_again(pool):
@@ -445,7 +449,8 @@ async def claimed(store, handle, *args) -> LeasedJob:
     claim = await store.jobs.claim(
         ClaimRequest(worker_id="w1", tasks=(handle.task.name,), limit=1, lease=app.LEASE, queues=None)
     )
-    return claim.jobs[0]
+    job: LeasedJob = claim.jobs[0]
+    return job
 
 
 def effects(tmp_path) -> list[str]:
@@ -506,7 +511,7 @@ async def test_a_lease_that_vanished_by_completion_does_not_cost_the_handler_its
 
 async def test_a_context_in_a_child_writes_under_the_lease(pool, store):
     job = await claimed(store, app.report_progress)
-    assert await pool.run(app.report_progress.task, job, timeout=SOON) == Completed(str(float(job.fence)))
+    assert await pool.run(app.report_progress.task, job, timeout=SOON) == Completed(str(job.fence))
     lost = msgspec.structs.replace(job, fence=job.fence - 1)
     outcome = await pool.run(app.report_progress.task, lost, timeout=SOON)
     assert isinstance(outcome, Retried)  # which the store answers with LOST
@@ -570,7 +575,7 @@ def test_a_child_dies_with_a_killed_worker(tmp_path, handle):
         while not (below := worker.children()) and time.monotonic() < deadline:
             time.sleep(0.01)
         if handle is not app.hold_the_interpreter:
-            asyncio.run(begun(tmp_path / "pid"))
+            wait_for(tmp_path / "pid")
         else:
             time.sleep(1)  # nothing can be said while the lock is held
         assert below
@@ -585,7 +590,7 @@ def test_a_task_of_the_main_file_is_found_though_the_file_has_no_suffix(tmp_path
     """
     with program(tmp_path, body) as process:
         said = process.communicate(timeout=SOON)[0]
-    assert "Completed(result='[\"__holdfast_main__\"," in said
+    assert 'Completed(result=\'["__holdfast_main__",' in said
 
 
 def test_a_task_of_a_main_module_of_a_package_is_found_with_its_relative_imports(tmp_path):
@@ -618,5 +623,3 @@ def test_a_main_without_a_file_is_refused_with_a_remedy(tmp_path):
         said = process.communicate(timeout=SOON)[0]
     assert "__main__ that has no file" in said
     assert "move it to a module" in said
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ class Jobs:
         self._app = app
 
     @property
-    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+    def sync(self) -> Any:
         """The same with blocking calls."""
         return Sync(self, self._app.portal)
 
@@ -64,7 +65,7 @@ class Jobs:
         """Take the lease of a running job away, so that it runs again at once; False if it does not run."""
         return await (await self._app.opened()).jobs.reset(job_id.lower())
 
-    async def counts(self, since: timedelta = timedelta(hours=1)) -> list[Count]:
+    async def counts(self, since: timedelta = timedelta(hours=1)) -> Sequence[Count]:
         """Return what happened per minute, queue and task."""
         return await (await self._app.opened()).insight.counts(since)
 
@@ -76,11 +77,11 @@ class Queues:
         self._app = app
 
     @property
-    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+    def sync(self) -> Any:
         """The same with blocking calls."""
         return Sync(self, self._app.portal)
 
-    async def list(self) -> list[QueueView]:
+    async def list(self) -> Sequence[QueueView]:
         """List all queues with their counts."""
         return await (await self._app.opened()).insight.queues()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from holdfast.app.admin import Jobs, Queues
 from holdfast.app.handle import JobHandle
@@ -27,8 +27,18 @@ from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Q = ParamSpec("Q")
+S = TypeVar("S")
 _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(…)` is: it makes a task of a function and keeps its type."""
+
+    def __call__(self, function: Callable[Q, S], /) -> TaskHandle[Q, S]:
+        """Register the function."""
+        ...
 
 
 class App:
@@ -52,7 +62,7 @@ class App:
         return f"<App {self.backend.url}, {len(self.tasks)} tasks>"
 
     @property
-    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+    def sync(self) -> Any:
         """The same with blocking calls."""
         return Sync(self, self.portal)
 
@@ -75,7 +85,7 @@ class App:
         self._opened_in = 0
         await self.backend.close()
 
-    async def __aenter__(self) -> App:
+    async def __aenter__(self) -> Self:
         """Open the store."""
         await self.opened()
         return self
@@ -104,10 +114,10 @@ class App:
         timeout: float | timedelta | None = None,
         retry: object = None,
         executor: str | None = None,
-    ) -> Callable[[Callable[P, R]], TaskHandle[P, R]]: ...
-    def task(  # noqa: PLR0913 - the settings of a task, by name
+    ) -> TaskDecorator: ...
+    def task(
         self,
-        function: Callable[P, R] | None = None,
+        function: Any = None,
         /,
         *,
         name: str | None = None,
@@ -117,7 +127,7 @@ class App:
         timeout: float | timedelta | None = None,
         retry: object = None,
         executor: str | None = None,
-    ) -> TaskHandle[P, R] | Callable[[Callable[P, R]], TaskHandle[P, R]]:
+    ) -> Any:
         """Register a function as the handler of a task.
 
         `retry` is seconds, a policy such as `Exponential()`, or a function `(attempt, error) -> seconds | None`.
@@ -125,7 +135,7 @@ class App:
         in a thread. `timeout` limits one attempt.
         """
 
-        def register(function: Callable[P, R]) -> TaskHandle[P, R]:
+        def register(function: Callable[Q, S], /) -> TaskHandle[Q, S]:
             task = make_task(
                 function,
                 name=name,
@@ -141,7 +151,7 @@ class App:
 
         return register if function is None else register(function)
 
-    async def enqueue(self, task: str, *args: Any, **kwargs: Any) -> JobHandle:  # noqa: ANN401 - as the task takes them
+    async def enqueue(self, task: str, *args: Any, **kwargs: Any) -> JobHandle:
         """Make a job of a call to a task given by name; raises `TaskNotFound`."""
         definition = self.tasks.get(task)
         return await TaskHandle(self, definition, definition.handler).enqueue(*args, **kwargs)
@@ -164,7 +174,7 @@ class App:
         drain_timeout: float = 30.0,
         until_empty: bool = False,
         worker_class: type[Worker] = Worker,
-        **more: Any,  # noqa: ANN401 - further fields of Settings
+        **more: Any,
     ) -> Worker:
         """Return a worker over this app's tasks; `await worker.run()` runs it.
 
@@ -197,7 +207,7 @@ class App:
             until_idle=until_idle,
         )
 
-    def run_worker(self, *, processes: int = 1, **settings: Any) -> int:  # noqa: ANN401 - those of `worker`
+    def run_worker(self, *, processes: int = 1, **settings: Any) -> int:
         """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
 
         With `processes` above one a supervisor starts that many, restarts those that die and frees what they held.
@@ -237,7 +247,7 @@ class App:
         claim = await backend.jobs.claim(request)
         return [HeldJob(self, job, span) for job in claim.jobs]
 
-    async def drain(self, queue: str, batch: int = 50, **settings: Any) -> Totals:  # noqa: ANN401 - those of `worker`
+    async def drain(self, queue: str, batch: int = 50, **settings: Any) -> Totals:
         """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is."""
         worker = self.worker(
             queues=[queue],

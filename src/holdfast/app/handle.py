@@ -30,7 +30,7 @@ class JobHandle:
         return f"<job {self.id}>"
 
     @property
-    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+    def sync(self) -> Any:
         """The same with blocking calls."""
         return Sync(self, self._app.portal)
 
@@ -42,7 +42,7 @@ class JobHandle:
         """Return where the job stands."""
         return (await self.details()).job.state
 
-    async def result(self, type: Any = Any) -> Any:  # noqa: A002, ANN401 - as msgspec calls it; the caller's type
+    async def result(self, type: Any = Any) -> Any:  # noqa: A002 - as msgspec calls it; the caller's type
         """Return the result of a completed job as `type`.
 
         None if it has none or is not completed yet. Raises `PayloadError` if the handler's value could not be kept.
@@ -54,12 +54,16 @@ class JobHandle:
         """Cancel the job, or ask the worker that runs it."""
         return await self._app.jobs.cancel(self.id, reason)
 
-    async def wait(self, timeout: float | None = None) -> JobState:  # noqa: ASYNC109 - as users expect it
+    async def wait(self, timeout: float | None = None) -> JobState:
         """Wait until the job has ended and return how; raises `TimeoutError`."""
         backend = await self._app.opened()
         loop = asyncio.get_running_loop()
         hint = asyncio.Event()
-        unlisten = backend.notifier.listen(lambda: loop.call_soon_threadsafe(hint.set))
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(hint.set)
+
+        unlisten = backend.notifier.listen(wake)
         try:
             async with asyncio.timeout(timeout):
                 while (state := await self.state()) not in FINAL_STATES:

@@ -46,7 +46,7 @@ class HeldJob:
         return self.job.id
 
     @property
-    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+    def sync(self) -> Any:
         """The same with blocking calls."""
         return Sync(self, self._app.portal)
 

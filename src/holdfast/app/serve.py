@@ -60,7 +60,12 @@ def run_many(
     """Run several workers under a supervisor; return the exit code."""
 
     def run_child(seat: ChildSeat) -> int:
-        return run_one(app, lambda: make_worker(seat.worker_id))
+        def make() -> Worker:
+            worker = make_worker(seat.worker_id)
+            worker.worker_id = seat.worker_id  # of this very run already, and the one whose leases are released
+            return worker
+
+        return run_one(app, make)
 
     def release(worker_id: str, reason: str) -> None:
         asyncio.run(release_worker(app, worker_id, reason))
@@ -80,5 +85,3 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
                 return
     finally:
         await backend.close()
-
-

@@ -63,7 +63,7 @@ class Sync:
         self._target = target
         self._portal = portal
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the blocking twin of whatever it is
+    def __getattr__(self, name: str) -> Any:
         """Return the blocking twin of an attribute."""
         value = getattr(self._target, name)
         if inspect.iscoroutinefunction(value):
@@ -79,7 +79,7 @@ class Sync:
         return f"<sync {self._target!r}>"
 
     def _blocking(self, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def call(*args: Any, **kwargs: Any) -> Any:
             return self._portal.call(method(*args, **kwargs))
 
         call.__name__ = getattr(method, "__name__", "call")

@@ -44,7 +44,7 @@ class TaskHandle(Generic[P, R]):
         return self.task.name
 
     @property
-    def sync(self) -> Any:  # noqa: ANN401 - the same names, blocking
+    def sync(self) -> Any:
         """The same with blocking calls."""
         return Sync(self, self.app.portal)
 
@@ -79,7 +79,7 @@ class TaskHandle(Generic[P, R]):
         )
         return TaskHandle(self.app, self.task, self._function, options)
 
-    async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle:  # noqa: ANN401 - checked against the signature
+    async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle:
         """Make a job of this call and return once the store has it for good."""
         job = new_job(self.task, args, kwargs, self._options)
         store = await self.app.job_store(self._options.using)

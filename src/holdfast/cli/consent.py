@@ -11,9 +11,9 @@ from holdfast.cli.failures import Code, Failure
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, even if this changes several jobs.")
 
 
-def require_consent(question: str, count: int, *, yes: bool) -> None:
-    """Go on if it is about one thing at most, if `--yes` was given, or if the person at the terminal agrees."""
-    if yes or count <= 1:
+def require_consent(question: str, *, yes: bool) -> None:
+    """Go on if `--yes` was given or the person at the terminal agrees; refuse where there is nobody to ask."""
+    if yes:
         return
     if not sys.stdin.isatty():
         raise Failure(f"{question} There is no terminal to ask at: add --yes to do it.", Code.USAGE)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -60,22 +59,22 @@ _CODES: tuple[tuple[type[HoldfastError], Code], ...] = (
 )
 
 
-class Failure(click.ClickException):
-    """An error that the command line has words for."""
+class Failure(Exception):  # noqa: N818 - reads as the sentence it states
+    """An end of the command with words for a person and an exit code."""
 
     def __init__(self, message: str, code: Code = Code.WRONG) -> None:
         super().__init__(message)
-        self.exit_code = int(code)
-
-    def format_message(self) -> str:
-        """Return the text without anything that acts on a terminal, and without passwords."""
-        return block(mask(self.message))
+        self.code = code
 
     @classmethod
     def of(cls, error: HoldfastError) -> Failure:
         """Return the failure for an error of Holdfast."""
         code = next((code for kind, code in _CODES if isinstance(error, kind)), Code.WRONG)
         return cls(str(error) or type(error).__name__, code)
+
+    def show(self) -> None:
+        """Print the words to stderr, without anything that acts on a terminal, and without passwords."""
+        click.echo(block(mask(f"Error: {self}")), err=True)
 
 
 def warn(text: str) -> None:
@@ -105,25 +104,34 @@ def is_debugging() -> bool:
 class Root(click.Group):
     """The group of all commands: whatever is raised below leaves it as words and an exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they were added, not by name."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except Failure as failure:
+            self._end(ctx, failure)
         except HoldfastError as error:
             if ctx.meta.get(_DEBUG):
                 _show_traceback(error)
-            raise Failure.of(error) from error
+            self._end(ctx, Failure.of(error))
         except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            ctx.exit(Code.INTERRUPTED)
+            self._end(ctx, Failure("interrupted", Code.INTERRUPTED))
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click ends the program as it should
         except Exception as error:  # noqa: BLE001 - the last place where anything unexpected can be told
             _show_traceback(error)
-            message = "this is an error inside Holdfast: please report it with the lines above"
-            raise Failure(message, Code.INTERNAL) from error
+            message = "this is a fault in Holdfast itself: please report it with the lines above"
+            self._end(ctx, Failure(message, Code.INTERNAL))
+
+    def _end(self, ctx: click.Context, failure: Failure) -> NoReturn:
+        failure.show()
+        ctx.exit(failure.code)
 
 
 def _show_traceback(error: BaseException) -> None:
     text = "".join(traceback.format_exception(error))
-    print(block(mask(text)), file=sys.stderr)
+    click.echo(block(mask(text)), err=True)

@@ -22,6 +22,7 @@ from holdfast.cli.times import iso, relative, span
 
 Cell = str | int | float | bool | datetime | timedelta | None
 _GAP = 3
+_NOTHING = "\N{EN DASH}"
 _NARROWEST = 24  # a last column narrower than this is no pleasure to read
 
 STYLES = {
@@ -77,9 +78,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
     for index, column in enumerate(columns):
         is_last = index == len(columns) - 1
-        table.add_column(
-            column.name, justify="right" if column.right else "left", no_wrap=not is_last, overflow="fold"
-        )
+        table.add_column(column.name, justify="right" if column.right else "left", no_wrap=not is_last, overflow="fold")
     for row in rows:
         table.add_row(*(_text(cell, column) for cell, column in zip(row, columns, strict=True)))
     return table
@@ -89,7 +88,7 @@ def _show_records(out: Console, columns: Sequence[Column], rows: Sequence[Sequen
     for number, row in enumerate(rows):
         if number:
             out.print()
-        show_fields([(column, cell) for column, cell in zip(columns, row, strict=True) if cell != "–"], out=out)
+        show_fields([(column, cell) for column, cell in zip(columns, row, strict=True) if cell != _NOTHING], out=out)
 
 
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:
@@ -122,7 +121,7 @@ def _text(cell: str, column: Column) -> Text:
 def displayed(cell: Cell) -> str:
     """Return a cell as a person reads it."""
     if cell is None or cell == "":
-        return "–"
+        return _NOTHING
     if isinstance(cell, datetime):
         return relative(cell)
     if isinstance(cell, timedelta):

@@ -78,7 +78,19 @@ class Target:
 
 async def require_store(app: App) -> None:
     """Refuse to go on if the store would have to be made first: looking must not leave an empty database behind."""
-    if not app.backend.url.startswith(_SQLITE):
+    require_file(app)
+    if is_sqlite(app):
+        await app.backend.schema.check()
+
+
+def is_sqlite(app: App) -> bool:
+    """Tell whether the store is a file that opening would make."""
+    return app.backend.url.startswith(_SQLITE)
+
+
+def require_file(app: App) -> None:
+    """Refuse to go on if the store is a file that is not there."""
+    if not is_sqlite(app):
         return
     path = _file_of(app)
     if not path.exists():
@@ -87,7 +99,6 @@ async def require_store(app: App) -> None:
             "Name the right one with --url or $HOLDFAST_URL; `holdfast schema install` makes a new one."
         )
         raise StoreUnavailable(message)
-    await app.backend.schema.check()
 
 
 def _file_of(app: App) -> Path:
@@ -136,9 +147,7 @@ def store_options(function: Callable[..., T]) -> Callable[..., T]:
     )
     @debug_option
     @functools.wraps(function)
-    def command(
-        *args: Any, url: str | None, app_name: str | None, app_dir: Path | None, **options: Any
-    ) -> T:
+    def command(*args: Any, url: str | None, app_name: str | None, app_dir: Path | None, **options: Any) -> T:
         return function(Target(url, app_name, app_dir), *args, **options)
 
     return command

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import click
 
@@ -13,27 +12,18 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
-class DurationType(click.ParamType):
-    """Seconds as a number, or with a unit: `500ms`, `30s`, `5m`, `2h`, `7d`."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
-        if isinstance(value, (int, float)):
-            return float(value)
-        match = _WRITTEN.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no duration: give seconds, or a number with ms, s, m, h or d, as in 5m", param, ctx)
-        return float(match[1]) * _UNITS[match[2] or "s"]
+def duration(text: str) -> float:
+    """Return the seconds of a duration given as a number, or with a unit: `500ms`, `30s`, `5m`, `2h`, `7d`."""
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
+        message = f"{text!r} is no duration: give seconds, or a number with ms, s, m, h or d, as in 5m"
+        raise click.BadParameter(message)
+    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
-DURATION = DurationType()
-
-
-def span(duration: timedelta) -> str:
+def span(time: timedelta) -> str:
     """Return a duration in its two largest units: `3m 20s`."""
-    seconds = duration.total_seconds()
+    seconds = time.total_seconds()
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
     for size, unit, lesser, lesser_unit in _STEPS:
         if seconds >= size:

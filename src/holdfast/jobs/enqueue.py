@@ -79,7 +79,7 @@ def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], opt
         try:
             if isinstance(call, Mapping):
                 payloads.append(encode((), call))
-            elif isinstance(call, Sequence) and not isinstance(call, (str, bytes)):
+            elif isinstance(call, (list, tuple)):
                 payloads.append(encode(call, {}))
             else:
                 message = "each item is a mapping of keyword arguments, or a list or tuple of positional ones"

@@ -49,7 +49,7 @@ class Task(msgspec.Struct, frozen=True):
         return None if "<" in name else (module, name)
 
 
-def make_task(  # noqa: PLR0913 - the settings of a task, by name
+def make_task(
     handler: Callable[..., Any],
     *,
     name: str | None,

@@ -69,9 +69,7 @@ def after_retry(counters: Counters) -> Counters:
 
 def _interrupted(counters: Counters, max_attempts: int, what: str) -> Verdict:
     if counters.interrupted < MAX_INTERRUPTED:
-        excused = msgspec.structs.replace(
-            counters, excused=counters.excused + 1, interrupted=counters.interrupted + 1
-        )
+        excused = msgspec.structs.replace(counters, excused=counters.excused + 1, interrupted=counters.interrupted + 1)
         return Verdict(excused, None)
     return _unless_used_up(counters, max_attempts, f"{what} too often ({counters.interrupted} times)")
 

@@ -10,6 +10,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -35,9 +36,9 @@ class Threads:
             try:
                 value = context.run(function)
             except BaseException as error:  # noqa: BLE001 - handed to the future, whatever it is
-                self._tell(loop, lambda error=error: _fail(future, error))
+                self._tell(loop, partial(_fail, future, error))
             else:
-                self._tell(loop, lambda: _succeed(future, value))
+                self._tell(loop, partial(_succeed, future, value))
 
         with self._lock:
             if self._idle:

@@ -90,11 +90,11 @@ class Transaction(Protocol):
     """A transaction of the store in which a handler writes its effect."""
 
     @property
-    def connection(self) -> Any:  # noqa: ANN401 - the driver's own connection, or one that looks like it
+    def connection(self) -> Any:
         """What the handler writes through."""
         ...
 
-    def complete(self, lease: Lease, result: str | None) -> Any:  # noqa: ANN401 - awaitable for async handlers
+    def complete(self, lease: Lease, result: str | None) -> Any:
         """Write the fenced completion as the last statement; a `Verdict`."""
         ...
 
@@ -154,17 +154,34 @@ class Backend(Protocol):
         ...
 
     @property
-    def jobs(self) -> JobStore: ...
+    def jobs(self) -> JobStore:
+        """The verbs for jobs."""
+        ...
+
     @property
-    def queues(self) -> QueueStore: ...
+    def queues(self) -> QueueStore:
+        """Pause and resume."""
+        ...
+
     @property
-    def insight(self) -> Insight: ...
+    def insight(self) -> Insight:
+        """What people look at."""
+        ...
+
     @property
-    def schema(self) -> Schema: ...
+    def schema(self) -> Schema:
+        """The tables."""
+        ...
+
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> Transactions:
+        """Effect and completion together."""
+        ...
+
     @property
-    def notifier(self) -> Notifier: ...
+    def notifier(self) -> Notifier:
+        """Hints of new work."""
+        ...
 
     async def open(self) -> None:
         """Connect and check the schema; an embedded store installs it. Safe to call again."""

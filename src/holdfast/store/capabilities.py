@@ -10,9 +10,9 @@ from holdfast.errors import Unsupported
 class Capabilities(msgspec.Struct, frozen=True):
     """The facts of one opened store.
 
-    `notifies` – it tells other processes of new work without being polled by their claims.
-    `joins_transactions` – effect and completion can commit together, and an enqueue can join the caller's transaction.
-    `refusals` – for each thing it cannot do, the reason.
+    `notifies`: it tells other processes of new work without being polled by their claims.
+    `joins_transactions`: effect and completion can commit together, and an enqueue can join the caller's transaction.
+    `refusals`: for each thing it cannot do, the reason.
     """
 
     store: str

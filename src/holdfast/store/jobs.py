@@ -57,7 +57,7 @@ class JobStore(Protocol):
         3. Every attempt that did not complete leaves a record; the first few and the last few are kept.
         4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own.
         5. Lost is decided by `model.budget.after_loss` with isolated=True.
-        6. A job that would run again, though somebody asked to cancel it, is cancelled instead (so in release and rescue).
+        6. A job that would run again though somebody asked to cancel it is cancelled, in release and rescue too.
         """
         ...
 

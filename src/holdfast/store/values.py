@@ -150,7 +150,10 @@ class WorkerView(msgspec.Struct, frozen=True):
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """A queue and how many of its jobs stand where."""
+    """A queue and how many of its jobs stand where.
+
+    `oldest_ready` is how long the job whose turn is next has been due.
+    """
 
     name: str
     paused: bool

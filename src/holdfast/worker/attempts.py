@@ -145,9 +145,10 @@ class Attempts:
 
     async def _run_in_loop(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
         task = plan.task
+        scope = asyncio.timeout(limit)
         try:
             args, kwargs = plan.arguments(job, self._context(plan, job))
-            async with asyncio.timeout(limit) as scope:
+            async with scope:
                 value = await plan.handler(*args, **kwargs)
         except TimeoutError as error:
             if limit is not None and scope.expired():
@@ -223,5 +224,3 @@ class Attempts:
             running.cancel()
         await self._children.close()
         self._threads.close()
-
-

@@ -104,8 +104,8 @@ class Attempt:
     """One run of a handler, and what it is told meanwhile."""
 
     def __init__(self, handle: Handle, run: Run, *, link: Link, threads: Threads) -> None:
+        self._handle = handle
         self._task = handle.task
-        self._backend = handle.app.backend
         self._run = run
         self._link = link
         self._threads = threads
@@ -113,6 +113,8 @@ class Attempt:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._coroutine: asyncio.Task[Any] | None = None
         self._told: Why | None = None
+        self.backend: Backend | None = None
+        """The store, if the handler takes a context; else this process needs no connection."""
         self.is_clean = True
         """Whether it left nothing behind that the next job could suffer from."""
 
@@ -132,8 +134,9 @@ class Attempt:
         outcome: Outcome | None
         try:
             if task.signature.context is not None:
-                await self._backend.open()
-                self._context = Context(job, self._backend, lease=self._run.lease, keeper=self._link)
+                self.backend = self._handle.app.backend
+                await self.backend.open()
+                self._context = Context(job, self.backend, lease=self._run.lease, keeper=self._link)
             args, kwargs = arguments_of(task, job, self._context)
             outcome = outcome_of_return(await self._call(args, kwargs))
         except asyncio.CancelledError:
@@ -168,12 +171,13 @@ class Attempt:
         return Cancelled("cancelled while it ran, as was asked") if self._told is Why.CANCEL_ASKED else None
 
     async def _unless_settled(self, outcome: Outcome) -> Outcome | None:
-        while True:
+        while self.backend is not None:
             try:
-                return await unless_settled(self._context, self._backend, outcome)
+                return await unless_settled(self._context, self.backend, outcome)
             except StoreError as error:
                 _logger.warning("cannot yet tell whether a handler's transaction has committed: %s", error)
                 await asyncio.sleep(_ASK_AGAIN)
+        return outcome
 
 
 # The two below return what was raised, so that SystemExit and its like do not go through the event loop and end it.
@@ -235,12 +239,12 @@ class Child:
         except ConfigError as error:
             self._link.send(Unready(str(error)))
             return
-        backend = handle.app.backend
-        self._backends[id(backend)] = backend
         attempt = self._attempt = Attempt(handle, run, link=self._link, threads=self._threads)
         self._link.send(Began())
         outcome = runner.run(attempt.run())
         self._attempt = None
+        if attempt.backend is not None:
+            self._backends[id(attempt.backend)] = attempt.backend
         _flush()
         self._link.send(Ended(outcome, clean=attempt.is_clean))
 

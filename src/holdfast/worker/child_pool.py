@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.errors import ConfigError
-from holdfast.jobs.context import Settling
+from holdfast.jobs.hold import Settling
 from holdfast.jobs.run import outcome_of_error, outcome_of_timeout
 from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob

@@ -50,7 +50,7 @@ class Worker:
     Subclass it and override `process` to do something else with each job than calling its task's handler.
     """
 
-    def __init__(  # noqa: PLR0913 - settings, by name
+    def __init__(
         self,
         backend: Backend,
         tasks: list[Task],
@@ -63,7 +63,9 @@ class Worker:
         until_idle: bool = False,
     ) -> None:
         if not tasks:
-            message = "this worker knows no task, so it would claim nothing: register tasks with @app.task before it runs"
+            message = (
+                "this worker knows no task, so it would claim nothing: register tasks with @app.task before it runs"
+            )
             raise ConfigError(message)
         self.settings = settings
         self.worker_id = _incarnation(worker_id)
@@ -88,7 +90,7 @@ class Worker:
         self.left: Outstanding | None = None
         """What was left when an until-empty worker ended."""
 
-    async def process(self, job: LeasedJob, ctx: Context) -> Any:  # noqa: ANN401 - the result of the job
+    async def process(self, job: LeasedJob, ctx: Context) -> Any:
         """Do one job; override this in a subclass (`async def`, or a plain method to run in a thread).
 
         What it returns is the job's result, what it raises is treated as a handler's exception would be.

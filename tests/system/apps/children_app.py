@@ -52,6 +52,13 @@ class Handle:
 app = App()
 
 
+def say(mark: str, text: str) -> None:
+    """Tell the test how far the handler is: written whole, or not at all."""
+    part = Path(f"{mark}.part")
+    part.write_text(text)
+    part.rename(mark)
+
+
 @Handle
 def add(a: int, b: int) -> int:
     return a + b
@@ -128,19 +135,19 @@ def hold_the_interpreter(seconds: int) -> None:
 
 @Handle
 def sleep(mark: str, seconds: float) -> None:
-    Path(mark).write_text(str(os.getpid()))
+    say(mark, str(os.getpid()))
     time.sleep(seconds)
 
 
 @Handle
 async def sleep_async(mark: str, seconds: float) -> None:
-    Path(mark).write_text(str(os.getpid()))
+    say(mark, str(os.getpid()))
     await asyncio.sleep(seconds)
 
 
 @Handle
 def wait_for_cancel(mark: str, ctx: Context) -> str:
-    Path(mark).write_text(str(os.getpid()))
+    say(mark, str(os.getpid()))
     if ctx.cancel_asked.wait_blocking(30):
         raise Cancel("I was asked to")
     return "nobody asked"
@@ -149,17 +156,17 @@ def wait_for_cancel(mark: str, ctx: Context) -> str:
 @Handle
 async def wait_for_loss(mark: str, ctx: Context) -> None:
     try:
-        Path(mark).write_text("began")
+        say(mark, "began")
         await asyncio.sleep(30)
     finally:
-        Path(mark).write_text("lost" if ctx.lease_lost else "kept")
+        say(mark, "lost" if ctx.lease_lost else "kept")
 
 
 @Handle
 def leave_a_process_behind(mark: str) -> None:
     """Die with a process below that keeps every descriptor open that it was left."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
-    Path(mark).write_text(str(process.pid))
+    say(mark, str(process.pid))
     os._exit(7)
 
 
@@ -170,7 +177,7 @@ def leave_a_fork_behind(mark: str) -> None:
     if pid == 0:
         time.sleep(60)
         os._exit(0)
-    Path(mark).write_text(str(pid))
+    say(mark, str(pid))
     os._exit(7)
 
 
@@ -179,7 +186,7 @@ def close_every_descriptor() -> None:
     os.closerange(3, 1000)
 
 
-_left = []
+_left: list[asyncio.Task[None]] = []
 
 
 @Handle
@@ -219,15 +226,15 @@ async def effect_and_death(text: str, ctx: Context) -> None:
 async def effect_and_more(mark: str, ctx: Context) -> None:
     async with ctx.transaction() as connection:
         await connection.execute("insert into effect (text) values (?)", (mark,))
-    Path(mark).write_text("committed")
+    say(mark, "committed")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1):
             await ctx.lease_lost.wait()
-    Path(mark).write_text("finished")
+    say(mark, "finished")
 
 
 @Handle
-async def report_progress(ctx: Context) -> float:
+async def report_progress(ctx: Context) -> int:
     await ctx.progress(50, "half-way")
     return ctx.job.lease.fence
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -90,7 +91,7 @@ def test_messages_arrive_whole_and_in_order_wherever_the_pieces_break(messages, 
     data = b"".join(encode(message) for message in messages)
     bounds = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     frames = Frames(from_child)
-    pieces = [data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    pieces = [data[start:end] for start, end in itertools.pairwise(bounds)]
     assert [message for piece in pieces for message in frames.feed(piece)] == messages
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
@@ -44,12 +44,12 @@ class Tx:
         """Return all rows."""
         return self._raw.execute(STATEMENTS[statement], parameters).fetchall()
 
-    def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:  # noqa: ANN401 - a row of any shape
+    def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first row, or None."""
         rows = self.rows(statement, parameters)
         return rows[0] if rows else None
 
-    def value(self, statement: str, parameters: Parameters = _NOTHING) -> Any:  # noqa: ANN401
+    def value(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first column of the first row, or None."""
         row = self.row(statement, parameters)
         return None if row is None else row[0]
@@ -58,7 +58,7 @@ class Tx:
         """Run a statement for each row."""
         self._raw.executemany(STATEMENTS[statement], rows)
 
-    def pragma(self, name: LiteralString) -> Any:  # noqa: ANN401
+    def pragma(self, name: LiteralString) -> Any:
         """Return a setting of SQLite."""
         return self._raw.execute(f"pragma {name}").fetchone()[0]
 
@@ -67,7 +67,7 @@ class Tx:
         self._raw.execute(statement)
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self) -> Generator[None]:
         """Undo what is done inside if it raises; the transaction goes on."""
         self._raw.execute("savepoint holdfast")
         try:
@@ -119,7 +119,7 @@ class Connection:
         execute(f"pragma wal_autocheckpoint = {1000 if checkpoints else 0}")
 
     def _write_ahead(self) -> str:
-        """Switch to the write-ahead log; of several that open a new file at once, SQLite lets one do so and fails others."""
+        """Switch to the write-ahead log; of several that open a new file at once, SQLite lets one and fails others."""
         give_up = time.monotonic() + self._patience
         while True:
             try:
@@ -147,19 +147,19 @@ class Connection:
             raise StoreError(message)
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
+    def write(self) -> Generator[Tx]:
         """Hold the write lock; commit at the end, roll back if it raises."""
         with self._transaction("begin immediate") as tx:
             yield tx
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
+    def read(self) -> Generator[Tx]:
         """See one snapshot."""
         with self._transaction("begin deferred") as tx:
             yield tx
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Tx]:
+    def _transaction(self, begin: str) -> Generator[Tx]:
         self.begin(begin)
         try:
             yield Tx(self.raw, self._clock())

@@ -6,7 +6,7 @@ import heapq
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ class Deadlines:
         self._closed = False
 
     @contextmanager
-    def at(self, limit: timedelta, action: Callable[[], None]) -> Iterator[None]:
+    def at(self, limit: timedelta, action: Callable[[], None]) -> Generator[None]:
         """Call `action` if the block lasts longer than `limit`."""
         number = next(self._numbers)
         with self._changed:

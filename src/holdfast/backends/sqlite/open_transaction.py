@@ -28,7 +28,7 @@ class Rows:
         self.lastrowid = cursor.lastrowid
         self.description = cursor.description
 
-    def fetchone(self) -> Any:  # noqa: ANN401 - a row of any shape
+    def fetchone(self) -> Any:
         """Return the next row, or None."""
         if self._next >= len(self._rows):
             return None
@@ -65,12 +65,15 @@ class OpenTransaction:
         self._gate.enter()
         try:
             connection.begin()
-            if standing(connection.tx(), self._lease) is not Standing.HELD:
+            held = standing(connection.tx(), self._lease) is Standing.HELD
+            if not held:
                 connection.rollback()
-                raise lease_lost(self._lease)
         except BaseException:
             self._gate.leave()
             raise
+        if not held:
+            self._gate.leave()
+            raise lease_lost(self._lease)
 
     def commit(self, connection: Connection) -> None:
         """Commit and let the next writer through; raise `TransactionExpired` if the limit has passed."""
@@ -99,6 +102,11 @@ class OpenTransaction:
         """Whether statements may still be run."""
         return self._state == "open"
 
+    @property
+    def is_expired(self) -> bool:
+        """Whether it was rolled back because its limit has passed."""
+        return self._state == "expired"
+
     def expire(self) -> None:
         """Roll back because the limit has passed; whoever waits for the write lock goes on."""
         with self._lock:
@@ -115,15 +123,15 @@ class OpenTransaction:
         """Return `work` refusing to run once the transaction is over, and with errors that explain themselves."""
 
         def guarded(connection: Connection) -> T:
-            if self._state == "expired":
+            if self.is_expired:
                 raise self._expired()
-            if self._state != "open":
+            if not self.is_open:
                 message = "this transaction has ended: use its connection inside the `with` block only"
                 raise ConfigError(message)
             try:
                 return work(connection)
             except sqlite3.OperationalError as error:
-                if self._state == "expired":
+                if self.is_expired:
                     raise self._expired() from error
                 raise
 

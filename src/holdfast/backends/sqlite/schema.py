@@ -16,7 +16,7 @@ _FILE = re.compile(r"(\d{4})_\w+\.sql")
 
 def _migrations() -> dict[int, str]:
     found: dict[int, str] = {}
-    for path in files(__package__).joinpath("migrations").iterdir():
+    for path in files("holdfast.backends.sqlite").joinpath("migrations").iterdir():
         match = _FILE.fullmatch(path.name)
         if match:
             found[int(match[1])] = path.read_text(encoding="utf-8")
@@ -93,4 +93,3 @@ def _split(script: str) -> Iterator[str]:
         if line.rstrip().endswith(";") and sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-

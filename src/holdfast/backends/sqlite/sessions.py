@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -41,7 +41,7 @@ class Gate:
         self._lock.release()
 
     @contextmanager
-    def passage(self) -> Iterator[None]:
+    def passage(self) -> Generator[None]:
         """Enter, and leave at the end."""
         self.enter()
         try:

@@ -14,7 +14,7 @@ limit: a third of the lease. Extension begins at half of the lease, so that a wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -40,7 +40,7 @@ class SqliteTransactions:
         self._deadlines = Deadlines()
 
     @asynccontextmanager
-    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncIterator[AsyncTransaction]:
+    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
         """Open a transaction for an async handler."""
         session = self._take()
         transaction = OpenTransaction(session, self._gate, lease, limit)
@@ -57,7 +57,7 @@ class SqliteTransactions:
             self._idle.append(session)
 
     @contextmanager
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Iterator[BlockingTransaction]:
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[BlockingTransaction]:
         """Open a transaction for a handler in a thread."""
         session = self._take()
         transaction = OpenTransaction(session, self._gate, lease, limit)
@@ -92,7 +92,7 @@ class SqliteTransactions:
 
 
 @contextmanager
-def _joinable(transaction: OpenTransaction) -> Iterator[None]:
+def _joinable(transaction: OpenTransaction) -> Generator[None]:
     token = current.set(transaction)
     try:
         yield

@@ -24,12 +24,16 @@ def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> 
             "Look for a long transaction of your own on this file; busy_timeout in the URL sets how long to wait"
         )
     if primary == sqlite3.SQLITE_FULL:
-        return StoreUnavailable(f"the disk under {where} is full; nothing was written. Free some space: work goes on by itself")
+        return StoreUnavailable(
+            f"the disk under {where} is full; nothing was written. Free some space: work goes on by itself"
+        )
     if primary == sqlite3.SQLITE_IOERR:
         text = f"the disk under {where} failed ({name}: {error})"
         return OutcomeUnknown(text) if committing else StoreUnavailable(text)
     if primary in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
         return StoreUnavailable(f"{where} cannot be opened for writing ({name}): check the path and its permissions")
     if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return StoreError(f"{where} is damaged or is no SQLite database ({name}): restore a backup or name another file")
+        return StoreError(
+            f"{where} is damaged or is no SQLite database ({name}): restore a backup or name another file"
+        )
     return StoreError(f"{where}: {error} ({name})")

@@ -10,6 +10,11 @@ from holdfast.errors import ConfigError
 OLDEST = (3, 38, 0)  # strict tables, returning, the ->> operator
 WAL_RESET_FIXED = (3, 51, 3)
 
+_WAL_RESET = (
+    "versions 3.7.0 to 3.51.2 can, rarely, corrupt a database when one process resets the write-ahead log while "
+    "another writes (fixed in 3.51.3): use a Python built with a newer SQLite, and keep backups"
+)
+
 _logger = logging.getLogger("holdfast.sqlite")
 _warned: set[str] = set()
 
@@ -17,10 +22,7 @@ _warned: set[str] = set()
 def known_faults(version: tuple[int, int, int]) -> list[str]:
     """Return what is known to be wrong with a version, as sentences."""
     if version < WAL_RESET_FIXED:
-        return [
-            "versions 3.7.0 to 3.51.2 can, rarely, corrupt a database when one process resets the write-ahead log "
-            "while another writes (fixed in 3.51.3): use a Python built with a newer SQLite, and keep backups"
-        ]
+        return [_WAL_RESET]
     return []
 
 

@@ -84,8 +84,12 @@ select queue, paused,
      where lane.queue = holdfast_queue.queue),
     (select count(*) from holdfast_running as state join holdfast_lane as lane using (lane_id)
      where lane.queue = holdfast_queue.queue),
-    (select min(head) from (
-        select (select turn from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1) as head
+    (select min(due) from (
+        select (
+            select job.turn + job.priority * :priority_step
+            from holdfast_ready as state cross join holdfast_job as job on job.seq = state.seq
+            where state.lane_id = lane.lane_id order by state.turn, state.seq limit 1
+        ) as due
         from holdfast_lane as lane where lane.queue = holdfast_queue.queue))
 from holdfast_queue order by queue;
 

@@ -65,10 +65,7 @@ def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: in
             },
         )
         front = _decode_rows(text)
-        if jobs:
-            jobs = sorted(jobs + front, key=_place)[:limit]
-        else:
-            jobs = front
+        jobs = sorted(jobs + front, key=_place)[:limit] if jobs else front
         if len(jobs) == limit:
             bound = jobs[-1].turn_us
     return jobs

@@ -68,9 +68,7 @@ def _complete_many(tx: Tx, seqs: list[int]) -> None:
 
 def complete(tx: Tx, lease: Lease, result: str | None) -> Verdict:
     """Complete one job under its fence; the last statement of a handler's transaction."""
-    written = tx.run(
-        "complete_one", {"seq": lease.seq, "fence": lease.fence, "now": tx.now, "result": result}
-    )
+    written = tx.run("complete_one", {"seq": lease.seq, "fence": lease.fence, "now": tx.now, "result": result})
     if not written:
         return Verdict.LOST
     text = _encode([lease.seq]).decode()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.verbs.operate import find
+from holdfast.backends.sqlite.verbs.operate import Place, find
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
-from holdfast.model.turn import run_at_of
+from holdfast.model.turn import PRIORITY_STEP, run_at_of
 from holdfast.store.values import (
     AttemptView,
     Count,
@@ -36,7 +38,7 @@ def job(tx: Tx, job_id: str) -> JobDetails:
     place = find(tx, job_id)
     payload, headers = tx.row("job_body", {"id": job_id})
     return JobDetails(
-        job=_view_of(tx, place.seq, JobState(place.state), place.lane_id, place.turn, place.priority),
+        job=_view_of(tx, place),
         payload=payload,
         headers=_decode_headers(headers) if headers else {},
         result=tx.value("job_result", {"id": job_id}),
@@ -45,26 +47,38 @@ def job(tx: Tx, job_id: str) -> JobDetails:
     )
 
 
-def _view_of(tx: Tx, seq: int, state: JobState, lane_id: int, turn: int, priority: int) -> JobView:  # noqa: PLR0913, PLR0917
+def _view_of(tx: Tx, place: Place) -> JobView:
     """Read one row of the list of its state, by a cursor just before it."""
+    seq, lane_id, turn, priority, state = place
     parameters: dict[str, object] = {"queue": None, "task": None, "limit": 1}
-    if state is JobState.READY:
+    if state == JobState.READY:
         lanes = tx.rows("all_lanes", {"queue": None, "task": None})
         queue, task = next((queue, task) for known, queue, task in lanes if known == lane_id)
         before = {"lane_id": lane_id, "queue": queue, "task": task, "after_turn": turn, "after_seq": seq - 1}
         return _view(tx.row("list_ready", {**parameters, **before}))
-    if state is JobState.SCHEDULED:
+    if state == JobState.SCHEDULED:
         before = {"after_turn": run_at_of(turn, priority), "after_seq": seq - 1}
         return _view(tx.row("list_scheduled", {**parameters, **before}))
     return _view(tx.row(f"list_{state}", {**parameters, "before": seq + 1}))
 
 
-def _view(row: Sequence[object]) -> JobView:
-    job_id, seq, queue, task, state, priority, attempt, max_attempts, enqueued, turn, *rest = row
+def _view(row: Sequence[Any]) -> JobView:
     return JobView(
-        job_id, seq, queue, task, JobState(str(state)), priority, attempt, max_attempts, enqueued,  # type: ignore[arg-type]
-        run_at_of(turn, priority), *rest,  # type: ignore[arg-type]
-    )  # fmt: skip
+        id=row[0],
+        seq=row[1],
+        queue=row[2],
+        task=row[3],
+        state=JobState(row[4]),
+        priority=row[5],
+        attempt=row[6],
+        max_attempts=row[7],
+        enqueued_us=row[8],
+        run_us=run_at_of(row[9], row[5]),
+        started_us=row[10],
+        finished_us=row[11],
+        worker_id=row[12],
+        reason=row[13],
+    )
 
 
 def find_ids(tx: Tx, prefix: str, limit: int) -> list[str]:
@@ -94,7 +108,7 @@ def _waiting(tx: Tx, selection: JobFilter) -> JobPage:
         rows = tx.rows("list_scheduled", {**names, **after})
         keys = [(run_at_of(row[9], row[5]), row[1]) for row in rows]
     else:
-        rows = []
+        rows = list[Any]()
         for lane_id, queue, task in tx.rows("all_lanes", names):
             rows += tx.rows("list_ready", {"lane_id": lane_id, "queue": queue, "task": task, **after})
         rows = sorted(rows, key=lambda row: (row[9], row[1]))[: selection.limit]
@@ -110,12 +124,24 @@ def leases(tx: Tx, limit: int, *, expired_only: bool) -> list[LeaseView]:
 
 
 def _leases(tx: Tx, limit: int, *, job_id: str | None = None, expired_only: bool = False) -> list[LeaseView]:
-    rows = tx.rows(
-        "leases", {"now": tx.now, "limit": limit, "id": job_id, "expired_only": int(expired_only)}
-    )
+    rows = tx.rows("leases", {"now": tx.now, "limit": limit, "id": job_id, "expired_only": int(expired_only)})
     return [
-        LeaseView(*head, timedelta(microseconds=left), bool(isolated), bool(cancel), percent, note)
-        for *head, left, isolated, cancel, percent, note in rows
+        LeaseView(
+            job_id=row[0],
+            seq=row[1],
+            fence=row[2],
+            queue=row[3],
+            task=row[4],
+            worker_id=row[5],
+            attempt=row[6],
+            started_us=row[7],
+            expires_in=timedelta(microseconds=row[8]),
+            isolated=bool(row[9]),
+            cancel_asked=bool(row[10]),
+            percent=row[11],
+            note=row[12],
+        )
+        for row in rows
     ]
 
 
@@ -132,9 +158,9 @@ def queues(tx: Tx) -> list[QueueView]:
             blocked=0,
             running=running,
             failed=failed.get(name, 0),
-            oldest_ready=None if head is None else timedelta(microseconds=max(0, tx.now - head)),
+            oldest_ready=None if due is None else timedelta(microseconds=max(0, tx.now - due)),
         )
-        for name, paused, ready, running, head in tx.rows("queues")
+        for name, paused, ready, running, due in tx.rows("queues", {"priority_step": span_micros(PRIORITY_STEP)})
     ]
 
 
@@ -154,28 +180,16 @@ def counts(tx: Tx, since: timedelta) -> list[Count]:
 def outstanding(tx: Tx, tasks: Sequence[str], served: Sequence[str] | None) -> Outstanding:
     """Count what is left to do."""
     known = set(tasks)
-    ready = retrying = delayed = held_back = unknown = running = 0
+    counted: Counter[str] = Counter()
     for queue, task, paused, number in tx.rows("ready_by_lane"):
-        if served is not None and queue not in served:
-            continue
-        if paused:
-            held_back += number
-        elif task not in known:
-            unknown += number
-        else:
-            ready += number
+        if served is None or queue in served:
+            counted["paused" if paused else "ready" if task in known else "unknown"] += number
     for queue, task, paused, is_retry, number in tx.rows("waiting_by_lane"):
-        if served is not None and queue not in served:
-            continue
-        if paused:
-            held_back += number
-        elif not is_retry:
-            delayed += number
-        elif task not in known:
-            unknown += number
-        else:
-            retrying += number
+        if served is None or queue in served:
+            due_again = "retrying" if task in known else "unknown"
+            counted["paused" if paused else due_again if is_retry else "delayed"] += number
     for queue, _, number in tx.rows("running_by_lane"):
         if served is None or queue in served:
-            running += number
-    return Outstanding(ready, retrying, 0, running, delayed, held_back, unknown)
+            counted["running"] += number
+    names = ("ready", "retrying", "blocked", "running", "delayed", "paused", "unknown")
+    return Outstanding(**{name: counted[name] for name in names})

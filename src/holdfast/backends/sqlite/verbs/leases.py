@@ -52,9 +52,7 @@ def cancel_asked(tx: Tx, worker_id: str) -> list[Lease]:
 
 def progress(tx: Tx, lease: Lease, percent: float | None, note: str | None) -> Verdict:
     """Note how far an attempt has come."""
-    changed = tx.run(
-        "set_progress", {"seq": lease.seq, "fence": lease.fence, "percent": percent, "note": note}
-    )
+    changed = tx.run("set_progress", {"seq": lease.seq, "fence": lease.fence, "percent": percent, "note": note})
     return Verdict.DONE if changed else Verdict.LOST
 
 

@@ -151,5 +151,3 @@ def to_cancelled(tx: Tx, running: Running, reason: str, *, lost: int | None = No
     )
     count(tx, running.lane_id, cancelled=1)
     return JobState.CANCELLED
-
-

@@ -1,0 +1,153 @@
+"""`holdfast job`: enqueue, list, show, retry and cancel."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.app.app import App
+from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.document import details_fields, fields_of, json_option, show_json
+from holdfast.cli.failures import Code, warn
+from holdfast.cli.ids import whole_id, whole_ids
+from holdfast.cli.job_enqueue import enqueue
+from holdfast.cli.job_retry import retry
+from holdfast.cli.job_view import show_details, show_jobs
+from holdfast.cli.target import Target, store_options
+from holdfast.errors import JobNotFound
+from holdfast.model.job import JobState
+from holdfast.store.values import Cancellation, JobDetails, JobPage, JobView
+
+# In the order of how soon a person wants to know.
+_ORDER = (
+    JobState.RUNNING,
+    JobState.FAILED,
+    JobState.READY,
+    JobState.SCHEDULED,
+    JobState.BLOCKED,
+    JobState.CANCELLED,
+    JobState.COMPLETED,
+)
+_FEW = 5
+_PAGE = 50
+_MOST = 1000
+
+_CANCELLATIONS = {
+    Cancellation.CANCELLED: "cancelled",
+    Cancellation.ASKED: "runs: its worker is asked to stop it, and it may still complete",
+    Cancellation.TOO_LATE: "has ended already",
+}
+
+
+@click.group()
+def job() -> None:
+    """Enqueue jobs, look at them and change their fate."""
+
+
+job.add_command(enqueue)
+job.add_command(retry)
+
+
+@job.command("list")
+@click.option("--state", type=click.Choice([str(state) for state in JobState]), help="Only this state, page by page.")
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--task", help="Only jobs of this task.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, _MOST),
+    help=f"At most so many jobs.  [default: {_PAGE} with --state, else {_FEW} of each state]",
+)
+@click.option("--cursor", help="Go on where the page before ended; needs --state.")
+@json_option
+@store_options
+def list_jobs(
+    target: Target,
+    *,
+    state: str | None,
+    queue: str | None,
+    task: str | None,
+    limit: int | None,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """List jobs: the first few of every state, or those of one state page by page.
+
+    Waiting jobs come in the order in which they will run, others newest first.
+
+    \b
+    holdfast job list
+    holdfast job list --state failed --task charge
+    """  # noqa: D301 - \b keeps click from joining lines
+    if cursor is not None and state is None:
+        raise click.UsageError("--cursor goes on within one state: give its --state too")
+
+    async def look(app: App) -> list[JobPage]:
+        states = _ORDER if state is None else (JobState(state),)
+        size = limit or (_FEW if state is None else _PAGE)
+        return [await app.jobs.list(one, queue=queue, task=task, cursor=cursor, limit=size) for one in states]
+
+    pages = target.run(look)
+    jobs: list[JobView] = [found for page in pages for found in page.jobs]
+    more = [str(page.jobs[-1].state) for page in pages if page.cursor]
+    following = pages[0].cursor if state is not None else None
+    if as_json:
+        show_json({"jobs": [fields_of(found) for found in jobs], "cursor": following, "more": more})
+        return
+    show_jobs(jobs)
+    if following is not None:
+        click.echo(f"There may be more: add --cursor {following}", err=True)
+    elif more:
+        click.echo(f"There may be more: holdfast job list --state {'|'.join(more)}", err=True)
+
+
+@job.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--show-args", is_flag=True, help="Also arguments, headers and result, which may hold secrets.")
+@json_option
+@store_options
+def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None:
+    """Show all that is known of a job; ID may be the beginning of an id.
+
+    \b
+    holdfast job show 0198f2c4
+    """  # noqa: D301
+
+    async def look(app: App) -> JobDetails:
+        return await app.jobs.show(await whole_id(app, job_id))
+
+    details = target.run(look)
+    if as_json:
+        show_json(details_fields(details, show_args=show_args))
+    else:
+        show_details(details, show_args=show_args)
+
+
+@job.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--reason", default="", help="Why; kept with the job.")
+@yes_option
+@store_options
+def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
+    """Cancel jobs that have not begun; ask the workers of those that run.
+
+    \b
+    holdfast job cancel 0198f2c4 --reason 'ordered twice'
+    """  # noqa: D301
+
+    async def change(app: App) -> bool:
+        meant = await whole_ids(app, ids)
+        if len(meant) > 1:
+            require_consent(f"Cancel {len(meant)} jobs?", yes=yes)
+        all_done = True
+        for job_id in meant:
+            try:
+                came_to = await app.jobs.cancel(job_id, reason)
+            except JobNotFound as error:
+                warn(str(error))
+                all_done = False
+                continue
+            click.echo(f"{job_id} {_CANCELLATIONS[came_to]}", err=came_to is Cancellation.TOO_LATE)
+            all_done &= came_to is not Cancellation.TOO_LATE
+        return all_done
+
+    if not target.run(change):
+        click.get_current_context().exit(Code.WRONG)

@@ -1,0 +1,160 @@
+"""`holdfast job retry`: send ended jobs back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import click
+import msgspec
+from rich.progress import Progress
+
+from holdfast.app.app import App
+from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.failures import Code, warn
+from holdfast.cli.ids import whole_ids
+from holdfast.cli.table import console
+from holdfast.cli.target import Target, store_options
+from holdfast.errors import JobNotFound
+from holdfast.model.ids import new_id
+from holdfast.model.job import JobState, NewJob
+
+_PAGE = 500
+
+
+class _Selection(msgspec.Struct, frozen=True):
+    """Which jobs to send back by what they have in common."""
+
+    state: JobState
+    queue: str | None
+    task: str | None
+
+    async def ids(self, app: App) -> AsyncIterator[str]:
+        """Yield the ids, page by page: however many there are, few are held at a time."""
+        cursor: str | None = None
+        while True:
+            page = await app.jobs.list(self.state, queue=self.queue, task=self.task, cursor=cursor, limit=_PAGE)
+            for job in page.jobs:
+                yield job.id
+            if page.cursor is None:
+                return
+            cursor = page.cursor
+
+    def __str__(self) -> str:
+        """Return the selection as words."""
+        parts = [f"{self.state}"]
+        if self.queue:
+            parts.append(f"of queue {self.queue}")
+        if self.task:
+            parts.append(f"of task {self.task}")
+        return " ".join(parts)
+
+
+@click.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--state", type=click.Choice(["failed", "cancelled"]), help="Instead of ids: all jobs in this state.")
+@click.option("--queue", help="With --state: only those of this queue.")
+@click.option("--task", help="With --state: only those of this task.")
+@click.option("--again", is_flag=True, help="Copy a completed job under a new id.")
+@yes_option
+@store_options
+def retry(
+    target: Target,
+    *,
+    ids: tuple[str, ...],
+    state: str | None,
+    queue: str | None,
+    task: str | None,
+    again: bool,
+    yes: bool,
+) -> None:
+    """Send failed or cancelled jobs back with a fresh budget of attempts.
+
+    \b
+    holdfast job retry 0198f2c4
+    holdfast job retry --state failed --task charge --yes
+    """  # noqa: D301
+    if bool(ids) == (state is not None):
+        raise click.UsageError("give the ids of jobs, or --state for all that are in it")
+    if state is None and (queue or task):
+        raise click.UsageError("--queue and --task choose among the jobs of a --state: give that too")
+    if state is not None and again:
+        raise click.UsageError("--again copies completed jobs by their ids: it does not go with --state")
+
+    async def change(app: App) -> bool:
+        if state is not None:
+            await _retry_selected(app, _Selection(JobState(state), queue, task), yes=yes)
+            return True
+        meant = await whole_ids(app, ids)
+        if len(meant) > 1:
+            require_consent(f"Retry {len(meant)} jobs?", yes=yes)
+        return all([await _retry_one(app, job_id, again=again) for job_id in meant])
+
+    if not target.run(change):
+        click.get_current_context().exit(Code.WRONG)
+
+
+async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
+    try:
+        if await app.jobs.retry(job_id):
+            click.echo(f"{job_id} retried")
+            return True
+        state = (await app.jobs.show(job_id)).job.state
+    except JobNotFound as error:
+        warn(str(error))
+        return False
+    if state is not JobState.COMPLETED:
+        warn(f"{job_id} is {state}: only failed and cancelled jobs are retried")
+        return False
+    if not again:
+        warn(f"{job_id} is completed: add --again to run a copy of it under a new id")
+        return False
+    click.echo(f"{job_id} copied as {await _copy(app, job_id)}")
+    return True
+
+
+async def _copy(app: App, job_id: str) -> str:
+    details = await app.jobs.show(job_id)
+    job = details.job
+    copy = NewJob(
+        id=new_id(),
+        queue=job.queue,
+        task=job.task,
+        payload=details.payload,
+        headers=details.headers or None,
+        priority=job.priority,
+        max_attempts=job.max_attempts,
+    )
+    await (await app.job_store()).enqueue([copy])
+    return copy.id
+
+
+async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None:
+    count = 0
+    async for _ in selection.ids(app):
+        count += 1
+    if count == 0:
+        click.echo(f"No jobs are {selection}.", err=True)
+        return
+    require_consent(f"Retry {_jobs(count)}, {selection}?", yes=yes)
+    retried = 0
+    out = console(stderr=True)
+    with Progress(console=out, disable=not out.is_terminal, transient=True) as progress:
+        bar = progress.add_task("retrying", total=count)
+        async for job_id in selection.ids(app):
+            retried += await _is_retried(app, job_id)
+            progress.advance(bar)
+            if retried == count:
+                break  # what has come since then was not in the question
+    click.echo(f"{_jobs(retried)} retried")
+
+
+async def _is_retried(app: App, job_id: str) -> bool:
+    """Retry a job of a list; in the meantime it may have gone or been retried by somebody else."""
+    try:
+        return await app.jobs.retry(job_id)
+    except JobNotFound:
+        return False
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"

@@ -1,0 +1,114 @@
+"""How jobs look on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from holdfast.cli.table import Cell, Column, console, show_block, show_fields, show_table
+from holdfast.cli.times import iso, relative
+from holdfast.model.instants import to_datetime
+from holdfast.model.job import JobState
+from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView
+
+_JOBS = (
+    Column("id"),
+    Column("state", coloured=True),
+    Column("queue"),
+    Column("task"),
+    Column("attempt", right=True),
+    Column("when"),
+    Column("reason"),
+)
+_ATTEMPTS = (
+    Column("attempt", right=True),
+    Column("outcome", coloured=True),
+    Column("ended"),
+    Column("worker"),
+    Column("error"),
+)
+
+
+def show_jobs(jobs: Sequence[JobView]) -> None:
+    """Print a list of jobs; `when` is the instant that matters in the job's state."""
+    if not jobs:
+        click.echo("No jobs.", err=True)
+        return
+    show_table(
+        _JOBS,
+        [(job.id, job.state, job.queue, job.task, job.attempt, _when(job), job.reason) for job in jobs],
+    )
+
+
+def _when(job: JobView) -> datetime:
+    if job.state is JobState.RUNNING:
+        return to_datetime(job.started_us or job.run_us)
+    return to_datetime(job.finished_us or job.run_us)
+
+
+def show_details(details: JobDetails, *, show_args: bool) -> None:
+    """Print a job, its lease, its attempts and the last error."""
+    job = details.job
+    fields: list[tuple[Column | str, Cell]] = [
+        ("id", job.id),
+        (Column("state", coloured=True), job.state),
+        ("queue", job.queue),
+        ("task", job.task),
+        ("priority", job.priority),
+        ("attempt", job.attempt),
+        ("max_attempts", job.max_attempts),
+        ("enqueued_at", _instant(job.enqueued_us)),
+        ("run_at", _instant(job.run_us)),
+        ("started_at", _instant(job.started_us)),
+        ("finished_at", _instant(job.finished_us)),
+        ("reason", job.reason),
+    ]
+    if details.lease is not None:
+        fields += _lease(details.lease)
+    if show_args:
+        headers = [(f"header {name}", value) for name, value in details.headers.items()]
+        fields += [("arguments", details.payload), *headers, ("result", details.result)]
+    show_fields([(name, value) for name, value in fields if value is not None])
+    if details.attempts:
+        click.echo()
+        show_table(_ATTEMPTS, [_attempt(attempt) for attempt in details.attempts])
+        traceback = details.attempts[-1].traceback
+        if traceback:
+            click.echo("\nThe last error:")
+            show_block(traceback)
+    if not show_args and console().is_terminal:
+        click.echo("\nArguments, headers and result are shown with --show-args.", err=True)
+
+
+def _instant(micros: int | None) -> str | datetime | None:
+    if micros is None:
+        return None
+    instant = to_datetime(micros)
+    if not console().is_terminal:
+        return iso(instant)
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC ({relative(instant)})"
+
+
+def _lease(lease: LeaseView) -> list[tuple[Column | str, Cell]]:
+    fields: list[tuple[Column | str, Cell]] = [
+        ("worker", lease.worker_id),
+        ("fence", lease.fence),
+        ("lease ends in", lease.expires_in),
+        ("progress", progress_of(lease)),
+    ]
+    if lease.cancel_asked:
+        fields.append(("cancel asked", lease.cancel_asked))
+    return fields
+
+
+def progress_of(lease: LeaseView) -> str | None:
+    """Return how far an attempt has come, in percent and words."""
+    percent = "" if lease.percent is None else f"{lease.percent:g} %"
+    return " ".join(part for part in (percent, lease.note or "") if part) or None
+
+
+def _attempt(attempt: AttemptView) -> tuple[Cell, ...]:
+    error = ": ".join(part for part in (attempt.error_class, attempt.message) if part)
+    return attempt.attempt, attempt.outcome, to_datetime(attempt.ended_us), attempt.worker_id, error or None

@@ -1,0 +1,133 @@
+"""`holdfast lease`: list and reset."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from holdfast.app.app import App
+from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.document import fields_of, json_option, show_json
+from holdfast.cli.failures import Code, warn
+from holdfast.cli.ids import whole_ids
+from holdfast.cli.job_view import progress_of
+from holdfast.cli.table import Cell, Column, console, show_table
+from holdfast.cli.target import Target, store_options
+from holdfast.cli.times import span
+from holdfast.errors import JobNotFound
+from holdfast.store.values import LeaseView
+
+_COLUMNS = (
+    Column("job"),
+    Column("queue"),
+    Column("task"),
+    Column("worker"),
+    Column("attempt", right=True),
+    Column("since"),
+    Column("ends", coloured=True),
+    Column("progress"),
+)
+_BATCH = 1000
+
+
+@click.group()
+def lease() -> None:
+    """Look at who holds which job, and take jobs away from them."""
+
+
+@lease.command("list")
+@click.option("--expired", is_flag=True, help="Only those that have expired and that nobody has rescued yet.")
+@click.option("--limit", type=click.IntRange(1, _BATCH), default=100, show_default=True, help="At most so many.")
+@json_option
+@store_options
+def list_leases(target: Target, *, expired: bool, limit: int, as_json: bool) -> None:
+    """List active leases, the next to expire first."""
+    views = target.run(lambda app: app.leases(limit, expired_only=expired))
+    if as_json:
+        show_json({"leases": [fields_of(view) for view in views]})
+        return
+    if not views:
+        click.echo("No expired leases." if expired else "No leases: nothing runs.", err=True)
+        return
+    show_table(_COLUMNS, [_row(view) for view in views])
+    if len(views) == limit:
+        click.echo(f"There may be more: add --limit, up to {_BATCH}.", err=True)
+
+
+def _row(view: LeaseView) -> tuple[Cell, ...]:
+    ends: Cell = view.expires_in
+    if console().is_terminal:
+        is_over = view.expires_in <= timedelta(0)
+        ends = f"expired {span(-view.expires_in)} ago" if is_over else f"in {span(view.expires_in)}"
+    return (
+        view.job_id,
+        view.queue,
+        view.task,
+        view.worker_id,
+        view.attempt,
+        view.started_at,
+        ends,
+        progress_of(view),
+    )
+
+
+@lease.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--expired", is_flag=True, help="Instead of ids: every lease that has expired.")
+@yes_option
+@store_options
+def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> None:
+    """Take leases away, so that the jobs run again at once.
+
+    With ids (of jobs) the attempt is excused and its worker, if it still lives, can no longer write. With --expired
+    each job is treated as lost by its worker, as workers would do it by themselves a little later.
+
+    \b
+    holdfast lease reset 0198f2c4
+    holdfast lease reset --expired --yes
+    """  # noqa: D301
+    if bool(ids) == expired:
+        raise click.UsageError("give the ids of running jobs, or --expired for all whose lease has expired")
+
+    async def change(app: App) -> bool:
+        return await _rescue(app, yes=yes) if expired else await _reset(app, ids, yes=yes)
+
+    if not target.run(change):
+        click.get_current_context().exit(Code.WRONG)
+
+
+async def _reset(app: App, ids: tuple[str, ...], *, yes: bool) -> bool:
+    meant = await whole_ids(app, ids)
+    if len(meant) > 1:
+        require_consent(f"Take away {len(meant)} leases?", yes=yes)
+    all_done = True
+    for job_id in meant:
+        try:
+            is_reset = await app.jobs.reset(job_id)
+        except JobNotFound as error:
+            warn(str(error))
+            all_done = False
+            continue
+        if is_reset:
+            click.echo(f"{job_id} reset")
+        else:
+            warn(f"{job_id} does not run, so there is no lease to take away")
+            all_done = False
+    return all_done
+
+
+async def _rescue(app: App, *, yes: bool) -> bool:
+    found = len(await app.leases(_BATCH, expired_only=True))
+    if not found:
+        click.echo("No expired leases.", err=True)
+        return True
+    if found > 1:
+        count = f"{found}" if found < _BATCH else f"{_BATCH} or more"
+        require_consent(f"Take away {count} expired leases?", yes=yes)
+    while True:
+        rescued = await app.rescue(_BATCH)
+        for job in rescued:
+            click.echo(f"{job.job_id} {job.state}")
+        if len(rescued) < _BATCH:
+            return True

@@ -1,0 +1,41 @@
+"""The logs of a worker on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from types import TracebackType
+
+from holdfast.cli.text import block, line, mask
+
+_FORMAT = "%(asctime)s %(levelname)-8s %(name)s: %(message)s"
+
+
+class SafeFormatter(logging.Formatter):
+    """One line for each record, and a traceback below it; nothing in either acts on a terminal or shows a password."""
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def converter(self, seconds: float | None) -> time.struct_time:  # type: ignore[override]
+        """Return an instant in UTC."""
+        return time.gmtime(seconds)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
+        """Return the line."""
+        return line(mask(super().formatMessage(record)))
+
+    def formatException(  # noqa: N802
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        """Return the traceback."""
+        return block(mask(super().formatException(ei)))
+
+
+def configure_logs(level: int) -> None:
+    """Log to stderr, unless this program has arranged its logs already."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter(_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])

@@ -1,0 +1,88 @@
+"""`holdfast queue`: list, pause and resume."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.app.app import App
+from holdfast.cli.document import fields_of, json_option, show_json
+from holdfast.cli.failures import warn
+from holdfast.cli.table import Column, show_table
+from holdfast.cli.target import Target, store_options
+
+_COLUMNS = (
+    Column("queue"),
+    Column("claims", coloured=True),
+    Column("ready", right=True),
+    Column("scheduled", right=True),
+    Column("blocked", right=True),
+    Column("running", right=True),
+    Column("failed", right=True),
+    Column("oldest ready"),
+)
+
+
+@click.group()
+def queue() -> None:
+    """Look at queues, pause and resume them."""
+
+
+@queue.command("list")
+@json_option
+@store_options
+def list_queues(target: Target, *, as_json: bool) -> None:
+    """List all queues and how many of their jobs stand where."""
+    views = target.run(lambda app: app.queues.list())
+    if as_json:
+        show_json({"queues": [fields_of(view) for view in views]})
+        return
+    if not views:
+        click.echo("No queues: they come into being with their first job.", err=True)
+        return
+    show_table(
+        _COLUMNS,
+        [
+            (
+                view.name,
+                "paused" if view.paused else "open",
+                view.ready,
+                view.scheduled,
+                view.blocked,
+                view.running,
+                view.failed,
+                view.oldest_ready,
+            )
+            for view in views
+        ],
+    )
+
+
+@queue.command()
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@store_options
+def pause(target: Target, *, names: tuple[str, ...]) -> None:
+    """Let nobody claim from queues. What runs already goes on."""
+
+    async def change(app: App) -> None:
+        known = {view.name for view in await app.queues.list()}
+        for name in names:
+            changed = await app.queues.pause(name)
+            click.echo(f"{name} {'paused' if changed else 'was paused already'}")
+            if name not in known:
+                warn(f"no job was ever enqueued to {name}; its first ones will wait")
+
+    target.run(change)
+
+
+@queue.command()
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@store_options
+def resume(target: Target, *, names: tuple[str, ...]) -> None:
+    """Allow claims from queues again."""
+
+    async def change(app: App) -> None:
+        for name in names:
+            changed = await app.queues.resume(name)
+            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
+
+    target.run(change)

@@ -1,0 +1,65 @@
+"""`holdfast schema`: the tables in the store."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+
+from holdfast.app.app import App
+from holdfast.cli.failures import Code, Failure
+from holdfast.cli.target import Target, require_file, store_options
+from holdfast.errors import SchemaMismatch
+
+
+@click.group()
+def schema() -> None:
+    """Install, upgrade and check the tables."""
+
+
+async def _install(app: App) -> int:
+    with contextlib.suppress(SchemaMismatch):  # connected all the same; newer tables are refused below
+        await app.opened()
+    return await app.backend.schema.install()
+
+
+@schema.command()
+@store_options
+def install(target: Target) -> None:
+    """Make the tables, or bring older ones to this version; safe to repeat."""
+    app = target.app()
+    version = target.run(_install, app=app, creates=True)
+    click.echo(f"The tables at {app.backend.url} are of version {version}.")
+
+
+@schema.command()
+@store_options
+def upgrade(target: Target) -> None:
+    """Bring the tables of an existing store to this version; safe to repeat."""
+    app = target.app()
+    require_file(app)
+    version = target.run(_install, app=app, creates=True)
+    click.echo(f"The tables at {app.backend.url} are of version {version}.")
+
+
+@schema.command()
+@store_options
+def check(target: Target) -> None:
+    """Tell whether the tables are those of this version; exit code 1 if not."""
+    app = target.app()
+
+    async def compare(app: App) -> None:
+        await (await app.opened()).schema.check()
+
+    try:
+        target.run(compare, app=app)
+    except SchemaMismatch as error:
+        raise Failure(str(error), Code.WRONG) from error
+    click.echo(f"The tables at {app.backend.url} are those of this version.")
+
+
+@schema.command()
+@store_options
+def show(target: Target) -> None:
+    """Print what `install` runs on an empty store, without connecting."""
+    click.echo(target.app().backend.schema.script().rstrip("\n"))

@@ -1,0 +1,96 @@
+"""SIGTERM: once, twice, and against a handler that does not listen."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import psutil
+import pytest
+from holdfast.model.job import JobState
+from tests.system.harness import all_gone
+
+
+def test_sigterm_lets_the_running_job_finish_and_gives_the_others_back(ledger, workers, gate):
+    barrier = gate("late")
+    running = ledger.enqueue("pay_late_in_thread", gate=barrier.path)
+    waiting = ledger.enqueue_many("pay", [{}] * 5)
+    worker = workers.start(concurrency=1, patience=60.0)
+    barrier.reached()
+    for job in waiting:
+        ledger.running(job)  # claimed, and waiting behind the first
+    worker.signal(signal.SIGTERM)
+    for job in waiting:
+        ledger_state = ledger.state
+        assert_ready(ledger_state, job)
+    assert ledger.state(running) == JobState.RUNNING
+    barrier.open()
+    assert worker.end() == 0, worker.text
+    assert ledger.state(running) == JobState.COMPLETED
+    assert [effect.job_id for effect in ledger.store.effects()] == [running]
+    workers.run_until_empty()
+    ledger.assert_once([running, *waiting])
+    assert {ledger.used_attempts(job) for job in waiting} == {1}
+
+
+def assert_ready(state, job):
+    deadline = time.monotonic() + 20
+    while state(job) != JobState.READY:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("task", ["pay_late", "pay_late_in_child"])
+def test_a_second_sigterm_gives_the_running_job_back_at_once_without_costing_an_attempt(ledger, workers, gate, task):
+    barrier = gate("late")
+    job = ledger.enqueue(task, gate=barrier.path)
+    worker = workers.start(lease=30.0)
+    worker.line(rf"began {job}")
+    children = worker.below()
+    worker.signal(signal.SIGTERM)
+    with pytest.raises(psutil.TimeoutExpired):
+        psutil.Process(worker.pid).wait(0.3)  # it waits for the handler
+    asked = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    assert worker.end() == 3, worker.text
+    assert time.monotonic() - asked < 5.0
+    all_gone(children, within=2.0)
+    assert ledger.state(job) == JobState.READY
+    assert ledger.effects_of(job) == []
+    assert [attempt.outcome for attempt in ledger.show(job).attempts] == ["released"]
+    other = workers.start(until_empty=True)
+    other.line(rf"began {job}")
+    barrier.open()
+    assert other.end() == 0, other.text
+    ledger.assert_once([job])
+    assert ledger.used_attempts(job) == 1
+
+
+def test_a_thread_that_ignores_the_end_is_left_behind_and_its_job_given_back(ledger, workers, gate):
+    barrier = gate("late")
+    job = ledger.enqueue("pay_late_in_thread", gate=barrier.path)
+    worker = workers.start(lease=30.0, drain_timeout=0.2, abort_grace=0.2)
+    worker.line(rf"began {job}")
+    worker.signal(signal.SIGTERM)
+    assert worker.end(within=10.0) == 3, worker.text
+    assert ledger.state(job) == JobState.READY
+    other = workers.start(until_empty=True)
+    other.line(rf"began {job}")
+    barrier.open()
+    assert other.end() == 0, other.text
+    ledger.assert_once([job])
+    assert ledger.used_attempts(job) == 1
+
+
+def test_a_supervisor_asked_twice_gives_back_what_all_its_workers_run(ledger, workers, gate):
+    barrier = gate("late")
+    jobs = ledger.enqueue_many("pay_late", [{"gate": barrier.path}] * 4)
+    supervisor = workers.start(processes=2, concurrency=2, prefetch_max=0, lease=30.0)
+    for _ in jobs:
+        supervisor.line("began ")
+    supervisor.signal(signal.SIGTERM)
+    supervisor.line("stopping: every worker is asked to end")
+    supervisor.signal(signal.SIGTERM)
+    assert supervisor.end(within=10.0) == 3, supervisor.text
+    assert {ledger.state(job) for job in jobs} == {JobState.READY}
+    assert ledger.store.effects() == []
