@@ -21,7 +21,7 @@ import psutil
 import pytest
 from holdfast import App, TaskHandle
 from holdfast.model.job import FINAL_STATES, JobState
-from holdfast.store.values import JobDetails
+from holdfast.store.values import JobDetails, LeaseView
 from tests.system.apps import ledger_app
 from tests.system.stores import Effect, Store
 
@@ -222,16 +222,17 @@ class Ledger:
             state = self.ended(job_id, within=within)
             assert state == JobState.COMPLETED, self.show(job_id)
 
-    def running(self, job_id: str) -> None:
-        eventually(lambda: self.state(job_id) == JobState.RUNNING, f"job {job_id} runs")
+    def leases(self) -> list[LeaseView]:
+        return self.app.portal.call(self.app.leases(1000))
 
     def expired(self, job_id: str, leases: float) -> None:
         """Wait until the lease of a job ended so many lease lengths after its last extension, and more."""
         late = (leases - 1) * self.store.lease
 
         def is_late() -> bool:
-            found = self.app.portal.call(self.app.leases())
-            return any(lease.job_id == job_id and lease.expires_in.total_seconds() <= -late for lease in found)
+            return any(
+                lease.job_id == job_id and lease.expires_in.total_seconds() <= -late for lease in self.leases()
+            )
 
         eventually(is_late, f"the lease of {job_id} is over since {late} s")
 

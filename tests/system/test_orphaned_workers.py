@@ -22,7 +22,6 @@ def test_workers_and_job_children_die_with_a_killed_supervisor_and_a_new_worker_
     for _ in jobs:
         other.line("began ")
     for barrier in gates:
-        barrier.close()
         barrier.open()
     assert other.end() == 0, other.text
     ledger.assert_once(jobs)

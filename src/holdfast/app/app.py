@@ -106,6 +106,7 @@ class App:
     @overload
     def task(
         self,
+        /,
         *,
         name: str | None = None,
         queue: str = "default",

@@ -26,7 +26,7 @@ def run_one(app: App, make_worker: Callable[[], Worker]) -> int:
         worker = make_worker()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
+            loop.add_signal_handler(number, _asked_to_end, worker)
         _logger.info("worker %s is running on %s", worker.worker_id, app.backend.url)
         try:
             code = int(await worker.run())
@@ -39,6 +39,11 @@ def run_one(app: App, make_worker: Callable[[], Worker]) -> int:
         return code
 
     return asyncio.run(serve())
+
+
+def _asked_to_end(worker: Worker) -> None:
+    _logger.info("worker %s was asked to end; asked again, it gives back what runs", worker.worker_id)
+    worker.stop()
 
 
 def _tell_what_is_left(worker: Worker) -> None:

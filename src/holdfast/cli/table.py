@@ -1,12 +1,12 @@
 """Lists for people on a terminal, and the same as tab-separated lines in a pipe.
 
-A table that is too wide for the terminal is written as one record below the other. Cells are data: no markup is read
+Of a table that is too wide for the terminal each row is folded into several lines. Cells are data: no markup is read
 from them, and nothing in them acts on the terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import click
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -63,7 +64,7 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
         for row in rows:
             click.echo("\t".join(map(piped, row)))
         return
-    texts = [[displayed(cell) for cell in row] for row in rows]
+    columns, texts = _without_empty(columns, [[displayed(cell) for cell in row] for row in rows])
     widths = [
         max([cell_len(column.name), *(cell_len(row[index]) for row in texts)]) for index, column in enumerate(columns)
     ]
@@ -71,7 +72,13 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
     if out.width - fixed >= min(widths[-1], _NARROWEST):
         out.print(_table(columns, texts))
     else:
-        _show_records(out, columns, texts)
+        _show_folded(out, columns, texts, widths)
+
+
+def _without_empty(columns: Sequence[Column], rows: list[list[str]]) -> tuple[Sequence[Column], list[list[str]]]:
+    """Leave out columns in which nothing stands."""
+    kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in rows)]
+    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
@@ -84,11 +91,25 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _show_records(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    for number, row in enumerate(rows):
-        if number:
-            out.print()
-        show_fields([(column, cell) for column, cell in zip(columns, row, strict=True) if cell != _NOTHING], out=out)
+def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+    """Print each row as one line of what fits, and the rest below it with its names."""
+    fitting, used = 1, widths[0]
+    while used + _GAP + widths[fitting] <= out.width:
+        used += _GAP + widths[fitting]
+        fitting += 1
+    for row in rows:
+        head = Text()
+        for index in range(fitting):
+            head.append(_text(row[index], columns[index]))
+            if index < fitting - 1:
+                head.append(" " * (widths[index] - cell_len(row[index]) + _GAP))
+        rest = Text()
+        for index in range(fitting, len(columns)):
+            if row[index] != _NOTHING:
+                rest.append(", " if rest else "").append(f"{columns[index].name} ", style="dim")
+                rest.append(_text(row[index], columns[index]))
+        out.print(head, overflow="fold")
+        out.print(Padding(rest, (0, 0, 0, 4)), overflow="fold")
 
 
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:
@@ -109,9 +130,8 @@ def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | N
 
 def show_block(text: str, *, indent: str = "    ") -> None:
     """Print text of several lines as it is, indented; nothing is wrapped or cut."""
-    write: Callable[[str], None] = click.echo
     for part in block(text.rstrip("\n")).split("\n"):
-        write(indent + part)
+        click.echo(indent + part)
 
 
 def _text(cell: str, column: Column) -> Text:

@@ -1,0 +1,56 @@
+"""A process with an open app that forks, and goes on in both halves at once.
+
+`python -m tests.system.apps.fork_program <jobs of each half>`; each half prints the ids of the jobs that it has enqueued.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from holdfast import StoreError
+from tests.system.apps.ledger_app import app, pay
+
+
+def enqueue(count: int, who: str) -> None:
+    for _ in range(count):
+        print(who, pay.sync.enqueue().id, flush=True)
+
+
+def main() -> int:
+    count = int(sys.argv[1])
+    enqueue(count, "before")
+    inherited = connections()
+    pid = os.fork()
+    if pid == 0:
+        enqueue(count, "child")
+        assert not inherited & connections(), "the child uses its parent's connection"
+        for connection in inherited:
+            refuse(connection)
+        return 0
+    enqueue(count, "parent")
+    assert inherited == connections(), "the parent has lost its connection"
+    _, status = os.waitpid(pid, 0)
+    enqueue(count, "after")
+    app.sync.close()
+    return os.waitstatus_to_exitcode(status)
+
+
+def connections() -> set[object]:
+    """Return the connections that this process would use for the next call."""
+    parts = app.backend._parts  # type: ignore[attr-defined]
+    return {session._connection for session in (parts.writer, parts.reader)}
+
+
+def refuse(connection: object) -> None:
+    try:
+        connection.begin()  # type: ignore[attr-defined]
+    except StoreError as error:
+        print("refused:", error, flush=True)
+        return
+    message = "a connection of the parent could be used in the child"
+    raise AssertionError(message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Many who want the same store at once, and one who does not let go of it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+import pytest
+
+PROCESSES = 8
+CLIENTS = 25
+EACH = 20
+
+
+@pytest.mark.slow
+def test_two_hundred_clients_in_eight_processes_lose_nothing_and_double_nothing(ledger, workers):
+    programs = [
+        workers.program("tests.system.apps.storm_program", str(CLIENTS), str(EACH)) for _ in range(PROCESSES)
+    ]
+    done = 0
+    for program in programs:
+        assert program.end(within=55.0) == 0, program.text
+        done += int(re.findall(r"^enqueued \d+ done (\d+)$", program.text, re.MULTILINE)[0])
+    jobs = [effect.job_id for effect in ledger.store.effects()]
+    assert len(jobs) == len(set(jobs)) == done == PROCESSES * CLIENTS * EACH
+    ledger.assert_once(jobs[::50])
+
+
+@pytest.mark.parametrize("task", ["pay_late", "pay_late_in_thread"])
+def test_a_job_whose_lease_could_not_be_extended_for_two_leases_stays_with_its_living_worker(
+    ledger, workers, gate, task
+):
+    barrier = gate("late")
+    job = ledger.enqueue(task, gate=barrier.path)
+    holder = workers.start()
+    holder.line(rf"began {job}")
+    idle = workers.started()
+    with ledger.store.locked():
+        ledger.expired(job, 2.0)
+    until = time.monotonic() + ledger.store.lease  # in this time the idle one would have taken it
+    while time.monotonic() < until:
+        assert [lease.attempt for lease in ledger.leases()] == [1]
+    barrier.open()
+    ledger.completed(job)
+    later = ledger.enqueue("pay")
+    ledger.completed(later)
+    for worker in (holder, idle):
+        worker.signal(signal.SIGTERM)
+        assert worker.end() == 0, worker.text
+    ledger.assert_once([job, later])
+    assert ledger.show(job).attempts == []
