@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
-import textwrap
 import time
-from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
+from tests.system import job_children
 from tests.system.apps import children_app as app
+from tests.system.job_children import SOON, begun, children, job_for, run
 from tests.system.supervised_program import wait_until_gone
 
-from holdfast.model.ids import new_id
-from holdfast.model.job import JobState, LeasedJob, NewJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Retried, Snoozed
-from holdfast.store.values import ClaimRequest, Finish, Verdict
 from holdfast.testing.stores import open_store
 from holdfast.worker import child_pool
 from holdfast.worker.child_pool import ChildPool
@@ -32,64 +26,7 @@ from holdfast.worker.child_protocol import Ended, Frames, Hello, Notice, Run, en
 from holdfast.worker.decision import Why
 
 pytestmark = pytest.mark.slow
-SOON = 10.0
-_seqs = itertools.count(1)
-
-
-@pytest.fixture
-def url(tmp_path, monkeypatch):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    monkeypatch.setenv(app.URL, url)
-    return url
-
-
-@pytest.fixture
-async def pool():
-    pool = ChildPool(lease=app.LEASE, limit=2)
-    yield pool
-    await pool.close()
-    assert children() == [], "a child or a zombie was left behind"
-
-
-def children() -> list[psutil.Process]:
-    return psutil.Process().children()
-
-
-def job_for(handle, *args, lost: int = 0, attempt: int = 1, **kwargs) -> LeasedJob:
-    return LeasedJob(
-        id=new_id(),
-        seq=next(_seqs),
-        queue="default",
-        task=handle.task.name,
-        payload=handle.task.signature.encode(args, kwargs),
-        headers=None,
-        priority=0,
-        max_attempts=5,
-        timeout=None,
-        enqueued_us=0,
-        turn_us=0,
-        attempt=attempt,
-        excused=0,
-        interrupted=0,
-        lost=lost,
-        fence=1,
-    )
-
-
-async def run(pool: ChildPool, handle, *args, timeout: float | None = SOON, **kwargs):
-    return await pool.run(handle.task, job_for(handle, *args, **kwargs), timeout=timeout)
-
-
-def wait_for(mark: Path) -> str:
-    deadline = time.monotonic() + SOON
-    while not mark.exists():
-        assert time.monotonic() < deadline, "the handler did not begin"
-        time.sleep(0.01)  # another process writes it: there is no event here to await
-    return mark.read_text()
-
-
-async def begun(mark: Path) -> str:
-    return await asyncio.to_thread(wait_for, mark)
+pool, url = job_children.pool, job_children.url  # fixtures
 
 
 # --- how handlers end ------------------------------------------------------------------------------------------------
@@ -380,246 +317,3 @@ async def test_a_closed_pool_takes_no_more_jobs(pool):
     await pool.close()
     with pytest.raises(RuntimeError, match="closed"):
         await run(pool, app.add, 1, 1)
-
-
-# --- handlers that cannot be found -----------------------------------------------------------------------------------
-
-
-async def refused(pool: ChildPool, task) -> str:
-    job = msgspec.structs.replace(job_for(app.whoami), task=task.name)
-    outcome = await pool.run(task, job, timeout=SOON)
-    assert isinstance(outcome, Retried), outcome
-    assert outcome.failure.error_class == "holdfast.errors.ConfigError"
-    return outcome.failure.message
-
-
-async def test_a_name_that_is_no_task_is_refused_with_a_remedy(pool):
-    message = await refused(pool, app.Handle(app.unwrapped).task)
-    assert "'unwrapped' in module 'tests.system.apps.children_app' is a function, not a task" in message
-    assert "keep what @app.task returns" in message
-
-
-async def test_a_name_that_is_another_task_is_refused(pool):
-    message = await refused(pool, app.first_of_two.task)
-    assert "'first_of_two'" in message
-    assert "is the task 'second_of_two'" in message
-
-
-async def test_a_module_that_cannot_be_imported_is_not_the_jobs_doing(pool, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def handler() -> None:
-        pass
-
-    for module, body, said in (
-        ("missing_module", None, "No module named 'missing_module'"),
-        ("exiting_module", "raise SystemExit(5)", "SystemExit: 5"),
-        ("dying_module", "import os; os._exit(9)", "ended by itself with exit code 9 before it had imported"),
-    ):
-        if body is not None:
-            (tmp_path / f"{module}.py").write_text(body)
-        handler.__module__, handler.__qualname__ = module, "handler"
-        message = await refused(pool, app.Handle(handler).task)
-        assert said in message
-
-
-async def test_a_handler_inside_a_function_is_refused(pool):
-    def inner() -> None:
-        pass
-
-    task = msgspec.structs.replace(app.whoami.task, handler=inner, name="inner")
-    assert "move it to the top of a module" in await refused(pool, task)
-
-
-# --- transactions ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def store(url, tmp_path):
-    async with open_store(url) as backend:
-        with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
-            connection.execute("create table effect (text text not null)")
-            connection.commit()
-        yield backend
-
-
-async def claimed(store, handle, *args) -> LeasedJob:
-    payload = handle.task.signature.encode(args, {})
-    await store.jobs.enqueue([NewJob(id=new_id(), queue="default", task=handle.task.name, payload=payload)])
-    claim = await store.jobs.claim(
-        ClaimRequest(worker_id="w1", tasks=(handle.task.name,), limit=1, lease=app.LEASE, queues=None)
-    )
-    job: LeasedJob = claim.jobs[0]
-    return job
-
-
-def effects(tmp_path) -> list[str]:
-    with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
-        return [text for (text,) in connection.execute("select text from effect")]
-
-
-class Keeper:
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def settling(self, seq: int) -> None:
-        self.heard.append("settling")
-
-    def settled(self, seq: int) -> None:
-        self.heard.append("settled")
-
-    def unsettled(self, seq: int) -> None:
-        self.heard.append("unsettled")
-
-
-@pytest.mark.parametrize("handle", [app.effect, app.effect_blocking], ids=["async", "blocking"])
-async def test_a_transaction_in_a_child_commits_effect_and_completion_together(pool, store, tmp_path, handle):
-    job = await claimed(store, handle, "paid")
-    keeper = Keeper()
-    assert await pool.run(handle.task, job, timeout=SOON, keeper=keeper) is None
-    assert keeper.heard == ["settling", "settled"]
-    assert effects(tmp_path) == ["paid"]
-    details = await store.insight.job(job.id)
-    assert details.job.state is JobState.COMPLETED
-    assert details.result == ('"wrote paid"' if handle is app.effect else None)
-
-
-async def test_a_transaction_that_raises_in_a_child_leaves_neither_effect_nor_completion(pool, store, tmp_path):
-    job = await claimed(store, app.effect_undone, "paid")
-    outcome = await pool.run(app.effect_undone.task, job, timeout=SOON)
-    assert isinstance(outcome, Retried)
-    assert effects(tmp_path) == []
-    assert await store.jobs.finish([Finish(job.lease, outcome)]) == [Verdict.DONE]
-
-
-async def test_a_child_that_dies_after_its_transaction_has_committed_has_completed_the_job(pool, store, tmp_path):
-    job = await claimed(store, app.effect_and_death, "paid")
-    assert await pool.run(app.effect_and_death.task, job, timeout=SOON) is None
-    assert effects(tmp_path) == ["paid"]
-    assert (await store.insight.job(job.id)).job.state is JobState.COMPLETED
-
-
-async def test_a_lease_that_vanished_by_completion_does_not_cost_the_handler_its_end(pool, store, tmp_path):
-    mark = tmp_path / "mark"
-    job = await claimed(store, app.effect_and_more, str(mark))
-    running = asyncio.create_task(pool.run(app.effect_and_more.task, job, timeout=SOON))
-    await begun(mark)
-    pool.abort(job, Why.LEASE_LOST)
-    assert await running is None
-    assert mark.read_text() == "finished"
-
-
-async def test_a_context_in_a_child_writes_under_the_lease(pool, store):
-    job = await claimed(store, app.report_progress)
-    assert await pool.run(app.report_progress.task, job, timeout=SOON) == Completed(str(job.fence))
-    lost = msgspec.structs.replace(job, fence=job.fence - 1)
-    outcome = await pool.run(app.report_progress.task, lost, timeout=SOON)
-    assert isinstance(outcome, Retried)  # which the store answers with LOST
-    assert outcome.failure.error_class == "holdfast.errors.LeaseLost"
-
-
-# --- whole programs --------------------------------------------------------------------------------------------------
-
-PROGRAM = """
-from __future__ import annotations
-import asyncio, os, sys, time
-from tests.system.apps.children_app import App, Handle, LEASE, sleep
-from tests.system.test_job_children import job_for
-from holdfast.worker.child_pool import ChildPool
-
-app = App()
-
-@Handle
-def here() -> list:
-    return [__name__, os.getpid()]
-
-async def main(handle, *args):
-    pool = ChildPool(lease=LEASE, limit=1)
-    print(await pool.run(handle.task, job_for(handle, *args), timeout=None), flush=True)
-    await pool.close()
-
-"""
-
-
-@contextlib.contextmanager
-def program(tmp_path, body, *command):
-    script = tmp_path / "program"  # without .py: a console script has none
-    script.write_text(PROGRAM + textwrap.dedent(body))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), str(tmp_path)])}
-    process = subprocess.Popen(
-        [sys.executable, *(command or (str(script),))], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-@pytest.mark.parametrize(
-    "handle", [app.sleep, app.sleep_async, app.hold_the_interpreter], ids=lambda handle: handle.task.name
-)
-def test_a_child_dies_with_a_killed_worker(tmp_path, handle):
-    if handle is app.hold_the_interpreter and sys.platform != "linux":
-        pytest.skip("the kernel cannot do this here")
-    args = (60,) if handle is app.hold_the_interpreter else (str(tmp_path / "pid"), 60)
-    body = f"""
-    from tests.system.apps import children_app
-    asyncio.run(main(children_app.{handle.task.name}, *{args!r}))
-    """
-    with program(tmp_path, body) as process:
-        worker = psutil.Process(process.pid)
-        deadline = time.monotonic() + SOON
-        while not (below := worker.children()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if handle is not app.hold_the_interpreter:
-            wait_for(tmp_path / "pid")
-        else:
-            time.sleep(1)  # nothing can be said while the lock is held
-        assert below
-        worker.kill()
-        wait_until_gone(below, within=2.0)
-
-
-def test_a_task_of_the_main_file_is_found_though_the_file_has_no_suffix(tmp_path):
-    body = """
-    if __name__ == "__main__":
-        asyncio.run(main(here))
-    """
-    with program(tmp_path, body) as process:
-        said = process.communicate(timeout=SOON)[0]
-    assert 'Completed(result=\'["__holdfast_main__",' in said
-
-
-def test_a_task_of_a_main_module_of_a_package_is_found_with_its_relative_imports(tmp_path):
-    package = tmp_path / "shop"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "neighbour.py").write_text("NAME = 'next door'\n")
-    (package / "__main__.py").write_text(
-        PROGRAM
-        + textwrap.dedent("""
-            from .neighbour import NAME
-            if __name__ == "__main__":
-                asyncio.run(main(here))
-        """)
-    )
-    with program(tmp_path, "", "-m", "shop") as process:
-        said = process.communicate(timeout=SOON)[0]
-    assert "shop.__holdfast_main__" in said
-
-
-def test_a_main_file_that_starts_its_worker_unguarded_is_told_so(tmp_path):
-    with program(tmp_path, "asyncio.run(main(here))") as process:
-        said = process.communicate(timeout=SOON)[0]
-    assert "ConfigError" in said
-    assert 'under `if __name__ == "__main__":`' in said
-
-
-def test_a_main_without_a_file_is_refused_with_a_remedy(tmp_path):
-    with program(tmp_path, "", "-c", PROGRAM + "asyncio.run(main(here))") as process:
-        said = process.communicate(timeout=SOON)[0]
-    assert "__main__ that has no file" in said
-    assert "move it to a module" in said

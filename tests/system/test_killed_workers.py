@@ -76,6 +76,7 @@ def test_a_killed_job_child_is_followed_by_another_without_its_worker_noticing_m
     child.suspend()  # so that it cannot go on when the gate is left
     barrier.close()
     child.kill()
+    all_gone([child], within=2.0)
     barrier.open()
     ledger.completed(job)
     ledger.assert_once([job])

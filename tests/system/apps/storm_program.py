@@ -46,8 +46,11 @@ class Client:
             held = await persist(lambda: self.app.claim(QUEUE, BATCH, lease=60.0))
             for job in held:
                 await self.complete(job)
-            if not held and await persist(self.is_all_done):
+            if held:
+                continue
+            if await persist(self.is_all_done):
                 return
+            await asyncio.sleep(random.uniform(0.1, 0.3))  # others still have some
 
     async def complete(self, held: HeldJob) -> None:
         async def write() -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from holdfast import errors
 from holdfast.runtime import failpoint as failpoints
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import msgspec
 import pytest
 from tests.unit.runtime.signature_samples import (
+    Arbitrary,
     Ctx,
     Line,
     carry,
