@@ -57,9 +57,9 @@ async def examine(app: App) -> list[Finding]:
         queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
         workers = await app.workers()
     except SchemaMismatch as error:
-        return [_ok("store", app.backend.url), Finding("schema", Verdict.BAD, str(error))]
+        return [_ok("store", app.backend.url), Finding("schema", Verdict.BAD, _told(error))]
     except HoldfastError as error:
-        return [Finding("store", Verdict.BAD, str(error))]
+        return [Finding("store", Verdict.BAD, _told(error))]
     live = [worker for worker in workers if not is_silent(worker)]
     capabilities = backend.capabilities
     return [
@@ -73,6 +73,10 @@ async def examine(app: App) -> list[Finding]:
         _expired(leases),
         _silent(workers, live),
     ]
+
+
+def _told(error: HoldfastError) -> str:
+    return str(error).replace("\n", ". ").rstrip(".")
 
 
 def _ok(check: str, text: str) -> Finding:
@@ -104,7 +108,7 @@ def _clock(app: App, facts: dict[str, str]) -> Finding:
 def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
     open_queues = [queue for queue in queues if not queue.paused and queue.oldest_ready is not None]
     if not open_queues:
-        return _ok("ready jobs", "none wait")
+        return _ok("ready jobs", "none wait in open queues")
     count = sum(queue.ready for queue in open_queues)
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
     text = f"{count:,} wait, the oldest in queue {oldest.name} for {span(oldest.oldest_ready or timedelta(0))}"

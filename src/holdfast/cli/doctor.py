@@ -21,7 +21,8 @@ _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding")
 def doctor(target: Target, *, as_json: bool) -> None:
     """See whether the store is well and somebody works on it.
 
-    Looks at version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers. Exit code 1 if something is bad; warnings alone are 0. The report shows no password, arguments or error texts.
+    Looks at version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers. Exit
+    code 1 if something is bad; warnings alone are 0. The report shows no password, arguments or error texts.
     """
     app = target.app()
 

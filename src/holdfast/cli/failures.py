@@ -104,7 +104,7 @@ def is_debugging() -> bool:
 class Root(click.Group):
     """The group of all commands: whatever is raised below leaves it as words and an exit code."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the commands in the order in which they were added, not by name."""
         return list(self.commands)
 

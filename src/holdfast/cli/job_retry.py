@@ -41,7 +41,7 @@ class _Selection(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return the selection as words."""
-        parts = [f"{self.state}"]
+        parts = [str(self.state)]
         if self.queue:
             parts.append(f"of queue {self.queue}")
         if self.task:
@@ -135,7 +135,7 @@ async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None
     if count == 0:
         click.echo(f"No jobs are {selection}.", err=True)
         return
-    require_consent(f"Retry {_jobs(count)}, {selection}?", yes=yes)
+    require_consent(f"Retry {_jobs(count)} ({selection})?", yes=yes)
     retried = 0
     out = console(stderr=True)
     with Progress(console=out, disable=not out.is_terminal, transient=True) as progress:

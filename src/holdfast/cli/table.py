@@ -106,7 +106,9 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
         rest = Text()
         for index in range(fitting, len(columns)):
             if row[index] != _NOTHING:
-                rest.append(", " if rest else "").append(f"{columns[index].name} ", style="dim")
+                rest.append(", " if rest else "")
+                if fitting < len(columns) - 1:  # a single one explains itself
+                    rest.append(f"{columns[index].name} ", style="dim")
                 rest.append(_text(row[index], columns[index]))
         out.print(head, overflow="fold")
         out.print(Padding(rest, (0, 0, 0, 4)), overflow="fold")

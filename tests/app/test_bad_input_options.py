@@ -1,0 +1,199 @@
+"""Names and options that cannot work are refused where they are given, with the remedy, and nothing is enqueued."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.app.work import total
+
+from holdfast import App, ConfigError, HoldfastError, JobNotFound, PayloadError
+
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - naive on purpose
+HOSTILE_NAMES = [
+    "'; drop table holdfast_job; --",
+    'a"b',
+    "a'b",
+    "a\nb",
+    "a\0b",
+    "a b",
+    "a;b",
+    "a\\b",
+    "$$",
+    "1st",
+    "-first",
+    "",
+    "é",
+    "ord\u0435rs",  # a Cyrillic look-alike
+    "\ud800",
+    "name\n",
+]
+
+
+@pytest.fixture
+def task(app: App):
+    @app.task(queue="mail")
+    async def send(n: int) -> None: ...
+
+    return send
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"delay": -1}, "a duration cannot be negative, pass 0 or more"),
+        ({"delay": timedelta(seconds=-1)}, "a duration cannot be negative, pass 0 or more"),
+        ({"delay": float("nan")}, "pass seconds as a finite number"),
+        ({"delay": 1e12}, "numbers are seconds, not milliseconds"),
+        ({"delay": "60"}, "pass seconds as a number, or a timedelta"),
+        ({"run_at": NAIVE}, "pass an aware datetime, for example"),
+        ({"delay": 1, "run_at": datetime.now(UTC)}, "choose one"),
+        ({"run_at": "2030-01-01T00:00:00Z"}, "pass an aware datetime"),
+        ({"run_at": 1_900_000_000}, "pass an aware datetime"),
+        ({"max_attempts": 0}, "a whole number from 1 to"),
+        ({"max_attempts": True}, "a whole number from 1 to"),
+        ({"max_attempts": 2.5}, "a whole number from 1 to"),
+        ({"max_attempts": 10**9}, "a whole number from 1 to"),
+        ({"priority": 10**9}, "a whole number from -100000 to 100000"),
+        ({"priority": "high"}, "a whole number from -100000 to 100000"),
+        ({"timeout": 0}, "pass seconds, or None for no limit"),
+        ({"timeout": -1}, "a duration cannot be negative"),
+        ({"timeout": "1m"}, "pass seconds as a number, or a timedelta"),
+        ({"job_id": "order-7"}, "is not a UUID: pass one like"),
+        ({"job_id": "'; drop table holdfast_job; --"}, "is not a UUID"),
+        ({"job_id": 7}, "is not a UUID"),
+        ({"queue": 7}, "is not a text"),
+        ({"queue": "q" * 129}, "at most 128 are allowed"),
+        ({"headers": {"h" * 129: "x"}}, "at most 128 are allowed"),
+        ({"headers": {"trace\nparent": "x"}}, "begin with a letter or an underscore"),
+        ({"headers": {7: "x"}}, "is not a text"),
+        ({"headers": "traceparent: x"}, "headers"),
+    ],
+)
+async def test_an_option_that_cannot_work_is_refused_with_the_remedy(app, task, options, remedy):
+    with pytest.raises(ConfigError, match=remedy):
+        await task.options(**options).enqueue(n=1)
+
+    assert await total(app) == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "remedy"),
+    [
+        ({"n": 7}, r"pass str\(...\) of it"),
+        ({"n": "a\0b"}, "remove it, or encode"),
+        ({"n": "\ud800"}, "decode it with errors='replace'"),
+        ({f"h{n}": "x" for n in range(65)}, "at most 64 are carried: use arguments"),
+        ({"n": "x" * 20_000}, "store the bulk elsewhere"),
+    ],
+)
+async def test_headers_that_cannot_be_carried_are_refused_with_the_remedy(app, task, headers, remedy):
+    with pytest.raises(PayloadError, match=remedy):
+        await task.options(headers=headers).enqueue(n=1)
+
+    assert await total(app) == 0
+
+
+async def test_an_unknown_option_is_refused(app, task):
+    with pytest.raises(TypeError, match="dealy"):
+        task.options(dealy=5)
+
+
+async def test_one_job_id_cannot_name_many_jobs(app, task):
+    with pytest.raises(ConfigError, match="leave it out for enqueue_many"):
+        await task.options(job_id="0190a8c0-0000-7000-8000-000000000001").enqueue_many([{"n": 1}])
+
+    assert await total(app) == 0
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+async def test_a_name_outside_the_small_alphabet_is_refused_everywhere(app, task, name):
+    refusal = pytest.raises(ConfigError, match=r"(not allowed|not a text)")
+    with refusal:
+        await task.options(queue=name).enqueue(n=1)
+    with refusal:
+        await task.options(headers={name: "x"}).enqueue(n=1)
+    with refusal:
+        await app.queues.pause(name)
+    with refusal:
+        await app.queues.resume(name)
+    with refusal:
+        await app.claim(name)
+    with refusal:
+        await app.claim("mail", worker_id=name)
+    with refusal:
+        app.worker(queues=["mail", name])
+    with refusal:
+
+        @app.task(queue=name)
+        async def other() -> None: ...
+
+    assert await total(app) == 0
+    assert [queue.name for queue in await app.queues.list()] == []
+    assert app.tasks.names == ("send",)
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE_NAMES if name])
+async def test_a_task_name_outside_the_small_alphabet_is_refused(app, name):
+    with pytest.raises(ConfigError, match="begin with a letter or an underscore"):
+
+        @app.task(name=name)
+        async def other() -> None: ...
+
+    assert app.tasks.names == ()
+
+
+async def test_over_long_names_of_tasks_queues_and_workers_are_refused(app, task):
+    refusal = pytest.raises(ConfigError, match="129 characters: at most 128 are allowed")
+    long = "n" * 129
+    with refusal:
+
+        @app.task(name=long)
+        async def other() -> None: ...
+
+    with refusal:
+        await app.queues.pause(long)
+    with refusal:
+        app.worker(worker_id=long)
+    with refusal:
+        await app.claim(long)
+
+    await task.options(queue="n" * 128).enqueue(n=1)
+    assert await total(app) == 1
+
+
+@pytest.mark.parametrize("job_id", ["nobody", "'; drop table holdfast_job; --", "", "a\0b"])
+async def test_a_job_that_is_not_there_is_told_as_such(app, task, job_id):
+    await task.enqueue(n=1)
+
+    for call in (app.jobs.show, app.jobs.cancel, app.jobs.retry, app.jobs.reset):
+        with pytest.raises(JobNotFound, match="it never existed, or it was pruned"):
+            await call(job_id)
+    with pytest.raises(JobNotFound):
+        await app.job(job_id).wait(1)
+
+    assert await total(app) == 1
+
+
+async def test_a_state_that_is_none_is_refused_with_the_states_there_are(app):
+    with pytest.raises(ConfigError, match="there are scheduled, blocked, ready, running, completed, failed, cancelled"):
+        await app.jobs.list("done")
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "9" * 40, "'; drop table holdfast_job; --", ""])
+async def test_a_cursor_that_is_none_is_refused_or_leads_nowhere_new(app, task, cursor):
+    await task.enqueue(n=1)
+
+    with pytest.raises(HoldfastError, match="cursor"):
+        await app.jobs.list("ready", cursor=cursor)
+
+
+async def test_the_reason_of_a_cancel_may_hold_anything(app, task):
+    job = await task.enqueue(n=1)
+
+    await job.cancel("a\0b\ud800" + "x" * 10_000)
+
+    reason = (await job.details()).job.reason
+    assert reason is not None
+    assert reason.startswith(r"a\x00b\ud800xxx")
+    assert len(reason.encode()) <= 2048

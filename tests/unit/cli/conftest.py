@@ -1,0 +1,81 @@
+"""The command line in this process, over a SQLite file of each test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast import App
+from holdfast.cli.main import cli
+from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import Completed, Failed, Failure
+from holdfast.store.backend import Backend
+from holdfast.store.values import ClaimRequest, Finish
+
+APP = ("--app", "tests.unit.cli.sample_app:app")
+HOSTILE = "a\x1b[31mb\x00c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
+SHOWN = r"a\x1b[31mb\x00c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
+
+
+class Shop:
+    """A store and the command line over it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def run(self, *args: str, code: int = 0, url: str | None = None, stdin: str | None = None) -> Result:
+        """Run a command and require its exit code."""
+        result = CliRunner().invoke(cli, list(args), input=stdin, env={"HOLDFAST_URL": url or self.url})
+        assert result.exit_code == code, f"{result.exit_code}\n{result.output}\n{result.exception!r}"
+        return result
+
+    def json(self, *args: str) -> Any:
+        return json.loads(self.run(*args, "--json").stdout)
+
+    def enqueue(self, task: str = "charge", *args: str) -> str:
+        arguments = args or ("--arg", "order_id=7")
+        return self.run("job", "enqueue", task, *APP, *arguments).stdout.strip()
+
+    def within(self, work: Callable[[Backend], Awaitable[Any]]) -> Any:
+        """Do something to the store itself."""
+
+        async def whole() -> Any:
+            async with App(self.url) as app:
+                return await work(app.backend)
+
+        return asyncio.run(whole())
+
+    def claim(self, *, lease: float = 30, worker_id: str = "w1") -> LeasedJob:
+        request = ClaimRequest(worker_id, ("charge", "bill", "place"), 1, timedelta(seconds=lease), isolates=False)
+        (job,) = self.within(lambda backend: backend.jobs.claim(request)).jobs
+        return job
+
+    def complete(self) -> str:
+        job = self.claim()
+        self.within(lambda backend: backend.jobs.finish([Finish(job.lease, Completed('"done"'))]))
+        return job.id
+
+    def fail(self, message: str = "boom", traceback: str | None = None) -> str:
+        job = self.claim()
+        outcome = Failed(Failure("ValueError", message, traceback))
+        self.within(lambda backend: backend.jobs.finish([Finish(job.lease, outcome)]))
+        return job.id
+
+
+@pytest.fixture
+def shop(tmp_path) -> Shop:
+    return Shop(f"sqlite:///{tmp_path}/jobs.db")
+
+
+def every_command(group: click.Command = cli, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    """Return all commands with their words."""
+    if not isinstance(group, click.Group):
+        return [(path, group)]
+    return [pair for name, command in group.commands.items() for pair in every_command(command, (*path, name))]

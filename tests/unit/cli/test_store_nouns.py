@@ -1,0 +1,208 @@
+"""Queues, leases, workers, the schema and the doctor."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+import pytest
+from tests.unit.cli.conftest import HOSTILE, SHOWN
+
+from holdfast.store.values import WorkerBeat
+
+
+def _beat(shop, worker_id="w1", lease=30.0, queues=None):
+    beat = WorkerBeat(worker_id, "host", 1, queues, 10, timedelta(seconds=lease), 2)
+
+    async def tell(backend):
+        extender = backend.extender()
+        extender.beat(beat)
+        extender.close()
+
+    shop.within(tell)
+
+
+def _later(shop, tmp_path, seconds):
+    """Let time pass for workers and leases, by moving what they told into the past."""
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        connection.execute("update holdfast_running set lease_until = lease_until - ?", (seconds * 1_000_000,))
+    connection.close()
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def test_queues_are_listed_with_their_counts(shop):
+    shop.enqueue()
+    shop.enqueue("charge", "--arg", "order_id=7", "--delay", "5m")
+    (queue,) = shop.json("queue", "list")["queues"]
+    assert queue["oldest_ready"] >= 0
+    del queue["oldest_ready"]
+    assert queue == {
+        "name": "orders", "paused": False, "ready": 1, "scheduled": 1, "blocked": 0, "running": 0, "failed": 0,
+    }  # fmt: skip
+    assert shop.run("queue", "list").stdout.splitlines()[1].startswith("orders\topen\t1\t1\t0\t0\t0\t")
+
+
+def test_a_queue_is_paused_and_resumed_and_says_if_it_was_so_already(shop):
+    shop.enqueue()
+    assert shop.run("queue", "pause", "orders").stdout == "orders paused\n"
+    assert shop.run("queue", "pause", "orders").stdout == "orders was paused already\n"
+    assert shop.json("queue", "list")["queues"][0]["paused"] is True
+    assert shop.run("queue", "resume", "orders").stdout == "orders resumed\n"
+    assert shop.run("queue", "resume", "orders").stdout == "orders was not paused\n"
+
+
+def test_pausing_a_queue_that_nobody_knows_is_done_with_a_warning(shop):
+    shop.enqueue()
+    assert "no job was ever enqueued to order" in shop.run("queue", "pause", "order").stderr
+
+
+# --- leases -----------------------------------------------------------------------------------------------------------
+
+
+def test_leases_are_listed_and_expired_ones_alone_when_asked(shop, tmp_path):
+    job_id = shop.enqueue()
+    shop.claim()
+    (lease,) = shop.json("lease", "list")["leases"]
+    assert (lease["job_id"], lease["worker_id"], lease["attempt"]) == (job_id, "w1", 1)
+    assert shop.json("lease", "list", "--expired")["leases"] == []
+    assert "No expired leases." in shop.run("lease", "reset", "--expired").stderr
+    _later(shop, tmp_path, 40)
+    (lease,) = shop.json("lease", "list", "--expired")["leases"]
+    assert lease["expires_in"] < 0
+
+
+def test_a_reset_takes_a_running_jobs_lease_away(shop):
+    job_id = shop.enqueue()
+    shop.claim()
+    assert shop.run("lease", "reset", job_id).stdout == f"{job_id} reset\n"
+    assert shop.json("job", "show", job_id)["state"] == "ready"
+    assert "does not run" in shop.run("lease", "reset", job_id, code=1).stderr
+
+
+def test_expired_leases_are_taken_away_and_living_ones_left(shop, tmp_path):
+    ids = [shop.enqueue() for _ in range(3)]
+    shop.claim()
+    shop.claim()
+    _later(shop, tmp_path, 40)
+    shop.claim(worker_id="alive")
+    refused = shop.run("lease", "reset", "--expired", code=2)
+    assert "Take away 2 expired leases?" in refused.stderr
+    assert len(shop.run("lease", "reset", "--expired", "--yes").stdout.splitlines()) == 2
+    (left,) = shop.json("lease", "list")["leases"]
+    assert left["worker_id"] == "alive"
+    assert left["job_id"] in ids
+
+
+@pytest.mark.parametrize("words", [(), ("01", "--expired")])
+def test_a_reset_that_says_two_things_or_nothing_is_refused(shop, words):
+    shop.run("lease", "reset", *words, code=2)
+
+
+def test_hostile_progress_is_shown_as_visible_escapes(shop):
+    shop.enqueue()
+    job = shop.claim()
+    shop.within(lambda backend: backend.jobs.progress(job.lease, 1, HOSTILE))
+    assert f"1 % {SHOWN}" in shop.run("lease", "list").stdout
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_workers_are_listed_and_silent_ones_marked(shop):
+    shop.run("schema", "install")
+    _beat(shop, "alive", queues=("orders", "mails"))
+    _beat(shop, "dead", lease=0.0)
+    workers = {worker["worker_id"]: worker for worker in shop.json("worker", "list")["workers"]}
+    assert workers["alive"]["is_silent"] is False
+    assert workers["alive"]["queues"] == ["orders", "mails"]
+    assert workers["dead"]["is_silent"] is True
+    rows = shop.run("worker", "list").stdout.splitlines()
+    assert [row.split("\t")[1].split(" ")[0] for row in rows[1:] if row.startswith("alive")] == ["live"]
+    assert [row.split("\t")[1].split(" ")[0] for row in rows[1:] if row.startswith("dead")] == ["silent"]
+
+
+# --- schema -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_are_installed_checked_and_upgraded_repeatedly(shop, tmp_path):
+    for _ in range(2):
+        assert f"sqlite:///{tmp_path}/jobs.db are of version" in shop.run("schema", "install").stdout
+    shop.run("schema", "check")
+    shop.run("schema", "upgrade")
+    assert (tmp_path / "jobs.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_tables_of_a_newer_version_are_refused_with_the_remedy(shop, tmp_path):
+    shop.run("schema", "install")
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        connection.execute("update holdfast_schema set version = 999")
+    connection.close()
+    assert "upgrade the holdfast package" in shop.run("schema", "check", code=1).stderr
+    for words in (("schema", "install"), ("schema", "upgrade"), ("job", "list")):
+        assert "upgrade the holdfast package" in shop.run(*words, code=78).stderr
+
+
+def test_the_script_is_shown_without_touching_the_store(shop, tmp_path):
+    assert "create table" in shop.run("schema", "show").stdout.lower()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the doctor -------------------------------------------------------------------------------------------------------
+
+
+def _checks(shop, code=0):
+    import json
+
+    report = json.loads(shop.run("doctor", "--json", code=code).stdout)
+    return report["verdict"], {check["check"]: check for check in report["checks"]}
+
+
+def test_the_doctor_of_a_new_store_finds_nothing_bad(shop):
+    shop.run("schema", "install")
+    verdict, checks = _checks(shop)
+    assert verdict in {"ok", "warn"}
+    assert set(checks) == {
+        "store", "version", "durability", "schema", "clock", "ready jobs", "paused queues", "expired leases", "workers",
+    }  # fmt: skip
+    assert all(check["verdict"] == "ok" for name, check in checks.items() if name != "version")
+    assert "synchronous=FULL" in checks["durability"]["finding"]
+
+
+def test_the_doctor_warns_of_work_that_no_worker_serves(shop):
+    shop.enqueue()
+    _beat(shop, queues=("mails",))
+    _, checks = _checks(shop)
+    assert checks["ready jobs"]["verdict"] == "warn"
+    assert "No worker serves orders" in checks["ready jobs"]["remedy"]
+    _beat(shop, queues=("orders",))
+    assert _checks(shop)[1]["ready jobs"]["verdict"] == "ok"
+
+
+def test_the_doctor_warns_of_paused_queues_and_silent_workers(shop):
+    shop.enqueue()
+    shop.run("queue", "pause", "orders")
+    _beat(shop, "dead", lease=0.0)
+    verdict, checks = _checks(shop)
+    assert verdict == "warn"
+    assert checks["paused queues"]["finding"] == "orders"
+    assert "dead" in checks["workers"]["finding"]
+
+
+def test_leases_that_nobody_rescues_are_bad_and_just_expired_ones_a_warning(shop, tmp_path):
+    shop.enqueue()
+    shop.claim()
+    _later(shop, tmp_path, 40)
+    assert _checks(shop)[1]["expired leases"]["verdict"] == "warn"
+    _later(shop, tmp_path, 100)
+    verdict, checks = _checks(shop, code=1)
+    assert (verdict, checks["expired leases"]["verdict"]) == ("bad", "bad")
+
+
+def test_a_file_that_is_no_database_is_bad_and_not_a_crash(shop, tmp_path):
+    (tmp_path / "jobs.db").write_bytes(b"hello " * 1000)
+    verdict, checks = _checks(shop, code=1)
+    assert verdict == "bad"
+    assert "no SQLite database" in checks["store"]["finding"]
+    assert "no SQLite database" in shop.run("job", "list", code=69).stderr

@@ -1,0 +1,154 @@
+"""Which store and which app a command finds, and what it says when there is none."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from click.testing import CliRunner
+from tests.unit.cli.conftest import APP, every_command
+
+from holdfast import App, ConfigError
+from holdfast.cli.main import cli
+
+READING = [
+    ("job", "list"),
+    ("job", "show", "01"),
+    ("job", "retry", "01"),
+    ("job", "cancel", "01"),
+    ("queue", "list"),
+    ("queue", "pause", "a"),
+    ("queue", "resume", "a"),
+    ("lease", "list"),
+    ("lease", "reset", "01"),
+    ("worker", "list"),
+    ("schema", "check"),
+    ("schema", "upgrade"),
+]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_command_that_looks_makes_no_database_and_says_where_it_looked(shop, tmp_path, words):
+    result = shop.run(*words, code=69)
+    assert f"there is no database at {tmp_path}/jobs.db" in result.stderr
+    assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_doctor_makes_no_database_either(shop, tmp_path):
+    assert "there is no database" in shop.run("doctor", code=1).stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_at_a_database_of_something_else_puts_no_tables_into_it(shop, tmp_path):
+    (tmp_path / "jobs.db").touch()
+    assert "`holdfast schema upgrade`" in shop.run("job", "list", code=78).stderr
+    assert "schema\tbad" in shop.run("doctor", code=1).stdout
+    assert "the tables are missing" in shop.run("schema", "check", code=1).stderr
+
+
+def test_a_database_in_memory_is_refused_since_nobody_else_can_see_it(shop):
+    assert "in memory" in shop.run("job", "list", url="sqlite://", code=78).stderr
+
+
+def test_without_a_url_the_default_lies_in_the_current_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    result = CliRunner().invoke(cli, ["job", "list"])
+    assert f"{tmp_path}/holdfast.db" in result.stderr
+
+
+def test_a_url_given_by_option_goes_before_the_environment(shop, tmp_path):
+    shop.run("schema", "install")
+    assert f"{tmp_path}/other.db" in shop.run("job", "list", "--url", f"sqlite:///{tmp_path}/other.db", code=69).stderr
+
+
+def test_the_environment_goes_before_the_apps_own_url_and_says_so(shop):
+    result = shop.run("job", "enqueue", "charge", *APP, "--arg", "order_id=7")
+    assert "the app's own URL" in result.stderr
+    assert len(shop.json("job", "list")["jobs"]) == 1
+
+
+def test_the_apps_own_url_is_used_when_no_other_is_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    (tmp_path / "own_url_app.py").write_text(f"from holdfast import App\napp = App('sqlite:///{tmp_path}/own.db')\n")
+    result = CliRunner().invoke(cli, ["job", "list", "--app", "own_url_app:app", "--app-dir", str(tmp_path)])
+    assert f"{tmp_path}/own.db" in result.stderr
+
+
+@pytest.mark.parametrize("url", ["nosuch://x", "jobs.db", "postgresql://[::1", "", "sqlite:///a.db?synchronous=off"])
+def test_a_url_that_cannot_be_is_a_matter_of_configuration(shop, url):
+    result = shop.run("job", "list", "--url", url, code=78)
+    assert "sqlite:///" in result.stderr or "synchronous" in result.stderr
+
+
+def test_a_password_on_the_command_line_is_warned_of_and_never_repeated(shop):
+    result = shop.run("job", "list", "--url", "sqlite://joe:s3cret@host/x", code=78)
+    assert "put it into $HOLDFAST_URL" in result.stderr
+    assert "s3cret" not in result.output
+
+
+def test_a_password_in_the_environment_is_not_warned_of_and_never_shown(shop):
+    result = shop.run("doctor", url="sqlite://joe:s3cret@host/x", code=78)
+    assert "Warning" not in result.stderr
+    assert "s3cret" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("tests.unit.cli.sample_app", "module:attribute"),
+        ("no_such_module:app", "--app-dir"),
+        ("tests.unit.cli.no_such:app", "no module is called 'tests.unit.cli.no_such'"),
+        ("tests.unit.cli.sample_app:ap", "sample_app:app"),
+        ("tests.unit.cli.sample_app:number", "is of the type int, not a holdfast.App"),
+        ("tests.unit.cli.sample_app:empty", "@app.task"),
+    ],
+)
+def test_an_app_that_cannot_be_found_is_a_matter_of_configuration_with_a_remedy(shop, name, hint):
+    for words in (("worker", "run"), ("job", "enqueue", "charge")):
+        assert hint in shop.run(*words, "--app", name, code=78).stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("1/0", "ZeroDivisionError"),
+        ("raise SystemExit(0)", "SystemExit"),
+        ("def f(:", "SyntaxError"),
+    ],
+)
+def test_an_app_whose_module_fails_is_told_with_its_place(shop, tmp_path, monkeypatch, source, told):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"broken_{abs(hash(source))}"
+    (tmp_path / f"{name}.py").write_text(f"\n{source}\n")
+    result = shop.run("worker", "run", "--app", f"{name}:app", "--app-dir", str(tmp_path), code=78)
+    assert told in result.stderr
+    assert f"{name}.py" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in shop.run("worker", "run", "--app", f"{name}:app", "--debug", code=78).stderr
+
+
+def test_without_an_app_an_enqueue_says_why_it_needs_one(shop):
+    assert "arguments are checked against the task" in shop.run("job", "enqueue", "charge", code=78).stderr
+
+
+def test_every_command_takes_a_url_an_app_and_debug():
+    for words, command in every_command():
+        names = {name for parameter in command.params for name in parameter.opts}
+        assert {"--url", "--app", "--app-dir", "--debug"} <= names, words
+
+
+def test_an_app_leads_elsewhere_only_before_its_store_is_open(tmp_path):
+    app = App(f"sqlite:///{tmp_path}/a.db")
+    app.use(f"sqlite:///{tmp_path}/b.db")
+    assert app.backend.url.endswith("/b.db")
+    app.sync.opened()
+    try:
+        with pytest.raises(ConfigError, match="is open already"):
+            app.use(f"sqlite:///{tmp_path}/c.db")
+    finally:
+        app.sync.close()
+        app.portal.close()
