@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.app.work import total
 
-from holdfast import App, ConfigError, HoldfastError, JobNotFound, PayloadError
+from holdfast import App, ConfigError, JobNotFound, PayloadError
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - naive on purpose
 HOSTILE_NAMES = [
@@ -180,12 +180,25 @@ async def test_a_state_that_is_none_is_refused_with_the_states_there_are(app):
         await app.jobs.list("done")
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "9" * 40, "'; drop table holdfast_job; --", ""])
-async def test_a_cursor_that_is_none_is_refused_or_leads_nowhere_new(app, task, cursor):
+@pytest.mark.parametrize("state", ["ready", "scheduled", "failed"])
+@pytest.mark.parametrize("cursor", ["nonsense", "9" * 40, f"{'9' * 40}/{'9' * 40}", "'; drop table holdfast_job; --"])
+async def test_a_cursor_that_no_page_has_given_is_refused_with_the_remedy(app, task, state, cursor):
     await task.enqueue(n=1)
 
-    with pytest.raises(HoldfastError, match="cursor"):
-        await app.jobs.list("ready", cursor=cursor)
+    with pytest.raises(ConfigError, match=r"pass page\.cursor, or leave it out"):
+        await app.jobs.list(state, cursor=cursor)
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 2.5, "10"])
+async def test_a_limit_that_bounds_nothing_is_refused(app, task, limit):
+    for call in (
+        lambda: app.jobs.list("ready", limit=limit),
+        lambda: app.leases(limit),
+        lambda: app.claim("mail", limit),
+        lambda: app.rescue(limit),
+    ):
+        with pytest.raises(ConfigError, match="a whole number from 1 on"):
+            await call()
 
 
 async def test_the_reason_of_a_cancel_may_hold_anything(app, task):

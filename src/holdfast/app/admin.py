@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 _REASON_LIMIT = 2048
 
 
+def check_limit(limit: object) -> int:
+    """Return how many rows are asked for, or refuse it: a store may read a negative limit as none at all."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        message = f"limit={limit!r} is not a whole number from 1 on"
+        raise ConfigError(message)
+    return limit
+
+
 class Jobs:
     """`app.jobs`: look at jobs and change their fate."""
 
@@ -49,8 +57,15 @@ class Jobs:
         except ValueError:
             message = f"{state!r} is no state: there are {', '.join(JobState)}"
             raise ConfigError(message) from None
-        selection = JobFilter(wanted, queue, task, cursor, limit)
-        return await (await self._app.opened()).insight.jobs(selection)
+        selection = JobFilter(wanted, queue, task, cursor, check_limit(limit))
+        insight = (await self._app.opened()).insight
+        try:
+            return await insight.jobs(selection)
+        except (ValueError, OverflowError) as error:
+            if cursor is None:
+                raise
+            message = f"cursor={cursor!r} is none that a page has given: pass page.cursor, or leave it out"
+            raise ConfigError(message) from error
 
     async def cancel(self, job_id: str, reason: str = "") -> Cancellation:
         """Cancel a job that has not begun, or ask the worker that runs it."""

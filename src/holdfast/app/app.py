@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
-from holdfast.app.admin import Jobs, Queues
+from holdfast.app.admin import Jobs, Queues, check_limit
+from holdfast.app.batch import Batch, open_batch
 from holdfast.app.handle import JobHandle
 from holdfast.app.held import HeldJob, known_tasks
 from holdfast.app.open import DEFAULT_URL, open_backend
 from holdfast.app.serve import run_many, run_one
 from holdfast.app.sync import Portal, Sync
 from holdfast.app.tasks import TaskHandle
+from holdfast.app.worker_settings import check_queues, check_worker_class, make_settings
 from holdfast.errors import ConfigError
+from holdfast.jobs.joiner import EnqueueJoiner
 from holdfast.jobs.task import Tasks, make_task
 from holdfast.model.duration import to_span
+from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
 from holdfast.store.backend import Backend
-from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
 from holdfast.worker.decision import Totals
-from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -54,6 +57,7 @@ class App:
         self.jobs = Jobs(self)
         self.queues = Queues(self)
         self.portal = Portal()
+        self._joiner = EnqueueJoiner(lambda: self.backend.jobs)
         self._retention = retention or Retention()
         self._opened_in = 0
 
@@ -94,10 +98,14 @@ class App:
         """Close it."""
         await self.close()
 
-    async def job_store(self, using: object = None) -> JobStore:
-        """Return the verbs for jobs, joined to the caller's own transaction if `using` is given."""
+    async def enqueue_new(self, jobs: Sequence[NewJob], *, using: object = None) -> list[bool]:
+        """Enqueue jobs that are checked and encoded; in the caller's own transaction if `using` is given."""
         backend = await self.opened()
-        return backend.jobs if using is None else backend.transactions.join(using)
+        if using is not None:
+            return await backend.transactions.join(using).enqueue(jobs)
+        if backend.capabilities.joins_transactions and backend.transactions.is_inside():
+            return await backend.jobs.enqueue(jobs)
+        return await self._joiner.enqueue(jobs)
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
@@ -182,27 +190,24 @@ class App:
         `worker_class` may be a subclass of `Worker` with its own `process`. Further settings are those of
         `holdfast.worker.settings.Settings`, and `stuck_grace`.
         """
-        stuck_grace = float(more.pop("stuck_grace", 10.0))
+        stuck_grace = to_span(more.pop("stuck_grace", 10.0), "stuck_grace").total_seconds()
         until_idle = bool(more.pop("until_idle", False))
-        try:
-            settings = Settings(
-                concurrency=concurrency,
-                lease=to_span(lease, "lease").total_seconds(),
-                extend_at=extend_at,
-                poll_interval=poll_interval,
-                drain_timeout=drain_timeout,
-                until_empty=until_empty or until_idle,
-                **more,
-            )
-        except TypeError as error:
-            message = f"app.worker: {error}; see the fields of holdfast.worker.settings.Settings"
-            raise ConfigError(message) from None
+        settings = make_settings(
+            concurrency=concurrency,
+            lease=to_span(lease, "lease").total_seconds(),
+            extend_at=extend_at,
+            poll_interval=poll_interval,
+            drain_timeout=drain_timeout,
+            until_empty=until_empty or until_idle,
+            **more,
+        )
+        check_worker_class(worker_class)
         return worker_class(
             self.backend,
             list(self.tasks),
             settings,
             worker_id=worker_id,
-            queues=_names(queues),
+            queues=check_queues(queues),
             retention=self._retention,
             stuck_grace=stuck_grace,
             until_idle=until_idle,
@@ -216,8 +221,8 @@ class App:
         if processes == 1:
             return run_one(self, lambda: self.worker(**settings))
         name = settings.pop("worker_id", None)
-        kill_after = float(settings.get("drain_timeout", 30.0)) + 10.0
         self.worker(**settings)  # refuses bad settings here rather than in every child
+        kill_after = float(settings.get("drain_timeout", 30.0)) + 10.0
 
         def make_worker(worker_id: str) -> Worker:
             return self.worker(worker_id=worker_id, **settings)
@@ -239,7 +244,7 @@ class App:
         request = ClaimRequest(
             worker_id=check_name("worker", worker_id),
             tasks=known_tasks(self, tasks),
-            limit=limit,
+            limit=check_limit(limit),
             lease=span,
             queues=(check_name("queue", queue),),
             isolates=False,
@@ -247,6 +252,14 @@ class App:
         await backend.jobs.promote(_RESCUE_LIMIT)
         claim = await backend.jobs.claim(request)
         return [HeldJob(self, job, span) for job in claim.jobs]
+
+    def batch(self, jobs: Sequence[HeldJob]) -> AbstractAsyncContextManager[Batch]:
+        """Open one transaction in which the effects of claimed jobs and their ends are written, all or none.
+
+        Write through `batch.connection`, for the jobs in `batch.held` alone, and note how each ends with
+        `batch.complete(job)` or `batch.retry(job, error)`. Raises `LeaseLost` if none of the jobs is held any more.
+        """
+        return open_batch(self, jobs)
 
     async def drain(self, queue: str, batch: int = 50, **settings: Any) -> Totals:
         """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is."""
@@ -265,19 +278,13 @@ class App:
 
     async def leases(self, limit: int = 100, *, expired_only: bool = False) -> list[LeaseView]:
         """List active leases, the next to expire first."""
-        return await (await self.opened()).insight.leases(limit, expired_only=expired_only)
+        return await (await self.opened()).insight.leases(check_limit(limit), expired_only=expired_only)
 
     async def rescue(self, limit: int = _RESCUE_LIMIT) -> list[Rescued]:
         """Take every expired lease from its worker now; workers do this all the time, with more patience."""
-        return await (await self.opened()).jobs.rescue(None, limit)
+        return await (await self.opened()).jobs.rescue(None, check_limit(limit))
 
     async def workers(self) -> list[WorkerView]:
         """List the workers that have reported."""
         return await (await self.opened()).insight.workers()
 
-
-def _names(queues: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(queues, str):
-        message = f"queues={queues!r} is one text: pass a list, as in queues=[{queues!r}]"
-        raise ConfigError(message)
-    return None if queues is None else tuple(queues)

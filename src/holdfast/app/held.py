@@ -14,6 +14,7 @@ from holdfast.app.sync import Sync
 from holdfast.errors import LeaseLost, TaskNotFound
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import outcome_of_error
+from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
@@ -33,8 +34,9 @@ class HeldJob:
 
     def __init__(self, app: App, job: LeasedJob, lease: timedelta) -> None:
         self._app = app
-        self._lease = lease
         self.job = job
+        self.span = lease
+        """The length of the lease."""
 
     def __repr__(self) -> str:
         """Show the job, never its arguments."""
@@ -50,17 +52,26 @@ class HeldJob:
         """The same with blocking calls."""
         return Sync(self, self._app.portal)
 
+    @property
+    def task(self) -> Task:
+        """The task of the job; raises `TaskNotFound` if the app does not know it."""
+        return self._app.tasks.get(self.job.task)
+
+    def belongs_to(self, app: App) -> bool:
+        """Tell whether this app has claimed the job."""
+        return self._app is app
+
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of the call, decoded to the types of its task."""
-        return self._app.tasks.get(self.job.task).signature.decode(self.job.payload)
+        return self.task.signature.decode(self.job.payload)
 
     def context(self) -> Context:
         """Return a context, for `ctx.transaction()` and `ctx.progress()`; call it in a running event loop."""
-        return Context(self.job, self._app.backend, lease=self._lease)
+        return Context(self.job, self._app.backend, lease=self.span)
 
     async def extend(self, duration: float | timedelta | None = None) -> None:
         """Extend the lease to `duration` from now (by default to its full length)."""
-        span = self._lease if duration is None else to_span(duration, "duration")
+        span = self.span if duration is None else to_span(duration, "duration")
         self._require(await self._app.backend.jobs.extend(self.job.lease, span))
 
     async def complete(self, result: object = None) -> None:
@@ -69,17 +80,11 @@ class HeldJob:
 
     async def retry(self, error: BaseException | str, delay: float | timedelta | None = None) -> None:
         """End the attempt as failed; the job runs again as its task's policy says, or after `delay`."""
-        if delay is not None:
-            failure = _failure(error)
-            span = to_span(delay, "delay")
-            await self._finish(Failed(failure) if self.job.is_last_attempt else Retried(span, failure))
-            return
-        raised = error if isinstance(error, BaseException) else RuntimeError(error)
-        await self._finish(outcome_of_error(self._app.tasks.get(self.job.task), self.job, raised))
+        await self._finish(retry_outcome(self, error, delay))
 
     async def fail(self, error: BaseException | str) -> None:
         """Give the job up as failed, whatever attempts are left."""
-        await self._finish(Failed(_failure(error)))
+        await self._finish(failed_outcome(error))
 
     async def cancel(self, reason: str = "") -> None:
         """Give the job up as cancelled."""
@@ -98,6 +103,21 @@ class HeldJob:
         if verdict is Verdict.LOST:
             message = f"job {self.job.id} is no longer held under fence {self.job.fence}; nothing was written"
             raise LeaseLost(message)
+
+
+def retry_outcome(job: HeldJob, error: BaseException | str, delay: float | timedelta | None) -> Outcome:
+    """Return how an attempt ends that failed: again after `delay` or as the policy says, if attempts are left."""
+    if delay is not None:
+        failure = _failure(error)
+        span = to_span(delay, "delay")
+        return Failed(failure) if job.job.is_last_attempt else Retried(span, failure)
+    raised = error if isinstance(error, BaseException) else RuntimeError(error)
+    return outcome_of_error(job.task, job.job, raised)
+
+
+def failed_outcome(error: BaseException | str) -> Outcome:
+    """Return how an attempt ends whose job is given up."""
+    return Failed(_failure(error))
 
 
 def _failure(error: BaseException | str) -> Failure:

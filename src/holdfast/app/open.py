@@ -22,8 +22,18 @@ def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend
     Third parties add schemes by an entry point of the group `holdfast.backends`, named by the scheme and leading to an
     `open_backend` function.
     """
-    scheme = urlsplit(url).scheme
-    return _factory(scheme, url)(url, clock=clock)
+    return _factory(_scheme(url), url)(url, clock=clock)
+
+
+def _scheme(url: object) -> str:
+    if not isinstance(url, str):
+        message = f"the URL of a store is a text, for example {DEFAULT_URL!r}, not {url!r}"
+        raise ConfigError(message)
+    try:
+        return urlsplit(url).scheme
+    except ValueError as error:  # the text is not shown: it may hold a password
+        message = f"the URL of the store cannot be read ({error}): it must look like {DEFAULT_URL}"
+        raise ConfigError(message) from None
 
 
 def _factory(scheme: str, url: str) -> BackendFactory:

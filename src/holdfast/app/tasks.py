@@ -82,8 +82,7 @@ class TaskHandle(Generic[P, R]):
     async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle:
         """Make a job of this call and return once the store has it for good."""
         job = new_job(self.task, args, kwargs, self._options)
-        store = await self.app.job_store(self._options.using)
-        (created,) = await store.enqueue([job])
+        (created,) = await self.app.enqueue_new([job], using=self._options.using)
         return JobHandle(self.app, job.id, created=created)
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any] | Sequence[Any]]) -> list[JobHandle]:
@@ -91,6 +90,5 @@ class TaskHandle(Generic[P, R]):
         jobs = new_jobs(self.task, calls, self._options)
         if not jobs:
             return []
-        store = await self.app.job_store(self._options.using)
-        created = await store.enqueue(jobs)
+        created = await self.app.enqueue_new(jobs, using=self._options.using)
         return [JobHandle(self.app, job.id, created=new) for job, new in zip(jobs, created, strict=True)]

@@ -38,7 +38,8 @@ def doctor(target: Target, *, as_json: bool) -> None:
         show_table(_COLUMNS, [(finding.check, finding.verdict.word, _sentence(finding)) for finding in findings])
         if console().is_terminal:
             click.echo(f"\n{_SUMMARIES[worst]}")
-    click.get_current_context().exit(Code.WRONG if worst is Verdict.BAD else Code.FINE)
+    if worst is Verdict.BAD:
+        click.get_current_context().exit(Code.WRONG)
 
 
 _SUMMARIES = {

@@ -129,7 +129,7 @@ class Root(click.Group):
 
     def _end(self, ctx: click.Context, failure: Failure) -> NoReturn:
         failure.show()
-        ctx.exit(failure.code)
+        ctx.exit(int(failure.code))
 
 
 def _show_traceback(error: BaseException) -> None:

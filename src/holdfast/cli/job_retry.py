@@ -19,6 +19,7 @@ from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
 
 _PAGE = 500
+_LONG = 100  # jobs: fewer are done before a bar could be read
 
 
 class _Selection(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ async def _copy(app: App, job_id: str) -> str:
         priority=job.priority,
         max_attempts=job.max_attempts,
     )
-    await (await app.job_store()).enqueue([copy])
+    await app.enqueue_new([copy])
     return copy.id
 
 
@@ -138,7 +139,7 @@ async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None
     require_consent(f"Retry {_jobs(count)} ({selection})?", yes=yes)
     retried = 0
     out = console(stderr=True)
-    with Progress(console=out, disable=not out.is_terminal, transient=True) as progress:
+    with Progress(console=out, disable=not out.is_terminal or count < _LONG, transient=True) as progress:
         bar = progress.add_task("retrying", total=count)
         async for job_id in selection.ids(app):
             retried += await _is_retried(app, job_id)

@@ -18,7 +18,7 @@ class SafeFormatter(logging.Formatter):
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    def converter(self, seconds: float | None) -> time.struct_time:  # type: ignore[override]
+    def converter(self, seconds: float | None) -> time.struct_time:
         """Return an instant in UTC."""
         return time.gmtime(seconds)
 

@@ -94,15 +94,18 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
 def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
     """Print each row as one line of what fits, and the rest below it with its names."""
     fitting, used = 1, widths[0]
-    while used + _GAP + widths[fitting] <= out.width:
+    while fitting < len(columns) and used + _GAP + widths[fitting] <= out.width:
         used += _GAP + widths[fitting]
         fitting += 1
-    for row in rows:
-        head = Text()
+    for number, row in enumerate([[column.name for column in columns], *rows]):
+        head = Text(style="" if number else "bold")
         for index in range(fitting):
             head.append(_text(row[index], columns[index]))
             if index < fitting - 1:
                 head.append(" " * (widths[index] - cell_len(row[index]) + _GAP))
+        out.print(head, overflow="fold")
+        if not number:
+            continue
         rest = Text()
         for index in range(fitting, len(columns)):
             if row[index] != _NOTHING:
@@ -110,8 +113,8 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
                 if fitting < len(columns) - 1:  # a single one explains itself
                     rest.append(f"{columns[index].name} ", style="dim")
                 rest.append(_text(row[index], columns[index]))
-        out.print(head, overflow="fold")
-        out.print(Padding(rest, (0, 0, 0, 4)), overflow="fold")
+        if rest:
+            out.print(Padding(rest, (0, 0, 0, 4)), overflow="fold")
 
 
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:

@@ -112,6 +112,9 @@ def _file_of(app: App) -> Path:
 def _check_url(url: str | None) -> None:
     if url is None:
         return
+    if not url:
+        message = f"the URL is empty: it must look like {DEFAULT_URL}"
+        raise ConfigError(message)
     try:
         urlsplit(url)
     except ValueError as error:

@@ -140,6 +140,7 @@ class SyncContext:
     @contextmanager
     def transaction(self, *, completes: bool = True) -> Generator[Any]:
         """Open a transaction of the store, as `Context.transaction` does."""
+        self._refuse_in_loop()
         hold = self._hold
         hold.refuse_after_completion("open a transaction")
         try:
@@ -166,15 +167,22 @@ class SyncContext:
         """Complete the job in the caller's own transaction."""
         complete_using(self._hold, self._backend, result, using=using)
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def _refuse_in_loop(self) -> None:
+        """A blocking call in the loop's own thread would stop every handler beside it, or wait for itself."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
-            running = None
+            return
         if running is self._loop:
-            work.close()
             message = "ctx.sync is for handlers in threads: in an `async def`, await ctx itself"
             raise ConfigError(message)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._refuse_in_loop()
+        except ConfigError:
+            work.close()
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -49,7 +49,7 @@ def check_options(  # noqa: PLR0913 - the options of a job, by name
         message = "delay and run_at are both given: delay counts from now, run_at is an instant; choose one"
         raise ConfigError(message)
     if run_at is not None:
-        to_micros(run_at)  # refuses a naive one
+        _check_instant(run_at)
     return EnqueueOptions(
         queue=None if queue is None else check_name("queue", queue),
         delay=None if delay is None else to_span(delay, "delay"),
@@ -57,10 +57,24 @@ def check_options(  # noqa: PLR0913 - the options of a job, by name
         priority=None if priority is None else check_priority(priority),
         max_attempts=None if max_attempts is None else check_max_attempts(max_attempts),
         timeout=check_timeout(timeout),
-        headers=encode_headers(headers),
-        job_id=None if job_id is None else check_id(job_id),
+        headers=_checked_headers(headers),
+        job_id=None if job_id is None else check_id(str(job_id)),  # a UUID object is as good as its text
         using=using,
     )
+
+
+def _check_instant(run_at: object) -> None:
+    if not isinstance(run_at, datetime):
+        message = f"run_at={run_at!r} is not a datetime: pass an aware datetime, or delay=<seconds>"
+        raise ConfigError(message)
+    to_micros(run_at)  # refuses a naive one
+
+
+def _checked_headers(headers: object) -> dict[str, str] | None:
+    if headers is not None and not isinstance(headers, Mapping):
+        message = f"headers={headers!r} is not a mapping: pass names and texts, as in headers={{'traceparent': …}}"
+        raise ConfigError(message)
+    return encode_headers(cast("Mapping[str, str] | None", headers))
 
 
 def new_job(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any], options: EnqueueOptions) -> NewJob:

@@ -116,6 +116,10 @@ class Transactions(Protocol):
         """The same for a handler in a thread."""
         ...
 
+    def is_inside(self) -> bool:
+        """Tell whether the calling task or thread is inside a transaction that `begin` opened: its calls join that."""
+        ...
+
     def join(self, using: object) -> JobStore:
         """Return the job verbs bound to the caller's own connection and its open transaction.
 

@@ -16,7 +16,9 @@ we know of it is made of calls that succeeded, so the rules are:
 3. Two successes more than a quarter lease apart do not join: this process was stopped (SIGSTOP, a paused machine, a
    blocked loop), or a call hung, and an outage may have come and gone between them unseen. Likewise a success that is
    more than a quarter lease old is no present access.
-4. Reading another's lease as expired needs no clock of ours; only the length of our access is measured here, by a
+4. A call that took longer than a quarter lease ends it too, when it is answered, even if others were answered in
+   between: where one writer holds the store, those who only read go on, and nobody extends.
+5. Reading another's lease as expired needs no clock of ours; only the length of our access is measured here, by a
    monotonic clock, and a clock that stood still while the machine slept errs towards waiting.
 
 An idle or a fully busy worker makes no other calls, so rescue itself recurs often enough to keep access unbroken.

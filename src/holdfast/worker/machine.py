@@ -102,6 +102,13 @@ class Machine(Custody):
         self._upkeep.access.succeeded(now)
         self._upkeep.pruned(now, count, asked=asked)
 
+    def stalled(self) -> None:
+        """Note that a call took longer than access may be silent, before the event of its answer.
+
+        Calls that only read may have been answered meanwhile: they say nothing of whether leases could be extended.
+        """
+        self._upkeep.access.failed()
+
     def upkeep_failed(self, now: float) -> None:
         """Note that the promotion, rescue, pruning or check for emptiness in flight failed."""
         self._upkeep.access.failed()

@@ -12,9 +12,9 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import ConfigError, HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.jobs.context import Context
@@ -26,6 +26,7 @@ from holdfast.model.outcome import Outcome
 from holdfast.runtime.failpoint import failpoint
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention, WorkerBeat
+from holdfast.worker.access import GAP_PER_LEASE
 from holdfast.worker.attempts import Attempts, Running
 from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Decision, Exit, Status
@@ -35,6 +36,7 @@ from holdfast.worker.plans import custom_plan_for, plan_for
 from holdfast.worker.settings import Settings
 from holdfast.worker.surroundings import Surroundings
 
+T = TypeVar("T")
 _logger = logging.getLogger("holdfast.worker")
 _SLICE = 0.002  # seconds of handlers between two looks at what the store has answered
 _PASSING = (StoreUnavailable, OutcomeUnknown)
@@ -75,6 +77,7 @@ class Worker:
         self._retention = retention or Retention()
         self._stuck_grace = stuck_grace
         self._lease = timedelta(seconds=settings.lease)
+        self._late = settings.lease * GAP_PER_LEASE
         self._machine = Machine(settings)
         self._is_custom = type(self).process is not Worker.process
         self._plans = {
@@ -237,6 +240,14 @@ class Worker:
             self._break(task.exception())
         self._nudge()
 
+    async def _timed(self, call: Awaitable[T]) -> T:
+        """Wait for the store's answer; a late one says that others, too, may have waited to extend their leases."""
+        sent_at = time.monotonic()
+        answer = await call
+        if time.monotonic() - sent_at > self._late:
+            self._machine.stalled()
+        return answer
+
     async def _claim(self, limit: int) -> None:
         request = ClaimRequest(
             worker_id=self.worker_id,
@@ -248,7 +259,7 @@ class Worker:
         )
         sent_at = time.monotonic()
         try:
-            claim = await self._backend.jobs.claim(request)
+            claim = await self._timed(self._backend.jobs.claim(request))
             if claim.jobs:
                 failpoint("after_claim")
         except _PASSING as error:
@@ -261,7 +272,7 @@ class Worker:
     async def _flush(self, finishes: list[Finish]) -> None:
         failpoint("before_flush")
         try:
-            verdicts = await self._backend.jobs.finish(finishes)
+            verdicts = await self._timed(self._backend.jobs.finish(finishes))
             failpoint("after_flush")
         except _PASSING as error:
             _logger.warning("writing %d finished attempts failed, trying again: %s", len(finishes), error)
@@ -271,7 +282,7 @@ class Worker:
 
     async def _release(self, leases: list[Lease], *, started: bool) -> None:
         try:
-            await self._backend.jobs.release(leases, started=started)
+            await self._timed(self._backend.jobs.release(leases, started=started))
         except _PASSING as error:
             _logger.warning("giving back %d jobs failed: %s", len(leases), error)
             self._machine.release_failed(time.monotonic(), leases)
@@ -280,7 +291,7 @@ class Worker:
 
     async def _promote(self) -> None:
         try:
-            promotion = await self._backend.jobs.promote(self.settings.promote_limit)
+            promotion = await self._timed(self._backend.jobs.promote(self.settings.promote_limit))
         except _PASSING as error:
             self._upkeep_failed("moving due jobs to ready", error)
         else:
@@ -289,7 +300,7 @@ class Worker:
     async def _rescue(self, unbroken: timedelta) -> None:
         limit = self.settings.rescue_limit
         try:
-            rescued = await self._backend.jobs.rescue(unbroken, limit)
+            rescued = await self._timed(self._backend.jobs.rescue(unbroken, limit))
         except _PASSING as error:
             self._upkeep_failed("rescuing expired leases", error)
             return
@@ -300,7 +311,7 @@ class Worker:
     async def _prune(self) -> None:
         limit = self.settings.prune_limit
         try:
-            pruned = await self._backend.jobs.prune(self._retention, limit)
+            pruned = await self._timed(self._backend.jobs.prune(self._retention, limit))
         except _PASSING as error:
             self._upkeep_failed("pruning finished jobs", error)
         else:
@@ -308,7 +319,7 @@ class Worker:
 
     async def _check_empty(self) -> None:
         try:
-            left = await self._backend.jobs.outstanding(self._task_names, self.queues)
+            left = await self._timed(self._backend.jobs.outstanding(self._task_names, self.queues))
         except _PASSING as error:
             self._upkeep_failed("looking whether anything is left", error)
             return

@@ -54,7 +54,7 @@ class Shop:
 
     def claim(self, *, lease: float = 30, worker_id: str = "w1") -> LeasedJob:
         request = ClaimRequest(worker_id, ("charge", "bill", "place"), 1, timedelta(seconds=lease), isolates=False)
-        (job,) = self.within(lambda backend: backend.jobs.claim(request)).jobs
+        job: LeasedJob = self.within(lambda backend: backend.jobs.claim(request)).jobs[0]
         return job
 
     def complete(self) -> str:
@@ -62,7 +62,7 @@ class Shop:
         self.within(lambda backend: backend.jobs.finish([Finish(job.lease, Completed('"done"'))]))
         return job.id
 
-    def fail(self, message: str = "boom", traceback: str | None = None) -> str:
+    def fail(self, message: str = "boom", traceback: str = "") -> str:
         job = self.claim()
         outcome = Failed(Failure("ValueError", message, traceback))
         self.within(lambda backend: backend.jobs.finish([Finish(job.lease, outcome)]))
@@ -74,7 +74,9 @@ def shop(tmp_path) -> Shop:
     return Shop(f"sqlite:///{tmp_path}/jobs.db")
 
 
-def every_command(group: click.Command = cli, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+def every_command(
+    group: click.Command = cli, path: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], click.Command]]:
     """Return all commands with their words."""
     if not isinstance(group, click.Group):
         return [(path, group)]

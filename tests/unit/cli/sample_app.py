@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
+from datetime import date
+from decimal import Decimal
 
 from holdfast import App
 
@@ -18,7 +18,7 @@ async def charge(order_id: int, note: str = "") -> str:
 
 
 @app.task
-async def bill(on: datetime.date, amount: decimal.Decimal) -> None:
+async def bill(on: date, amount: Decimal) -> None:
     del on, amount
 
 

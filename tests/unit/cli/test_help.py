@@ -19,7 +19,9 @@ from holdfast.cli.times import duration
 REFERENCE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("words", "command"), every_command(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(
+    ("words", "command"), every_command(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
 def test_every_command_explains_itself_and_is_in_the_reference(words, command):
     result = CliRunner().invoke(cli, [*words, "--help"])
     assert result.exit_code == 0

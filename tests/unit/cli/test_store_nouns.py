@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from datetime import timedelta
 
@@ -137,7 +138,7 @@ def test_the_tables_are_installed_checked_and_upgraded_repeatedly(shop, tmp_path
 def test_tables_of_a_newer_version_are_refused_with_the_remedy(shop, tmp_path):
     shop.run("schema", "install")
     with sqlite3.connect(tmp_path / "jobs.db") as connection:
-        connection.execute("update holdfast_schema set version = 999")
+        connection.execute("update holdfast_meta set schema_version = 999")
     connection.close()
     assert "upgrade the holdfast package" in shop.run("schema", "check", code=1).stderr
     for words in (("schema", "install"), ("schema", "upgrade"), ("job", "list")):
@@ -153,8 +154,6 @@ def test_the_script_is_shown_without_touching_the_store(shop, tmp_path):
 
 
 def _checks(shop, code=0):
-    import json
-
     report = json.loads(shop.run("doctor", "--json", code=code).stdout)
     return report["verdict"], {check["check"]: check for check in report["checks"]}
 

@@ -9,7 +9,8 @@ from holdfast.cli.times import duration, iso, relative, span
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30", 30), ("1.5", 1.5), ("500ms", 0.5), ("30s", 30), ("5m", 300), ("2h", 7200), ("7d", 604800)]
+    ("text", "seconds"),
+    [("30", 30), ("1.5", 1.5), ("500ms", 0.5), ("30s", 30), ("5m", 300), ("2h", 7200), ("7d", 604800)],
 )
 def test_durations_are_read_with_and_without_a_unit(text, seconds):
     assert duration(text) == seconds

@@ -27,7 +27,7 @@ from holdfast.backends.sqlite.open_transaction import AsyncTransaction, Blocking
 from holdfast.backends.sqlite.runners import CallersRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.sessions import Gate, Session
-from holdfast.backends.sqlite.transactions import SqliteTransactions
+from holdfast.backends.sqlite.transactions import SqliteTransactions, current
 from holdfast.backends.sqlite.verbs.enqueue import Lanes
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.verbs.upkeep import Pruner
@@ -161,6 +161,10 @@ class SqliteBackend:
 
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
+
+    def is_inside(self) -> bool:  # noqa: D102
+        transaction = current.get()
+        return transaction is not None and transaction.is_open and transaction.belongs_to(self._parts.gate)
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
         # A lane that is written here may be rolled back by the caller: it must not be remembered.

@@ -1,0 +1,151 @@
+"""Effects and ends of many claimed jobs in one transaction, for those who drive themselves.
+
+One commit per job is the plain way (`HeldJob.context().transaction()`); where commits are dear, a batch shares one:
+
+```text
+   begin ─▶ which of the leases are held? ─▶ the caller's statements ─▶ the ends of the jobs ─▶ commit
+                  │                                  │ raises                  │ stale
+                  ▼                                  ▼                         ▼
+             batch.held, batch.lost          all rolled back          all rolled back, LeaseLost
+```
+
+What is found held stays held until the commit: the store keeps it locked. So whoever writes only for `batch.held` never
+writes for a job that another worker has meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.app.held import HeldJob, failed_outcome, retry_outcome
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
+from holdfast.jobs.hold import Hold
+from holdfast.model.outcome import Completed, Outcome
+from holdfast.runtime.failpoint import failpoint
+from holdfast.runtime.payload import encode_result_or_reason
+from holdfast.store.backend import Backend, Transaction
+from holdfast.store.values import Finish, Standing, Verdict
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+
+class Batch:
+    """An open transaction over claimed jobs. What is noted here is written when the block is left, and not before.
+
+    A job that is held and of which nothing is noted stays held: its lease goes on.
+    """
+
+    def __init__(self, connection: Any, held: Sequence[HeldJob], lost: Sequence[HeldJob]) -> None:
+        self.connection = connection
+        """What the effects are written through."""
+        self.held = list(held)
+        """The jobs that are held until the commit; write the effects of these alone."""
+        self.lost = list(lost)
+        """The jobs whose lease was taken away before; they are no longer the caller's."""
+        self._leases = {job.job.lease for job in held}
+        self._finishes: dict[str, Finish] = {}
+
+    def complete(self, job: HeldJob, result: object = None) -> None:
+        """Note that the job is completed; raises `LeaseLost` if it is not held here."""
+        self._note(job, Completed(encode_result_or_reason(result)))
+
+    def retry(self, job: HeldJob, error: BaseException | str, delay: float | timedelta | None = None) -> None:
+        """Note that the attempt failed; the job runs again as its task's policy says, or after `delay`."""
+        self._note(job, retry_outcome(job, error, delay))
+
+    def fail(self, job: HeldJob, error: BaseException | str) -> None:
+        """Note that the job is given up as failed, whatever attempts are left."""
+        self._note(job, failed_outcome(error))
+
+    def _note(self, job: HeldJob, outcome: Outcome) -> None:
+        if job.job.lease not in self._leases:
+            message = f"job {job.id} is not held in this batch: see batch.held and batch.lost. Nothing was written"
+            raise LeaseLost(message)
+        if job.id in self._finishes:
+            message = f"job {job.id}: its end is noted already; an attempt ends once"
+            raise ConfigError(message)
+        self._finishes[job.id] = Finish(job.job.lease, outcome)
+
+    @property
+    def finishes(self) -> list[Finish]:
+        """What is to be written."""
+        return list(self._finishes.values())
+
+
+@asynccontextmanager
+async def open_batch(app: App, jobs: Sequence[HeldJob]) -> AsyncGenerator[Batch]:
+    """Open a transaction over claimed jobs; see `App.batch`."""
+    _check(app, jobs)
+    backend = await app.opened()
+    finishes: list[Finish] = []
+    try:
+        async with AsyncExitStack() as stack:
+            batch = await _begin(backend, jobs, stack)
+            failpoint("before_effect")
+            yield batch
+            failpoint("after_effect")
+            finishes = batch.finishes
+            await _write(backend, finishes)
+            failpoint("before_commit")
+        failpoint("after_commit")
+    except OutcomeUnknown:
+        if not await _was_committed(backend, finishes):
+            raise
+
+
+def _check(app: App, jobs: Sequence[HeldJob]) -> None:
+    if not jobs:
+        message = "a batch needs at least one claimed job: pass what app.claim(…) returned, unless that is empty"
+        raise ConfigError(message)
+    if len({job.id for job in jobs}) < len(jobs):
+        message = "a job is in the batch twice: an attempt ends once"
+        raise ConfigError(message)
+    if not all(job.belongs_to(app) for job in jobs):
+        message = "a job of the batch was claimed by another app: its store is not the one that this batch writes to"
+        raise ConfigError(message)
+
+
+async def _begin(backend: Backend, jobs: Sequence[HeldJob], stack: AsyncExitStack) -> Batch:
+    """Open the transaction under the first lease that is held, and sort the others."""
+    limit = min(Hold(job.job, job.span, None).transaction_limit for job in jobs)
+    transaction: Transaction | None = None
+    held: list[HeldJob] = []
+    lost: list[HeldJob] = []
+    for job in jobs:
+        if transaction is None:
+            try:
+                transaction = await stack.enter_async_context(backend.transactions.begin(job.job.lease, limit=limit))
+            except LeaseLost:
+                lost.append(job)
+            else:
+                held.append(job)
+        elif await backend.jobs.verify(job.job.lease) is Standing.HELD:
+            held.append(job)
+        else:
+            lost.append(job)
+    if transaction is None:
+        message = f"none of the {len(jobs)} jobs is held any more: their leases have expired or were taken away"
+        raise LeaseLost(message)
+    return Batch(transaction.connection, held, lost)
+
+
+async def _write(backend: Backend, finishes: list[Finish]) -> None:
+    if not finishes:
+        return
+    verdicts = await backend.jobs.finish(finishes)  # joins the transaction that is open
+    lost = [finish.lease.job_id for finish, verdict in zip(finishes, verdicts, strict=True) if verdict is Verdict.LOST]
+    if lost:
+        message = f"{len(lost)} jobs of the batch, the first {lost[0]}, are no longer held. Nothing was written"
+        raise LeaseLost(message)
+
+
+async def _was_committed(backend: Backend, finishes: list[Finish]) -> bool:
+    """Tell whether the transaction has committed: one of its completions speaks for all."""
+    for finish in finishes:
+        if isinstance(finish.outcome, Completed):
+            return await backend.jobs.verify(finish.lease) is Standing.COMPLETED
+    return False

@@ -1,0 +1,154 @@
+"""The verdict on a run: what must be, what chance predicts, and what is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.cli.demo.plan import Plan
+
+_NAMED = 5
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted after a run. Ids are named up to a handful; the counts are whole."""
+
+    produced: int
+    effects: int
+    completed: int
+    failed: int
+    left: int
+    tries: dict[int, int]
+    highest_attempt: int
+    lost_attempts: int
+    doubled: Sequence[str]
+    lost: Sequence[str]
+    strays: Sequence[str]
+    cancelled: int = 0
+    seconds: float = 0.0
+    killed: int = 0
+
+    @property
+    def took_effect(self) -> int:
+        """How many works took effect at least once."""
+        return sum(self.tries.values())
+
+    @property
+    def retried(self) -> int:
+        """How many works needed more than one try, those given up included."""
+        return sum(count for tries, count in self.tries.items() if tries > 1) + self.failed
+
+    @property
+    def highest_tries(self) -> int:
+        """The most tries that a work took."""
+        return max(self.tries, default=0)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of the verdict; `word` is ok, bad, fits, off or empty."""
+
+    what: str
+    found: str
+    expected: str = ""
+    word: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is to be told of a run."""
+
+    lines: list[Line]
+    problems: list[str]
+    summary: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was doubled, lost or unexplained, and all is done."""
+        return not self.problems
+
+
+def judge(plan: Plan, tally: Tally) -> Verdict:
+    """Hold what was counted against what must be."""
+    law = plan.law
+    ended = tally.took_effect + tally.failed
+    low, high = law.highest(ended)
+    highest = plan.max_attempts if tally.failed else tally.highest_tries
+    failing, retrying = law.failing, law.retrying if plan.max_attempts > 1 else law.failing
+    lines = [
+        Line("produced", f"{tally.produced:,}", f"{plan.jobs:,}", _must(tally.produced == plan.jobs)),
+        Line("completed", f"{tally.completed:,}", f"{tally.produced - tally.failed - tally.cancelled:,}", _must(
+            tally.completed == tally.produced - tally.failed - tally.cancelled)),
+        Line("doubled", f"{len(tally.doubled):,}", "0", _must(not tally.doubled)),
+        Line("lost", f"{len(tally.lost):,}", "0", _must(not tally.lost)),
+        Line("failed", f"{tally.failed:,}", _about(ended * failing), _chance(law.allows(tally.failed, ended, failing))),
+        Line("retried", f"{tally.retried:,}", _about(ended * retrying),
+             _chance(law.allows(tally.retried, ended, retrying))),
+        Line("most tries of a work", f"{highest}", f"{low}" if low == high else f"{low} to {high}",
+             _chance(low <= highest <= high or not ended)),
+        Line("highest attempt", f"{tally.highest_attempt}", *_attempts(tally)),
+        Line("tries, as the law says", "", "geometric", _chance(law.fits(tally.tries, tally.failed))),
+    ]
+    if tally.seconds > 0:
+        lines.append(Line("jobs/s", f"{tally.took_effect / tally.seconds:,.0f}"))
+    return Verdict(lines, _problems(plan, tally), _summary(tally))
+
+
+def histogram(plan: Plan, tally: Tally) -> list[tuple[str, int, float]]:
+    """Return, for each number of tries, how many works took so many, and how many the law expects."""
+    ended = tally.took_effect + tally.failed
+    rows = [
+        (f"{tries}", tally.tries.get(tries, 0), ended * plan.law.chance(tries))
+        for tries in range(1, min(plan.max_attempts, max(tally.highest_tries, 1)) + 1)
+    ]
+    rest = sum(ended * plan.law.chance(tries) for tries in range(len(rows) + 1, plan.max_attempts + 1))
+    if rest:
+        rows.append(("more", 0, rest))
+    return [*rows, ("given up", tally.failed, ended * plan.law.failing)]
+
+
+def _attempts(tally: Tally) -> tuple[str, str]:
+    """Explain attempts beyond the tries: each must have been lost with a consumer."""
+    if not tally.lost_attempts:
+        return ("no attempt was lost", "")
+    return (f"{tally.lost_attempts:,} attempts were lost with consumers", "")
+
+
+def _problems(plan: Plan, tally: Tally) -> list[str]:
+    found = [
+        (tally.doubled, "took effect more than once"),
+        (tally.lost, "lost: neither done, nor given up, nor waiting"),
+        (tally.strays, "took effect though the ledger does not say so"),
+    ]
+    problems = [f"{_works(len(ids))} {what}: {_named(ids)}" for ids, what in found if ids]
+    if tally.produced < plan.jobs:
+        problems.append(f"{_works(plan.jobs - tally.produced)} not produced yet")
+    if tally.left:
+        problems.append(f"{_works(tally.left)} still to be done: `holdfast demo` goes on with them")
+    return problems
+
+
+def _summary(tally: Tally) -> str:
+    kills = f", though {tally.killed} consumers were killed" if tally.killed > 1 else ""
+    kills = ", though a consumer was killed" if tally.killed == 1 else kills
+    given_up = f"; {_works(tally.failed)} given up after the last attempt" if tally.failed else ""
+    return f"Every work that was completed took effect exactly once{kills}; none was lost{given_up}."
+
+
+def _works(count: int) -> str:
+    return f"{count:,} work" if count == 1 else f"{count:,} works"
+
+
+def _named(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_NAMED]) + (" …" if len(ids) > _NAMED else "")
+
+
+def _about(expected: float) -> str:
+    return f"about {expected:,.0f}" if expected >= 10 else f"about {expected:.2g}"  # noqa: PLR2004
+
+
+def _must(is_met: bool) -> str:
+    return "ok" if is_met else "bad"
+
+
+def _chance(is_met: bool) -> str:
+    return "fits" if is_met else "off"

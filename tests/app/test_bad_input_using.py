@@ -1,0 +1,117 @@
+"""`using=` joins the caller's own transaction; what is no such transaction is refused with the remedy."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from tests.app.work import connected, run_all, total
+
+from holdfast import App, ConfigError, Context, JobState
+
+
+@pytest.fixture
+def send(app: App):
+    @app.task
+    async def send(n: int) -> None: ...
+
+    return send
+
+
+@pytest.mark.parametrize("using", ["jobs.db", 7, object(), {"conn": 1}], ids=lambda using: type(using).__name__)
+async def test_a_wrong_object_is_refused(app, send, using):
+    with pytest.raises(ConfigError, match=r"using= must be a sqlite3\.Connection to sqlite://"):
+        await send.options(using=using).enqueue(n=1)
+    with pytest.raises(ConfigError, match=r"using= must be a sqlite3\.Connection"):
+        await send.options(using=using).enqueue_many([{"n": 1}])
+
+    assert await total(app) == 0
+
+
+async def test_a_connection_outside_a_transaction_is_refused(file_app, tmp_path):
+    send = file_app.task(_send)
+    await file_app.opened()
+    with connected(tmp_path / "jobs.db") as connection:
+        with pytest.raises(ConfigError, match=r"execute\('begin immediate'\) first"):
+            await send.options(using=connection).enqueue(n=1)
+
+    assert await total(file_app) == 0
+
+
+async def _send(n: int) -> None: ...
+
+
+async def test_a_connection_to_another_file_is_refused_and_nothing_is_written_there(file_app, tmp_path):
+    send = file_app.task(_send)
+    with connected(tmp_path / "other.db") as connection:
+        connection.execute("begin immediate")
+        with pytest.raises(ConfigError, match=r"leads to '.*other\.db', not to sqlite:///.*jobs\.db"):
+            await send.options(using=connection).enqueue(n=1)
+        connection.execute("commit")
+        assert connection.execute("select count(*) from sqlite_schema").fetchone() == (0,)
+
+    assert await total(file_app) == 0
+
+
+async def test_a_connection_to_memory_is_refused(app, send):
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("begin immediate")
+    try:
+        with pytest.raises(ConfigError, match="leads to 'memory', not to sqlite://"):
+            await send.options(using=connection).enqueue(n=1)
+    finally:
+        connection.close()
+
+    assert await total(app) == 0
+
+
+async def test_a_link_to_the_same_file_is_the_same_file(file_app, tmp_path):
+    send = file_app.task(_send)
+    await file_app.opened()
+    (tmp_path / "link.db").symlink_to(tmp_path / "jobs.db")
+    with connected(tmp_path / "link.db") as connection:
+        connection.execute("begin immediate")
+        job = await send.options(using=connection).enqueue(n=1)
+        connection.execute("commit")
+
+    assert await job.state() is JobState.READY
+
+
+async def test_a_closed_connection_is_refused_with_an_error_of_ours(file_app, tmp_path):
+    send = file_app.task(_send)
+    await file_app.opened()
+    with connected(tmp_path / "jobs.db") as connection:
+        connection.execute("begin immediate")
+
+    with pytest.raises(ConfigError):
+        await send.options(using=connection).enqueue(n=1)
+
+
+async def test_a_wrong_object_given_to_complete_fails_the_attempt_with_the_remedy(app: App):
+    @app.task(max_attempts=1)
+    async def completes(ctx: Context) -> None:
+        await ctx.complete(using="jobs.db")
+
+    job = await completes.enqueue()
+    await run_all(app)
+
+    details = await job.details()
+    assert details.job.state is JobState.FAILED
+    assert "using= must be a sqlite3.Connection" in str(details.attempts[-1].message)
+    assert details.result is None
+
+
+async def test_bad_arguments_leave_the_callers_transaction_usable(file_app, tmp_path):
+    send = file_app.task(_send)
+    await file_app.opened()
+    with connected(tmp_path / "jobs.db") as connection:
+        connection.execute("begin immediate")
+        connection.execute("create table mine (n integer)")
+        with pytest.raises(ConfigError):
+            await send.options(using=connection, max_attempts=0).enqueue(n=1)
+        job = await send.options(using=connection).enqueue(n=1)
+        assert connection.in_transaction
+        connection.execute("commit")
+        assert connection.execute("select count(*) from mine").fetchone() == (0,)
+
+    assert await job.state() is JobState.READY
