@@ -32,7 +32,7 @@ class Sizes(msgspec.Struct, frozen=True):
             latency=20 if small else 250,
             shallow=1000,
             deep=max(2000, 10 * jobs),
-            claims=5 if small else 41,
+            claims=5 if small else 151,
             memory=10 * jobs,
         )
 

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class Process:
 
 
 @contextmanager
-def started(count: int, module: str, *arguments: str) -> Iterator[Sequence[Process]]:
+def started(count: int, module: str, *arguments: str) -> Generator[Sequence[Process]]:
     """Start processes and wait until each is ready; none outlives the block."""
     processes: list[Process] = []
     try:

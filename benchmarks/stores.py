@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -50,7 +50,7 @@ class SqliteStore:
         return sqlite3.sqlite_version
 
     @contextmanager
-    def fresh(self) -> Iterator[Place]:
+    def fresh(self) -> Generator[Place]:
         """Give a database that does not exist yet; remove it at the end."""
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=self._directory) as directory:
             path = f"{directory}/bench.db"

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import psutil
 import pytest
+from tests.system.apps import ledger_app
+from tests.system.stores import Effect, Store
+
 from holdfast import App, TaskHandle
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.values import JobDetails, LeaseView
-from tests.system.apps import ledger_app
-from tests.system.stores import Effect, Store
 
 ROOT = Path(__file__).parents[2]
 SOON = 20.0  # generous: the machine may be busy; promises with a number are measured apart
@@ -31,7 +32,7 @@ _LOOK = 0.01
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], what: str, *, within: float = SOON) -> T:
+def eventually(look: Callable[[], T | None], what: str, *, within: float = SOON) -> T:
     """Return what `look` returns as soon as that is true; fail when it is not within some seconds."""
     deadline = time.monotonic() + within
     while not (found := look()):
@@ -230,9 +231,7 @@ class Ledger:
         late = (leases - 1) * self.store.lease
 
         def is_late() -> bool:
-            return any(
-                lease.job_id == job_id and lease.expires_in.total_seconds() <= -late for lease in self.leases()
-            )
+            return any(lease.job_id == job_id and lease.expires_in.total_seconds() <= -late for lease in self.leases())
 
         eventually(is_late, f"the lease of {job_id} is over since {late} s")
 
@@ -267,9 +266,7 @@ class Workers:
     def start(self, *, failpoints: str = "", **settings: Any) -> Program:
         """Start a worker with these settings."""
         settings = {"lease": self._store.lease, "poll_interval": 0.1, **settings}
-        return self.program(
-            "tests.system.apps.worker_program", json.dumps(settings), HOLDFAST_FAILPOINTS=failpoints
-        )
+        return self.program("tests.system.apps.worker_program", json.dumps(settings), HOLDFAST_FAILPOINTS=failpoints)
 
     def program(self, module: str, *arguments: str, **environment: str) -> Program:
         """Start any program on the store."""

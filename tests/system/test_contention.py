@@ -15,9 +15,7 @@ EACH = 20
 
 @pytest.mark.slow
 def test_two_hundred_clients_in_eight_processes_lose_nothing_and_double_nothing(ledger, workers):
-    programs = [
-        workers.program("tests.system.apps.storm_program", str(CLIENTS), str(EACH)) for _ in range(PROCESSES)
-    ]
+    programs = [workers.program("tests.system.apps.storm_program", str(CLIENTS), str(EACH)) for _ in range(PROCESSES)]
     done = 0
     for program in programs:
         assert program.end(within=55.0) == 0, program.text

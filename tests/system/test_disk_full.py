@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from holdfast import StoreUnavailable
-from holdfast.model.job import JobState
 from tests.system.harness import ROOT, Gate, Ledger, Workers
 from tests.system.stores import SqliteStore
+
+from holdfast import StoreUnavailable
+from holdfast.model.job import JobState
 
 SIZE = "6m"
 _INSIDE = "HOLDFAST_TEST_IN_NAMESPACE"

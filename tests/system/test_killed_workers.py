@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from holdfast.runtime.failpoint import NAMES
 from tests.system.harness import all_gone
+
+from holdfast.runtime.failpoint import NAMES
 
 IN_A_TRANSACTION = ("after_claim", "before_effect", "after_effect", "before_commit", "after_commit")
 IN_THE_BUFFER = ("after_claim", "before_flush", "after_flush")

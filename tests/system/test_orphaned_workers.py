@@ -18,9 +18,9 @@ def test_workers_and_job_children_die_with_a_killed_supervisor_and_a_new_worker_
     assert len(below) >= 2 * 2 + 2  # guardians, workers, job children
     supervisor.kill()
     all_gone(below, within=2.0)
+    for barrier in gates:
+        barrier.close()
     other = workers.start(until_empty=True)
-    for _ in jobs:
-        other.line("began ")
     for barrier in gates:
         barrier.open()
     assert other.end() == 0, other.text

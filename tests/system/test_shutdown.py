@@ -6,8 +6,9 @@ import signal
 import time
 
 import pytest
-from holdfast.model.job import JobState
 from tests.system.harness import all_gone, eventually
+
+from holdfast.model.job import JobState
 
 
 def test_sigterm_lets_the_running_job_finish_and_gives_the_others_back(ledger, workers, gate):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+
 from holdfast.model.job import JobState
 from holdfast.worker.decision import STUCK
 

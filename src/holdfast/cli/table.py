@@ -40,6 +40,8 @@ STYLES = {
     "ok": "green",
     "warn": "yellow",
     "bad": "red bold",
+    "fits": "green",
+    "off": "yellow",
 }
 
 

@@ -10,7 +10,7 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from holdfast.errors import LeaseLost
+from holdfast.errors import ConfigError, LeaseLost
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
@@ -55,12 +55,19 @@ def outcome_of_return(value: object) -> Completed:
 
 
 def outcome_of_error(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
-    """Return the outcome of a handler that raised."""
+    """Return the outcome of a handler that raised. Never raises: an ending with a bad delay is an error like others."""
+    try:
+        return _as_asked(task, job, error)
+    except ConfigError as wrong:
+        return _by_policy(task, job, wrong, describe(wrong))
+
+
+def _as_asked(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
     match error:
         case Snooze():
             return Snoozed(to_span(error.delay, "the delay of Snooze"))
         case Cancel():
-            return Cancelled(clean(str(error), _REASON_LIMIT))
+            return Cancelled(clean(describe(error).message, _REASON_LIMIT))
         case Retry() if error.delay is not None:
             return _again(job, to_span(error.delay, "the delay of Retry"), describe(error))
         case _:

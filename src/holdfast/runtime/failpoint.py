@@ -6,8 +6,8 @@ A point is armed by the environment variable `HOLDFAST_FAILPOINTS` of the proces
    HOLDFAST_FAILPOINTS=after_claim=kill               killed (SIGKILL), as by the system when memory runs out
                        before_commit=stop             stopped (SIGSTOP), as a paused machine, until SIGCONT
                        before_flush=exit:3            ended at once with exit code 3
-                       after_effect=sleep:2           blocked for two seconds: the thread, and the loop if it is the loop's
-                       before_effect=pause:/tmp/gate  blocked until somebody has opened the FIFO for writing, and closed it
+                       after_effect=sleep:2           blocked for two seconds, with the event loop if it is the loop's
+                       before_effect=pause:/tmp/gate  blocked until somebody has opened the FIFO to write, and closed it
                        after_claim=kill@3             at the third time in this process, and only then
 ```
 

@@ -1,6 +1,6 @@
 """A process with an open app that forks, and goes on in both halves at once.
 
-`python -m tests.system.apps.fork_program <jobs of each half>`; each half prints the ids of the jobs that it has enqueued.
+`python -m tests.system.apps.fork_program <jobs of each half>`; each half prints the ids of the jobs that it enqueued.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sys
 
-from holdfast import StoreError
 from tests.system.apps.ledger_app import app, pay
+
+from holdfast import StoreError
 
 
 def enqueue(count: int, who: str) -> None:
     for _ in range(count):
-        print(who, pay.sync.enqueue().id, flush=True)
+        print(who, pay.sync.enqueue().id, flush=True)  # noqa: T201 - the test reads it
 
 
 def main() -> int:
@@ -46,7 +47,7 @@ def refuse(connection: object) -> None:
     try:
         connection.begin()  # type: ignore[attr-defined]
     except StoreError as error:
-        print("refused:", error, flush=True)
+        print("refused:", error, flush=True)  # noqa: T201 - the test reads it
         return
     message = "a connection of the parent could be used in the child"
     raise AssertionError(message)

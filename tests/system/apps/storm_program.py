@@ -12,8 +12,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast import App, HeldJob, LeaseLost, StoreUnavailable, TaskHandle
 from tests.system.apps import ledger_app
+
+from holdfast import App, HeldJob, LeaseLost, StoreUnavailable, TaskHandle
 
 T = TypeVar("T")
 QUEUE = "default"
@@ -78,7 +79,8 @@ async def main() -> None:
     await asyncio.gather(*(client.work() for client in clients))
     for client in clients:
         await client.app.close()
-    print("enqueued", count * each, "done", sum(client.done for client in clients), flush=True)
+    done = sum(client.done for client in clients)
+    print("enqueued", count * each, "done", done, flush=True)  # noqa: T201 - the test reads it
 
 
 if __name__ == "__main__":

@@ -120,6 +120,9 @@ def test_a_list_is_narrowed_by_queue_and_task(shop):
 
 def test_a_cursor_without_a_state_and_a_limit_without_bounds_are_refused(shop):
     assert "--state" in shop.run("job", "list", "--cursor", "1", code=2).stderr
+    shop.run("schema", "install")
+    for state in ("ready", "failed"):
+        assert "none that a page has given" in shop.run("job", "list", "--state", state, "--cursor", "x", code=78).stderr
     shop.run("job", "list", "--limit", "1001", code=2)
     shop.run("job", "list", "--state", "done", code=2)
 
@@ -205,7 +208,9 @@ def test_a_beginning_of_several_ids_is_refused_with_the_candidates(shop):
     assert len(shop.json("job", "list", "--state", "ready")["jobs"]) == 2
 
 
-@pytest.mark.parametrize(("given", "code"), [("0", 1), ("01a1de74-f9de-73e7-ae13-34169fbd9dbf", 1), ("xyz", 2), ("-%", 2), ("", 2)])
+@pytest.mark.parametrize(
+    ("given", "code"), [("0", 1), ("01a1de74-f9de-73e7-ae13-34169fbd9dbf", 1), ("xyz", 2), ("-%", 2), ("", 2)]
+)
 def test_what_is_no_id_and_what_is_no_job_is_told(shop, given, code):
     shop.run("schema", "install")
     shop.run("job", "show", "--", given, code=code)

@@ -52,7 +52,7 @@ def test_a_count_lets_the_point_act_at_that_time_only():
 
 
 def test_a_point_that_sleeps_goes_on_afterwards(monkeypatch):
-    slept = []
+    slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     failpoints.parse("after_claim=sleep:2.5")["after_claim"].hit()
     assert slept == [2.5]

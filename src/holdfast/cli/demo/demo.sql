@@ -93,28 +93,40 @@ select tries, count(*) from (select max(tries) as tries from holdfast_demo_effec
 group by tries order by tries;
 
 -- name: highest
-select max(attempt), sum(attempt - tries) from holdfast_demo_effect;
+select max(attempt) from holdfast_demo_ledger;
+
+-- name: lost_attempts
+-- Attempts beyond the tries, in all and of one work at most; ? is the number of tries after which a work is given up.
+select coalesce(sum(beyond), 0), coalesce(max(beyond), 0) from (
+    select attempt - tries as beyond from holdfast_demo_effect
+    union all
+    select attempt - ? from holdfast_demo_ledger where job_state = 'failed'
+) as works;
 
 -- name: doubled
-select work_id from holdfast_demo_effect group by work_id having count(*) > 1 order by work_id;
+select work_id, count(*) over () from holdfast_demo_effect group by work_id having count(*) > 1
+order by work_id limit 5;
 
 -- name: lost
 -- Produced, without effect, and neither waiting nor given up: nobody will ever do it.
-select work.work_id from holdfast_demo_work as work
+select work.work_id, count(*) over () from holdfast_demo_work as work
 where not exists (select 1 from holdfast_demo_effect as effect where effect.work_id = work.work_id)
   and not exists (
       select 1 from holdfast_demo_ledger as ledger
       where ledger.work_id = work.work_id and ledger.job_state <> 'completed'
   )
-order by work.work_id;
+order by work.work_id limit 5;
 
 -- name: strays
 -- Effects that the ledger does not confirm: of a work that was never produced, is not completed, or was completed by
 -- another attempt.
-select effect.work_id from holdfast_demo_effect as effect
+select effect.work_id, count(*) over () from holdfast_demo_effect as effect
 where not exists (select 1 from holdfast_demo_work as work where work.work_id = effect.work_id)
    or not exists (
       select 1 from holdfast_demo_ledger as ledger
       where ledger.work_id = effect.work_id and ledger.job_state = 'completed' and ledger.attempt = effect.attempt
    )
-order by effect.work_id;
+order by effect.work_id limit 5;
+
+-- name: count_foreign
+select count(*) from sqlite_schema where name not like 'holdfast\_%' escape '\' and name not like 'sqlite\_%' escape '\';

@@ -27,7 +27,7 @@ class Law(msgspec.Struct, frozen=True):
 
     def chance(self, tries: int) -> float:
         """Return the chance that a work succeeds at exactly this try."""
-        return self.success_rate * self._failing**(tries - 1) if 1 <= tries <= self.limit else 0.0
+        return self.success_rate * self._failing ** (tries - 1) if 1 <= tries <= self.limit else 0.0
 
     @property
     def failing(self) -> float:
@@ -36,8 +36,8 @@ class Law(msgspec.Struct, frozen=True):
 
     @property
     def retrying(self) -> float:
-        """The chance that a work needs more than one try."""
-        return self._failing if self.limit > 1 else 0.0
+        """The chance that the first try of a work fails."""
+        return self._failing
 
     @property
     def _failing(self) -> float:

@@ -25,6 +25,7 @@ from holdfast.model.job import JobState
 QUEUE_PREFIX = "holdfast-demo-"
 _VISITS = "holdfast-demo-visits"
 _VISIT = "holdfast_demo_visit"
+_WORKS = "holdfast-demo-works"
 _WORK = "holdfast_demo_work"
 _LEASE = 600.0  # a visit may last a third of this
 _PAGE = 1000
@@ -54,13 +55,15 @@ class Records:
             return number
 
         self._visit: TaskHandle[[], None] = app.task(name=_VISIT, queue=_VISITS)(visit)
-        self.work: TaskHandle[[int], int] = app.task(name=_WORK, queue=_VISITS, retry=0.1)(work)
+        self.work: TaskHandle[[int], int] = app.task(name=_WORK, queue=_WORKS, retry=0.1)(work)
 
     async def require_sqlite(self) -> None:
         """Refuse a store whose tables the demo's statements do not fit."""
         capabilities = (await self.app.opened()).capabilities
         if capabilities.store != "sqlite" or not capabilities.shared:
-            message = "the demo needs a SQLite file: its consumers are processes of their own, and its tables are SQLite's"
+            message = (
+                "the demo needs a SQLite file: its consumers are processes of their own, and its tables are SQLite's"
+            )
             raise ConfigError(message)
 
     @asynccontextmanager
@@ -108,7 +111,7 @@ class Records:
         task = self.work.options(queue=run.queue, max_attempts=run.plan.max_attempts)
         numbers = range(first, last + 1)
         async with self.visit() as connection:
-            jobs = await task.enqueue_many([(number,) for number in numbers])
+            jobs = await task.enqueue_many([{"number": number} for number in numbers])
             works = [(job.id, number) for job, number in zip(jobs, numbers, strict=True)]
             await connection.executemany(STATEMENTS["add_work"], works)
             await connection.execute(STATEMENTS["note_produced"], (last,))
@@ -140,15 +143,20 @@ class Records:
         """Cancel what waits and drop the demo's tables; what has ended is left to retention."""
         for state in (JobState.READY, JobState.SCHEDULED):
             while run is not None and (page := await self.app.jobs.list(state, queue=run.queue, limit=_PAGE)).jobs:
-                for job in page.jobs:
-                    await self.app.jobs.cancel(job.id, "the demo was cleaned")
+                async with self.visit():  # one commit for the page
+                    for job in page.jobs:
+                        await self.app.jobs.cancel(job.id, "the demo was cleaned")
         async with self.visit() as connection:
             for table in _TABLES:
                 await connection.execute(STATEMENTS[f"drop_{table}"])
 
     async def is_alone(self) -> bool:
-        """Tell whether the store holds nothing but demos."""
-        return all(queue.name.startswith(QUEUE_PREFIX) for queue in await self.app.queues.list())
+        """Tell whether the store holds nothing but demos: no other queue, no worker, and no table of anybody else."""
+        async with self.visit() as connection:
+            others = (await connection.execute(STATEMENTS["count_foreign"])).fetchone()[0]
+        queues = await self.app.queues.list()
+        is_ours = all(queue.name.startswith(QUEUE_PREFIX) for queue in queues)
+        return is_ours and not others and not await self.app.workers()
 
     @staticmethod
     async def _create(connection: Any) -> None:

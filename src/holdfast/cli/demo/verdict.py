@@ -6,13 +6,22 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.cli.demo.law import Law
 from holdfast.cli.demo.plan import Plan
 
-_NAMED = 5
+
+class Found(msgspec.Struct, frozen=True):
+    """Works about which something is wrong: how many, and the ids of the first few."""
+
+    count: int = 0
+    ids: Sequence[str] = ()
+
+
+_NOTHING = Found()
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted after a run. Ids are named up to a handful; the counts are whole."""
+    """What was counted after a run."""
 
     produced: int
     effects: int
@@ -21,10 +30,11 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     left: int
     tries: dict[int, int]
     highest_attempt: int
-    lost_attempts: int
-    doubled: Sequence[str]
-    lost: Sequence[str]
-    strays: Sequence[str]
+    lost_attempts: int = 0
+    most_lost: int = 0
+    doubled: Found = _NOTHING
+    lost: Found = _NOTHING
+    strays: Found = _NOTHING
     cancelled: int = 0
     seconds: float = 0.0
     killed: int = 0
@@ -36,7 +46,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retried(self) -> int:
-        """How many works needed more than one try, those given up included."""
+        """How many works failed at the first try, those given up included."""
         return sum(count for tries, count in self.tries.items() if tries > 1) + self.failed
 
     @property
@@ -68,29 +78,51 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(plan: Plan, tally: Tally) -> Verdict:
-    """Hold what was counted against what must be."""
-    law = plan.law
-    ended = tally.took_effect + tally.failed
-    low, high = law.highest(ended)
-    highest = plan.max_attempts if tally.failed else tally.highest_tries
-    failing, retrying = law.failing, law.retrying if plan.max_attempts > 1 else law.failing
-    lines = [
-        Line("produced", f"{tally.produced:,}", f"{plan.jobs:,}", _must(tally.produced == plan.jobs)),
-        Line("completed", f"{tally.completed:,}", f"{tally.produced - tally.failed - tally.cancelled:,}", _must(
-            tally.completed == tally.produced - tally.failed - tally.cancelled)),
-        Line("doubled", f"{len(tally.doubled):,}", "0", _must(not tally.doubled)),
-        Line("lost", f"{len(tally.lost):,}", "0", _must(not tally.lost)),
-        Line("failed", f"{tally.failed:,}", _about(ended * failing), _chance(law.allows(tally.failed, ended, failing))),
-        Line("retried", f"{tally.retried:,}", _about(ended * retrying),
-             _chance(law.allows(tally.retried, ended, retrying))),
-        Line("most tries of a work", f"{highest}", f"{low}" if low == high else f"{low} to {high}",
-             _chance(low <= highest <= high or not ended)),
-        Line("highest attempt", f"{tally.highest_attempt}", *_attempts(tally)),
-        Line("tries, as the law says", "", "geometric", _chance(law.fits(tally.tries, tally.failed))),
-    ]
+    """Hold what was counted against what must be, and against what chance predicts."""
+    lines = [*_musts(plan, tally), *_chances(plan, tally)]
     if tally.seconds > 0:
         lines.append(Line("jobs/s", f"{tally.took_effect / tally.seconds:,.0f}"))
     return Verdict(lines, _problems(plan, tally), _summary(tally))
+
+
+def _musts(plan: Plan, tally: Tally) -> list[Line]:
+    due = tally.produced - tally.failed - tally.cancelled
+    return [
+        Line("produced", f"{tally.produced:,}", f"{plan.jobs:,}", _must(tally.produced == plan.jobs)),
+        Line("completed", f"{tally.completed:,}", f"{due:,}", _must(tally.completed == due)),
+        Line("doubled", f"{tally.doubled.count:,}", "0", _must(not tally.doubled.count)),
+        Line("lost", f"{tally.lost.count:,}", "0", _must(not tally.lost.count)),
+    ]
+
+
+def _chances(plan: Plan, tally: Tally) -> list[Line]:
+    """Compare with the law. An attempt that was lost with its consumer was no try, but raises the attempt's number."""
+    law = plan.law
+    ended = tally.took_effect + tally.failed
+    low, high = law.highest(ended)
+    most = plan.max_attempts if tally.failed else tally.highest_tries
+    above = high + tally.most_lost
+    return [
+        _counted("failed", tally.failed, ended, law.failing, law),
+        *([_counted("retried", tally.retried, ended, law.retrying, law)] if plan.max_attempts > 1 else []),
+        Line("most tries of a work", f"{most}", _range(low, high), _chance(low <= most <= high)),
+        Line("attempts lost", f"{tally.lost_attempts:,}"),
+        Line(
+            "highest attempt",
+            f"{tally.highest_attempt}",
+            _range(low, above),
+            _chance(low <= tally.highest_attempt <= above),
+        ),
+        Line("spread of the tries", "below", "geometric", _chance(law.fits(tally.tries, tally.failed))),
+    ]
+
+
+def _counted(what: str, count: int, works: int, chance: float, law: Law) -> Line:
+    return Line(what, f"{count:,}", _about(works * chance), _chance(law.allows(count, works, chance)))
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def histogram(plan: Plan, tally: Tally) -> list[tuple[str, int, float]]:
@@ -106,20 +138,13 @@ def histogram(plan: Plan, tally: Tally) -> list[tuple[str, int, float]]:
     return [*rows, ("given up", tally.failed, ended * plan.law.failing)]
 
 
-def _attempts(tally: Tally) -> tuple[str, str]:
-    """Explain attempts beyond the tries: each must have been lost with a consumer."""
-    if not tally.lost_attempts:
-        return ("no attempt was lost", "")
-    return (f"{tally.lost_attempts:,} attempts were lost with consumers", "")
-
-
 def _problems(plan: Plan, tally: Tally) -> list[str]:
     found = [
         (tally.doubled, "took effect more than once"),
         (tally.lost, "lost: neither done, nor given up, nor waiting"),
         (tally.strays, "took effect though the ledger does not say so"),
     ]
-    problems = [f"{_works(len(ids))} {what}: {_named(ids)}" for ids, what in found if ids]
+    problems = [f"{_works(works.count)} {what}: {_named(works)}" for works, what in found if works.count]
     if tally.produced < plan.jobs:
         problems.append(f"{_works(plan.jobs - tally.produced)} not produced yet")
     if tally.left:
@@ -138,12 +163,12 @@ def _works(count: int) -> str:
     return f"{count:,} work" if count == 1 else f"{count:,} works"
 
 
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:_NAMED]) + (" …" if len(ids) > _NAMED else "")
+def _named(works: Found) -> str:
+    return ", ".join(works.ids) + (" …" if works.count > len(works.ids) else "")
 
 
 def _about(expected: float) -> str:
-    return f"about {expected:,.0f}" if expected >= 10 else f"about {expected:.2g}"  # noqa: PLR2004
+    return f"about {expected:,.0f}" if expected >= 10 or expected < 0.05 else f"about {expected:.1f}"  # noqa: PLR2004
 
 
 def _must(is_met: bool) -> str:

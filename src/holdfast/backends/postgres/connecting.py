@@ -1,0 +1,72 @@
+"""Open connections, and tell whether one that lay idle still lives."""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.pq import TransactionStatus
+
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.trouble import translate
+
+_PREPARE_AFTER = 3
+_OWN_PROCESS = b"select pg_backend_pid()"
+
+
+async def connect(location: Location) -> AsyncConnection[Any]:
+    """Open an async connection in autocommit; raises `StoreUnavailable`."""
+    try:
+        connection = await AsyncConnection[Any].connect(
+            location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
+        )
+        if location.prepare == "auto":
+            found = await (await connection.execute(_OWN_PROCESS)).fetchone()
+            _prepare_if_direct(connection, found)
+    except psycopg.Error as error:
+        raise translate(error, location.url, broken=True) from error
+    return connection
+
+
+def connect_blocking(location: Location) -> Connection[Any]:
+    """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
+    try:
+        connection = Connection[Any].connect(
+            location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
+        )
+        if location.prepare == "auto":
+            _prepare_if_direct(connection, connection.execute(_OWN_PROCESS).fetchone())
+    except psycopg.Error as error:
+        raise translate(error, location.url, broken=True) from error
+    return connection
+
+
+def _threshold(location: Location) -> int | None:
+    return _PREPARE_AFTER if location.prepare == "always" else None
+
+
+def _prepare_if_direct(connection: AsyncConnection[Any] | Connection[Any], found: Any) -> None:
+    """A pooler makes up the process number that it tells at the start: only where it is true is the session our own."""
+    if found is not None and found[0] == connection.info.backend_pid:
+        connection.prepare_threshold = _PREPARE_AFTER
+
+
+def is_idle(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
+    """Tell whether a connection is open and between transactions."""
+    return not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+def has_gone(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
+    """Tell whether an idle connection is not to be used: a server that has something to say unasked says farewell."""
+    if not is_idle(connection):
+        return True
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def drop(connection: AsyncConnection[Any] | Connection[Any]) -> None:
+    """Close at once, without a word of farewell awaited; safe for either kind and from any loop."""
+    connection.pgconn.finish()

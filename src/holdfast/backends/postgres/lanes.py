@@ -1,0 +1,33 @@
+"""Lane ids by queue and task.
+
+A lane is written in a transaction of its own, before the jobs: were it written in the caller's, everyone else who
+enqueues to a new lane would wait until the caller commits. A lane without jobs does no harm, and none is ever removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.postgres.steps import rows
+from holdfast.model.job import NewJob
+
+Lane = tuple[str, str]
+
+
+class Lanes:
+    """Remembers the lanes of this process."""
+
+    def __init__(self, runner: PoolRunner) -> None:
+        self._runner = runner
+        self._known: dict[Lane, int] = {}
+
+    async def of(self, jobs: Iterable[NewJob]) -> dict[Lane, int]:
+        """Return the ids of all lanes that these jobs need, making those that are new."""
+        needed = {(job.queue, job.task) for job in jobs}
+        while unknown := [lane for lane in needed if lane not in self._known]:
+            names = {"queues": [queue for queue, _ in unknown], "tasks": [task for _, task in unknown]}
+            # A lane that another process adds at this moment is not seen by the statement, but by the next one.
+            for lane_id, queue, task in await self._runner.apart(lambda names=names: rows("add_lanes", **names)):
+                self._known[queue, task] = lane_id
+        return self._known

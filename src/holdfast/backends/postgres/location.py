@@ -1,0 +1,116 @@
+"""From a URL to a database, a schema in it, and how to connect.
+
+`postgresql://user:password@host:port/database`, with libpq's own parameters after `?` and these of ours:
+
+- `schema=holdfast` names the schema that holds the tables;
+- `install=auto|never` says whether opening may install them into a database that has none;
+- `pool=10` bounds the connections that verbs use at once, and again those that handlers' transactions use;
+- `prepare=auto|never|always`: prepared statements are session state, which a transaction pooler does not keep. `auto`
+  prepares only where the session is the server's own (see `connecting.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import msgspec
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdfast.errors import ConfigError
+
+_EXAMPLE = "postgresql://user@localhost:5432/database?schema=holdfast"
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_INSTALL = {"auto", "never"}
+_PREPARE = {"auto", "never", "always"}
+_HIDDEN = {"password", "sslpassword", "passfile"}
+
+# A link that went silent is noticed within seconds, on either side of a request; a stopped server at once.
+_PATIENT = {
+    "connect_timeout": "5",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "target_session_attrs": "read-write",
+    "application_name": "holdfast",
+}
+
+
+def quoted(schema: str) -> str:
+    """Return a schema's name as it stands in statements; refuse what could be anything but a plain name."""
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        message = (
+            f"schema={schema!r} cannot be: begin with a small letter or an underscore, then small letters, digits and "
+            "underscores, at most 48, and not with pg_"
+        )
+        raise ConfigError(message)
+    return f'"{schema}"'
+
+
+class Location(msgspec.Struct, frozen=True):
+    """Which database and schema, and how to connect."""
+
+    url: str
+    conninfo: str
+    schema: str = "holdfast"
+    install: bool = True
+    pool: int = 10
+    prepare: str = "auto"
+
+    @classmethod
+    def parse(cls, url: str) -> Location:
+        """Read a URL; raise `ConfigError` where it cannot be one."""
+        try:
+            parts = urlsplit(url)
+            shown, ours, libpq = _sort(parts.query)
+            plain = urlunsplit(parts._replace(query=urlencode(libpq, quote_via=quote), scheme="postgresql"))
+            settings = conninfo_to_dict(plain)
+            conninfo = make_conninfo("", **{**_PATIENT, **settings})
+        except (ValueError, ProgrammingError) as error:
+            message = f"this is not a PostgreSQL URL ({_without_secrets(str(error), url)}): it must look like {_EXAMPLE}"
+            raise ConfigError(message) from None
+        location = cls(url=_shown_url(parts.netloc, parts.path, shown), conninfo=conninfo)
+        return _with_settings(location, ours)
+
+
+def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, str]]:
+    """Return what may be shown, what is ours, and what is libpq's."""
+    shown: list[tuple[str, str]] = []
+    ours: dict[str, str] = {}
+    libpq: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        (ours if name in {"schema", "install", "pool", "prepare"} else libpq)[name] = value
+        if name not in _HIDDEN:
+            shown.append((name, value))
+    return shown, ours, libpq
+
+
+def _shown_url(netloc: str, path: str, query: list[tuple[str, str]]) -> str:
+    user, at, host = netloc.rpartition("@")
+    return urlunsplit(("postgresql", f"{user.partition(':')[0]}{at}{host}", path, urlencode(query, quote_via=quote), ""))
+
+
+def _without_secrets(text: str, url: str) -> str:
+    return "it cannot be parsed" if "@" in text or url in text else text
+
+
+def _with_settings(location: Location, settings: dict[str, str]) -> Location:
+    for name, value in settings.items():
+        if name == "schema":
+            quoted(value)
+            location = msgspec.structs.replace(location, schema=value)
+        elif name == "install" and value in _INSTALL:
+            location = msgspec.structs.replace(location, install=value == "auto")
+        elif name == "pool" and value.isdecimal() and int(value) > 0:
+            location = msgspec.structs.replace(location, pool=int(value))
+        elif name == "prepare" and value in _PREPARE:
+            location = msgspec.structs.replace(location, prepare=value)
+        else:
+            message = (
+                f"{location.url}: the setting {name}={value} cannot be: there are schema=<name>, "
+                "install=auto|never, pool=<connections> and prepare=auto|never|always"
+            )
+            raise ConfigError(message)
+    return location

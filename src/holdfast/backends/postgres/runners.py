@@ -1,0 +1,150 @@
+"""Where the verbs are run: each in a transaction of its own, in the handler's, or in the caller's.
+
+The server breaks one of two transactions off when they wait for each other; that one is run again here, a few times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+
+from holdfast.backends.postgres.connecting import drop, is_idle
+from holdfast.backends.postgres.driving import drive
+from holdfast.backends.postgres.pool import AsyncPools
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.steps import Steps
+from holdfast.backends.postgres.transactions import current
+from holdfast.backends.postgres.trouble import is_read_only, is_worth_repeating, translate
+
+T = TypeVar("T")
+Verb = Callable[[], Steps[T]]
+
+_TRIES = 6
+_PAUSE = 0.02
+_BEGIN = b"begin isolation level read committed"
+_SNAPSHOT = b"begin isolation level repeatable read read only"
+
+
+class Runner(Protocol):
+    """Runs verbs. A verb is given as a function that begins it, since it may be begun again."""
+
+    def once(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb that is one writing statement, which commits by itself."""
+        ...
+
+    def write(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb in one transaction."""
+        ...
+
+    def look(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb that is one reading statement."""
+        ...
+
+    def read(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb in one snapshot."""
+        ...
+
+
+class PoolRunner:
+    """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
+
+    def __init__(self, pools: AsyncPools, statements: Statements, where: str) -> None:
+        self._pools = pools
+        self._statements = statements
+        self._where = where
+
+    async def once(self, verb: Verb[T]) -> T:
+        """One statement: when its reply is lost, nobody knows whether it was done."""
+        return await self._joined_or(verb, lambda: self._alone(verb, writes=True))
+
+    async def look(self, verb: Verb[T]) -> T:
+        """One statement that changes nothing."""
+        return await self._joined_or(verb, lambda: self._alone(verb, writes=False))
+
+    async def write(self, verb: Verb[T]) -> T:
+        """One transaction."""
+        return await self._joined_or(verb, lambda: self._transact(_BEGIN, verb))
+
+    async def read(self, verb: Verb[T]) -> T:
+        """One snapshot."""
+        return await self._joined_or(verb, lambda: self._transact(_SNAPSHOT, verb))
+
+    async def apart(self, verb: Verb[T]) -> T:
+        """One statement that is committed whatever becomes of the handler's transaction."""
+        return await self._repeat(lambda: self._alone(verb, writes=True))
+
+    @property
+    def joins(self) -> bool:
+        """Whether verbs run inside a handler's transaction now."""
+        transaction = current.get()
+        return transaction is not None and transaction.is_open and transaction.owner is self._statements
+
+    async def _joined_or(self, verb: Verb[T], alone: Callable[[], Awaitable[T]]) -> T:
+        transaction = current.get()
+        if transaction is not None and transaction.is_open and transaction.owner is self._statements:
+            return await transaction.run(verb())
+        return await self._repeat(alone)
+
+    async def _repeat(self, work: Callable[[], Awaitable[T]]) -> T:
+        for number in range(1, _TRIES + 1):
+            try:
+                return await work()
+            except psycopg.Error as error:
+                if not is_worth_repeating(error):
+                    raise
+                if number == _TRIES:
+                    raise translate(error, self._where, broken=False) from error
+            await asyncio.sleep(_PAUSE * number * random.random())  # noqa: S311 - spreads rivals, hides nothing
+        raise AssertionError
+
+    async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
+        async with self._connection(committing=lambda: writes) as connection:
+            return await drive(connection, self._statements, verb())
+
+    async def _transact(self, begin: bytes, verb: Verb[T]) -> T:
+        committing = False
+        async with self._connection(committing=lambda: committing) as connection:
+            await connection.execute(begin)
+            try:
+                result = await drive(connection, self._statements, verb())
+            except BaseException:
+                await _roll_back(connection)
+                raise
+            committing = begin is _BEGIN
+            await connection.execute(b"commit")
+            return result
+
+    @asynccontextmanager
+    async def _connection(self, *, committing: Callable[[], bool]) -> AsyncIterator[AsyncConnection[Any]]:
+        async with self._pools.here.connection() as connection:
+            try:
+                yield connection
+            except psycopg.errors.UniqueViolation:
+                raise
+            except psycopg.Error as error:
+                if is_worth_repeating(error):
+                    raise
+                if is_read_only(error):
+                    drop(connection)
+                    self._pools.drop_idle()
+                broken = connection.closed and not is_read_only(error)
+                raise translate(error, self._where, broken=broken, committing=committing()) from error
+
+
+async def _roll_back(connection: AsyncConnection[Any]) -> None:
+    """Undo; a connection that cannot is dropped by the pool, and the server undoes by itself."""
+    if connection.closed or is_idle(connection):
+        return
+    try:
+        await connection.execute(b"rollback")
+    except psycopg.Error:
+        drop(connection)
+    except asyncio.CancelledError:
+        drop(connection)
+        raise

@@ -1,0 +1,182 @@
+-- Read-only statements for people.
+
+-- name: job_result
+select completed.result
+from {schema}.job as job cross join lateral (
+    select result from {schema}.completed where seq = job.seq limit 1
+) as completed
+where job.id = %(id)s::uuid;
+
+-- name: job_view
+-- Where a job lies: exactly one of the state rows exists.
+select job.id::text, job.seq, lane.queue, lane.task,
+       case
+           when running.seq is not null then 'running'
+           when completed.seq is not null then 'completed'
+           when failed.seq is not null then 'failed'
+           when cancelled.seq is not null then 'cancelled'
+           when ready.seq is not null then 'ready'
+           else 'scheduled'
+       end,
+       job.priority,
+       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
+                scheduled.attempt, 0),
+       job.max_attempts, job.enqueued_at, job.turn,
+       coalesce(running.started_at, completed.started_at),
+       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at),
+       coalesce(running.worker_id, completed.worker_id),
+       coalesce(failed.reason, cancelled.reason),
+       job.payload, job.headers, completed.result
+from {schema}.job as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+left join {schema}.running as running on running.seq = job.seq
+left join {schema}.completed as completed on completed.seq = job.seq
+left join {schema}.failed as failed on failed.seq = job.seq
+left join {schema}.cancelled as cancelled on cancelled.seq = job.seq
+left join {schema}.ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+left join {schema}.scheduled as scheduled
+    on scheduled.run_at = job.turn + job.priority::bigint * {priority_step} and scheduled.seq = job.seq
+where job.id = %(id)s::uuid;
+
+-- name: job_attempts
+select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
+from {schema}.attempt where seq = %(seq)s order by attempt;
+
+-- name: find_ids
+select id::text from {schema}.job where id >= %(first)s::uuid and id <= %(last)s::uuid order by id limit %(limit)s;
+
+-- name: list_ready
+-- Each lane in the order in which its jobs will be claimed, merged.
+select job.id::text, job.seq, next.queue, next.task, 'ready', job.priority, next.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null, null, null, null
+from (
+    select lane.queue, lane.task, state.turn, state.seq, state.attempt
+    from {schema}.lane as lane cross join lateral (
+        select turn, seq, attempt from {schema}.ready
+        where lane_id = lane.lane_id and (turn, seq) > (%(after_turn)s, %(after_seq)s)
+        order by turn, seq limit %(limit)s
+    ) as state
+    where (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+    order by state.turn, state.seq limit %(limit)s
+) as next
+cross join lateral (select * from {schema}.job where seq = next.seq limit 1) as job
+order by next.turn, next.seq;
+
+-- name: list_scheduled
+select job.id::text, job.seq, lane.queue, lane.task, 'scheduled', job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null, null, null, null
+from {schema}.scheduled as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where (state.run_at, state.seq) > (%(after_turn)s, %(after_seq)s)
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.run_at, state.seq limit %(limit)s;
+
+-- name: list_running
+select job.id::text, job.seq, lane.queue, lane.task, 'running', job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, null, state.worker_id, null
+from {schema}.running as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: list_completed
+select job.id::text, job.seq, lane.queue, lane.task, 'completed', job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id, null
+from {schema}.completed as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: list_failed
+select job.id::text, job.seq, lane.queue, lane.task, 'failed', job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason
+from {schema}.failed as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: list_cancelled
+select job.id::text, job.seq, lane.queue, lane.task, 'cancelled', job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason
+from {schema}.cancelled as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: leases
+select job.id::text, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,
+       running.started_at, running.lease_until - {now}, running.isolated, running.cancel_asked, running.percent,
+       running.note
+from {schema}.running as running
+cross join lateral (select id, lane_id from {schema}.job where seq = running.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where (%(seq)s::bigint is null or running.seq = %(seq)s) and (not %(expired_only)s or running.lease_until <= {now})
+order by running.lease_until, running.seq limit %(limit)s;
+
+-- name: queues
+select queue.queue, queue.paused,
+    (select count(*) from {schema}.lane as lane join {schema}.ready as state on state.lane_id = lane.lane_id
+     where lane.queue = queue.queue),
+    (select count(*) from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
+     where lane.queue = queue.queue),
+    (select count(*) from {schema}.scheduled as state
+     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
+     join {schema}.lane as lane on lane.lane_id = job.lane_id where lane.queue = queue.queue),
+    (select count(*) from {schema}.failed as state
+     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
+     join {schema}.lane as lane on lane.lane_id = job.lane_id where lane.queue = queue.queue),
+    (select {now} - min(head.turn) from {schema}.lane as lane cross join lateral (
+        select turn from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1
+     ) as head where lane.queue = queue.queue)
+from {schema}.queue as queue order by queue.queue;
+
+-- name: workers
+select beat, started_at, {now} - beat_at from {schema}.worker order by started_at, worker_id;
+
+-- name: counts
+select minute_at, lane.queue, lane.task, sum(enqueued)::bigint, sum(completed)::bigint, sum(retried)::bigint,
+       sum(failed)::bigint, sum(cancelled)::bigint, sum(lost)::bigint, sum(run_time)::bigint
+from (
+    select * from {schema}.minute_count where minute_at >= {now} - %(since)s
+    union all
+    select * from {schema}.tally where minute_at >= {now} - %(since)s
+) as counted
+join {schema}.lane as lane on lane.lane_id = counted.lane_id
+group by minute_at, lane.queue, lane.task
+order by minute_at, lane.queue, lane.task;
+
+-- name: outstanding
+select 'ready', lane.queue, lane.task, queue.paused, count(*)
+from {schema}.ready as state
+join {schema}.lane as lane on lane.lane_id = state.lane_id
+join {schema}.queue as queue on queue.queue = lane.queue
+group by lane.queue, lane.task, queue.paused
+union all
+select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task, queue.paused, count(*)
+from {schema}.scheduled as state
+cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+join {schema}.queue as queue on queue.queue = lane.queue
+group by state.retrying, lane.queue, lane.task, queue.paused
+union all
+select 'running', lane.queue, lane.task, false, count(*)
+from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
+group by lane.queue, lane.task;
+
+-- name: server_facts
+select current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
+       current_setting('max_connections'), current_setting('default_transaction_isolation'),
+       pg_size_pretty(coalesce((
+           select sum(pg_total_relation_size(c.oid)) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+           where n.nspname = %(schema)s and c.relkind = 'r'
+       ), 0)),
+       coalesce((select max(age(backend_xmin)) from pg_stat_activity where backend_xmin is not null), 0);

@@ -1,0 +1,182 @@
+-- Putting jobs in, leasing them, and the ends of attempts. Every statement that writes under a lease carries its fence.
+--
+-- Plans must not hang on statistics. Rows are found through `cross join lateral (… limit 1)`, which is a nested loop
+-- over the primary key whatever the planner believes, and moved by `= any(array(…))`.
+
+-- name: add_lanes
+with given as materialized (
+    select distinct queue, task from unnest(%(queues)s::text[], %(tasks)s::text[]) as given (queue, task)
+),
+added_queue as (
+    insert into {schema}.queue (queue) select distinct queue from given order by queue on conflict (queue) do nothing
+),
+added as (
+    insert into {schema}.lane (queue, task) select queue, task from given order by queue, task
+    on conflict (queue, task) do nothing
+    returning lane_id, queue, task
+)
+select lane_id, queue, task from added
+union all
+select lane.lane_id, lane.queue, lane.task
+from given cross join lateral (
+    select lane_id, queue, task from {schema}.lane where queue = given.queue and task = given.task limit 1
+) as lane;
+
+-- name: enqueue
+-- The insert into job comes first: it waits for a transaction in flight that inserts the same id, and then leaves the
+-- known job alone in whatever state it is.
+with instant as materialized (select {now} as now),
+given as materialized (
+    select given.*, instant.now as now,
+           coalesce(given.run_at, instant.now + coalesce(given.delay, 0)) as due_at
+    from instant cross join unnest(
+        %(ids)s::uuid[], %(lane_ids)s::integer[], %(payloads)s::text[], %(headers)s::text[],
+        %(priorities)s::integer[], %(max_attempts)s::integer[], %(timeouts)s::double precision[],
+        %(run_ats)s::bigint[], %(delays)s::bigint[]
+    ) with ordinality
+    as given (id, lane_id, payload, headers, priority, max_attempts, timeout, run_at, delay, place)
+),
+made as (
+    insert into {schema}.job (
+        id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes
+    )
+    select id, lane_id, payload, headers, priority, max_attempts, timeout, now,
+           due_at - priority::bigint * {priority_step}, octet_length(payload)
+    from given order by place
+    on conflict (id) do nothing
+    returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
+),
+readied as (
+    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
+    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
+),
+delayed as (
+    insert into {schema}.scheduled (run_at, seq, retrying)
+    select due_at, seq, false from made cross join instant where due_at > now
+),
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, enqueued)
+    select now - now %% {minute}, lane_id, count(*) from made cross join instant group by now, lane_id
+)
+select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+
+-- name: reserve_seqs
+select {now}, array(select nextval('{schema}.job_seq') from generate_series(1, %(number)s));
+
+-- name: copy_jobs
+copy {schema}.job (
+    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes
+) from stdin (format binary);
+
+-- name: copy_ready
+copy {schema}.ready (lane_id, turn, seq, payload_bytes) from stdin (format binary);
+
+-- name: copy_scheduled
+copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
+
+-- name: claim
+-- `front`: how many of the first jobs over all lanes each lane has, whoever else is taking some of them. `locked`: that
+-- many of each lane that nobody else is taking. So exactly as many rows are locked as are wanted.
+--
+-- The fence is a sequence's next value, taken after the statement's snapshot. A job that this statement can take came
+-- to ready by a transaction that the snapshot sees, so its last claim had taken its fence before: of one job, a later
+-- claim always has the larger fence. A row of ready that left and came back meanwhile is a new row, which is not seen.
+with lanes as materialized (
+    select lane.lane_id, lane.queue, lane.task,
+           coalesce(hint.turn, {lowest}) as floor_turn, coalesce(hint.seq, 0) as floor_seq
+    from {schema}.lane as lane
+    join {schema}.queue as queue on queue.queue = lane.queue
+    left join unnest(%(floor_lanes)s::integer[], %(floor_turns)s::bigint[], %(floor_seqs)s::bigint[])
+        as hint (lane_id, turn, seq) on hint.lane_id = lane.lane_id
+    where not queue.paused and lane.task = any(%(tasks)s::text[])
+      and (%(queues)s::text[] is null or lane.queue = any(%(queues)s::text[]))
+),
+front as materialized (
+    select lane_id, floor_turn, floor_seq, count(*) as share
+    from (
+        select lanes.lane_id, lanes.floor_turn, lanes.floor_seq
+        from lanes cross join lateral (
+            select turn, seq from {schema}.ready
+            where lane_id = lanes.lane_id and (turn, seq) >= (lanes.floor_turn, lanes.floor_seq)
+            order by turn, seq limit %(limit)s
+        ) as next
+        order by next.turn, next.seq limit %(limit)s
+    ) as first
+    group by lane_id, floor_turn, floor_seq
+),
+locked as materialized (
+    select next.place, next.payload_bytes, next.turn, next.seq
+    from front cross join lateral (
+        select ctid as place, payload_bytes, turn, seq from {schema}.ready
+        where lane_id = front.lane_id and (turn, seq) >= (front.floor_turn, front.floor_seq)
+        order by turn, seq limit front.share
+        for update skip locked
+    ) as next
+),
+measured as materialized (
+    select place, sum(payload_bytes) over running_total as bytes, row_number() over running_total as number
+    from locked window running_total as (order by turn, seq)
+),
+holder as materialized (
+    select nextval('{schema}.fence') as fence, {now} as now where exists (select 1 from measured)
+),
+gone as (
+    delete from {schema}.ready
+    where ctid = any(array(select place from measured where bytes <= %(max_bytes)s or number = 1))
+    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost
+),
+leased as (
+    insert into {schema}.running (
+        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated
+    )
+    select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
+           lost > 0 and %(isolates)s
+    from gone cross join holder
+)
+select job.id, gone.seq, lanes.queue, lanes.task, job.payload, job.headers, job.priority, job.max_attempts,
+       job.timeout, job.enqueued_at, gone.turn, gone.attempt, gone.excused, gone.interrupted, gone.lost, holder.fence,
+       gone.lane_id, (select count(*) from measured)
+from gone cross join holder
+join lanes on lanes.lane_id = gone.lane_id
+cross join lateral (
+    select id::text, payload, headers, priority, max_attempts, timeout, enqueued_at
+    from {schema}.job where seq = gone.seq limit 1
+) as job
+order by gone.turn, gone.seq;
+
+-- name: complete
+-- A running row keeps its fence for life, so what `held` has matched in the snapshot is what the delete finds, or nothing.
+with held as materialized (
+    select running.seq, given.result
+    from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
+    cross join lateral (
+        select seq from {schema}.running where seq = given.seq and fence = given.fence limit 1
+    ) as running
+),
+gone as (
+    delete from {schema}.running where seq = any(array(select seq from held))
+    returning seq, lane_id, fence, worker_id, attempt, started_at
+),
+instant as materialized (select {now} as now),
+written as (
+    insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at, result)
+    select gone.seq, gone.fence, gone.worker_id, gone.attempt, gone.started_at, instant.now, held.result
+    from gone cross join instant join held on held.seq = gone.seq
+),
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, completed, run_time)
+    select now - now %% {minute}, lane_id, count(*), sum(now - started_at) from gone cross join instant
+    group by now, lane_id
+)
+select seq, fence from gone;
+
+-- name: ended_before
+-- Which of these leases were ended so before, by their holder: the reply of an earlier try was lost.
+select given.place
+from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(outcomes)s::text[]) with ordinality
+    as given (seq, fence, outcome, place)
+where (outcome = 'completed' and exists (
+    select 1 from {schema}.completed as ended where ended.seq = given.seq and ended.fence = given.fence))
+or exists (
+    select 1 from {schema}.attempt as ended where ended.seq = given.seq and ended.fence = given.fence
+    and ended.outcome = given.outcome and ended.by_holder);

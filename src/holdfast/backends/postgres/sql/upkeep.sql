@@ -1,0 +1,117 @@
+-- What a person asks of a job or a queue, promotion, pruning, and the schema's own state.
+
+-- name: job_place
+select seq, lane_id, turn, priority, payload_bytes, {now} from {schema}.job where id = %(id)s::uuid;
+
+-- name: take_ready
+delete from {schema}.ready where lane_id = %(lane_id)s and turn = %(turn)s and seq = %(seq)s
+returning attempt, lost;
+
+-- name: take_scheduled
+delete from {schema}.scheduled where run_at = %(run_at)s and seq = %(seq)s returning attempt, lost;
+
+-- name: ask_to_cancel
+update {schema}.running set cancel_asked = true, cancel_reason = %(reason)s where seq = %(seq)s returning seq;
+
+-- name: take_failed
+delete from {schema}.failed where seq = %(seq)s returning attempt, lost;
+
+-- name: take_cancelled
+delete from {schema}.cancelled where seq = %(seq)s returning attempt, lost;
+
+-- name: has_ended
+select exists (select 1 from {schema}.completed where seq = %(seq)s)
+    or exists (select 1 from {schema}.failed where seq = %(seq)s)
+    or exists (select 1 from {schema}.cancelled where seq = %(seq)s);
+
+-- name: pause
+insert into {schema}.queue (queue, paused) values (%(queue)s, true)
+on conflict (queue) do update set paused = true where not queue.paused
+returning queue;
+
+-- name: resume
+update {schema}.queue set paused = false where queue = %(queue)s and paused returning queue;
+
+-- name: promote
+with due as materialized (
+    select ctid as place from {schema}.scheduled where run_at <= {now} order by run_at, seq limit %(limit)s
+    for update skip locked
+),
+gone as (
+    delete from {schema}.scheduled where ctid = any(array(select place from due))
+    returning seq, attempt, excused, interrupted, lost
+)
+insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost)
+select job.lane_id, job.turn, gone.seq, job.payload_bytes, gone.attempt, gone.excused, gone.interrupted, gone.lost
+from gone cross join lateral (
+    select lane_id, turn, payload_bytes from {schema}.job where seq = gone.seq limit 1
+) as job
+returning lane_id, turn, seq;
+
+-- name: next_due
+select greatest(0, run_at - {now}) from {schema}.scheduled order by run_at, seq limit 1;
+
+-- name: old_completed
+-- The ledger is read in order of seq from a remembered place, a bounded stretch at a time: no index on finished_at has
+-- to be written for each job.
+select seq, finished_at <= {now} - %(keep)s from {schema}.completed where seq > %(after)s order by seq limit %(limit)s;
+
+-- name: old_failed
+select seq, finished_at <= {now} - %(keep)s from {schema}.failed where seq > %(after)s order by seq limit %(limit)s;
+
+-- name: old_cancelled
+select seq, finished_at <= {now} - %(keep)s from {schema}.cancelled where seq > %(after)s order by seq limit %(limit)s;
+
+-- name: prune_completed
+delete from {schema}.completed where seq = any(%(seqs)s::bigint[]) and finished_at <= {now} - %(keep)s returning seq;
+
+-- name: prune_failed
+delete from {schema}.failed where seq = any(%(seqs)s::bigint[]) and finished_at <= {now} - %(keep)s returning seq;
+
+-- name: prune_cancelled
+delete from {schema}.cancelled where seq = any(%(seqs)s::bigint[]) and finished_at <= {now} - %(keep)s returning seq;
+
+-- name: prune_attempts
+delete from {schema}.attempt where seq = any(%(seqs)s::bigint[]);
+
+-- name: prune_jobs
+delete from {schema}.job where seq = any(%(seqs)s::bigint[]);
+
+-- name: fold_counts
+with over as (
+    delete from {schema}.tally
+    where ctid = any(array(
+        select ctid from {schema}.tally where minute_at < {now} - {minute} limit %(limit)s for update skip locked
+    ))
+    returning *
+)
+insert into {schema}.minute_count as kept (
+    minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
+)
+select minute_at, lane_id, sum(enqueued), sum(completed), sum(retried), sum(failed), sum(cancelled), sum(lost),
+       sum(run_time)
+from over group by minute_at, lane_id order by minute_at, lane_id
+on conflict (minute_at, lane_id) do update
+set enqueued = kept.enqueued + excluded.enqueued, completed = kept.completed + excluded.completed,
+    retried = kept.retried + excluded.retried, failed = kept.failed + excluded.failed,
+    cancelled = kept.cancelled + excluded.cancelled, lost = kept.lost + excluded.lost,
+    run_time = kept.run_time + excluded.run_time;
+
+-- name: prune_counts
+delete from {schema}.minute_count where minute_at < {now} - %(keep)s;
+
+-- name: prune_workers
+delete from {schema}.worker where beat_at < {now} - %(keep)s;
+
+-- name: meta_table
+select to_regclass(%(name)s) is not null;
+
+-- name: schema_version
+select schema_version from {schema}.meta;
+
+-- name: set_schema_version
+update {schema}.meta set schema_version = %(version)s;
+
+-- name: migration_lock
+-- Held until the transaction ends, so it works through a transaction pooler; whoever else migrates waits.
+select pg_advisory_xact_lock(hashtextextended(%(name)s, 0));

@@ -1,0 +1,67 @@
+"""The statements of this backend, read once from the `.sql` files beside this module, and bound to a schema and a clock.
+
+The clock of the store is one expression, in one place: here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+
+from holdfast.backends.postgres.location import quoted
+from holdfast.model.instants import span_micros
+from holdfast.model.turn import PRIORITY_STEP
+
+MINUTE = 60_000_000
+LOWEST = -(2**63)
+SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_GIVEN_CLOCK = "%(now)s::bigint"
+_HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+def _load() -> dict[str, str]:
+    statements: dict[str, str] = {}
+    for path in sorted(files(__package__).joinpath("sql").iterdir(), key=lambda path: path.name):
+        parts = _HEADER.split(path.read_text(encoding="utf-8"))
+        for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            if name in statements:
+                message = f"{path.name} defines the statement {name} again"
+                raise RuntimeError(message)
+            statements[name] = text.strip().rstrip(";")
+    return statements
+
+
+TEMPLATES = _load()
+
+
+def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:
+    """Return a statement or migration with the schema's quoted name and the constants in their places."""
+    places = {
+        "{schema}": quoted(schema),
+        "{now}": now,
+        "{minute}": str(MINUTE),
+        "{lowest}": f"({LOWEST + 1})::bigint",
+        "{priority_step}": f"{span_micros(PRIORITY_STEP)}::bigint",
+    }
+    for place, value in places.items():
+        text = text.replace(place, value)
+    return text
+
+
+class Statements:
+    """All statements for one schema. With `clock`, only in tests, every instant is that clock's."""
+
+    def __init__(self, schema: str, clock: Callable[[], int] | None) -> None:
+        self.schema = schema
+        self._clock = clock
+        now = SERVER_CLOCK if clock is None else _GIVEN_CLOCK
+        self._texts = {name: fill_in(text, schema, now).encode() for name, text in TEMPLATES.items()}
+
+    def text(self, name: str) -> bytes:
+        """Return a statement as the driver takes it."""
+        return self._texts[name]
+
+    def parameters(self, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a statement's parameters, the instant among them where a clock was given."""
+        return given if self._clock is None else {**given, "now": self._clock()}

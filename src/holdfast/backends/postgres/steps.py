@@ -1,0 +1,58 @@
+"""Verbs without I/O: a verb is a generator that asks for statements and is sent their rows.
+
+So each verb is written once and runs on an async connection, on a blocking one, in a handler's transaction and in the
+caller's own; `driving.py` does the talking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Ask(NamedTuple):
+    """A statement by name, with its parameters."""
+
+    statement: str
+    parameters: Mapping[str, object]
+
+
+class Load(NamedTuple):
+    """Rows to be copied in by a COPY statement, with the types of their columns."""
+
+    statement: str
+    types: Sequence[str]
+    rows: Iterable[Sequence[object]]
+
+
+Rows = list[Any]
+Steps = Generator[Ask | Load, Rows, T]
+
+
+def rows(statement: str, **parameters: object) -> Steps[Rows]:
+    """Ask for all rows."""
+    return (yield Ask(statement, parameters))
+
+
+def run(statement: str, **parameters: object) -> Steps[bool]:
+    """Run a statement; whether it returned a row."""
+    return bool((yield Ask(statement, parameters)))
+
+
+def row(statement: str, **parameters: object) -> Steps[Any]:
+    """Ask for the first row, or None."""
+    found = yield Ask(statement, parameters)
+    return found[0] if found else None
+
+
+def value(statement: str, **parameters: object) -> Steps[Any]:
+    """Ask for the first column of the first row, or None."""
+    found = yield Ask(statement, parameters)
+    return found[0][0] if found else None
+
+
+def load(statement: str, types: Sequence[str], data: Iterable[Sequence[object]]) -> Steps[None]:
+    """Copy rows in."""
+    yield Load(statement, types, data)

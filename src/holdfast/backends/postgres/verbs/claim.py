@@ -1,0 +1,47 @@
+"""Lease ready jobs to a worker, in one statement."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.backends.postgres.floors import Place
+from holdfast.backends.postgres.steps import Steps, rows
+from holdfast.model.instants import span_micros
+from holdfast.model.job import LeasedJob
+from holdfast.store.values import Claim, ClaimRequest
+
+_decode_headers = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Taken(NamedTuple):
+    """What a claim statement took, and the last place in each lane."""
+
+    claim: Claim
+    places: list[tuple[int, int, int]]
+
+
+def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
+    """Take what is first by turn and seq over all lanes, from their floors on; one fence for all of it."""
+    found = yield from rows(
+        "claim",
+        worker_id=request.worker_id,
+        tasks=list(request.tasks),
+        queues=None if request.queues is None else list(request.queues),
+        limit=request.limit,
+        span=span_micros(request.lease),
+        isolates=request.isolates,
+        max_bytes=request.max_bytes,
+        floor_lanes=list(floors),
+        floor_turns=[turn for turn, _ in floors.values()],
+        floor_seqs=[seq for _, seq in floors.values()],
+    )
+    jobs: list[LeasedJob] = []
+    last: dict[int, tuple[int, int]] = {}
+    for row in found:
+        headers = row[5]
+        jobs.append(LeasedJob(*row[:5], None if headers is None else _decode_headers(headers), *row[6:16]))
+        last[row[16]] = (row[10], row[1])
+    places = [(lane_id, turn, seq) for lane_id, (turn, seq) in last.items()]
+    return Taken(Claim(jobs, is_cut=bool(found) and found[0][17] > len(found)), places)

@@ -1,0 +1,101 @@
+"""Put jobs in, all or none.
+
+A few go by one statement. Many are copied in, in a transaction that first reserves their seqs; should one of the ids be
+known already, all of it is undone and they go by the statement, which can pass over what is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.backends.postgres.steps import Steps, load, rows
+from holdfast.backends.postgres.verbs.moves import Moves
+from holdfast.model.instants import span_micros, to_micros
+from holdfast.model.job import NewJob
+from holdfast.model.turn import turn_of
+
+CHUNK = 5_000
+_encode = msgspec.json.encode
+_JOB = ("int8", "uuid", "int4", "text", "text", "int4", "int4", "float8", "int8", "int8", "int4")
+_READY = ("int4", "int8", "int8", "int4")
+_SCHEDULED = ("int8", "int8", "bool")
+
+Placed = tuple[int, int, int]  # lane_id, turn, seq
+LaneIds = Mapping[tuple[str, str], int]
+
+
+def _headers(job: NewJob) -> str | None:
+    return _encode(job.headers).decode() if job.headers else None
+
+
+def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
+    """Insert jobs by statement; False for each whose id is known. Also returns where those lie that are ready."""
+    made: set[str] = set()
+    ready: list[Placed] = []
+    for start in range(0, len(jobs), CHUNK):
+        chunk = jobs[start : start + CHUNK]
+        found = yield from rows(
+            "enqueue",
+            ids=[job.id for job in chunk],
+            lane_ids=[lanes[job.queue, job.task] for job in chunk],
+            payloads=[job.payload for job in chunk],
+            headers=[_headers(job) for job in chunk],
+            priorities=[job.priority for job in chunk],
+            max_attempts=[job.max_attempts for job in chunk],
+            timeouts=[job.timeout for job in chunk],
+            run_ats=[None if job.run_at is None else to_micros(job.run_at) for job in chunk],
+            delays=[None if job.delay is None else span_micros(job.delay) for job in chunk],
+        )
+        made.update(row[0] for row in found)
+        ready += [(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready in found if is_ready]
+    return _verdicts(jobs, made), ready
+
+
+def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:
+    """Answer for each job; an id that is given twice is new only once."""
+    verdicts: list[bool] = []
+    for job in jobs:
+        verdicts.append(job.id in made)
+        made.discard(job.id)
+    return verdicts
+
+
+def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
+    """Copy jobs in; fails as a whole with a unique violation if an id is known."""
+    ((now, seqs),) = yield from rows("reserve_seqs", number=len(jobs))
+    bodies: list[tuple[object, ...]] = []
+    ready: list[tuple[int, int, int, int]] = []
+    scheduled: list[tuple[int, int, bool]] = []
+    for seq, job in zip(sorted(seqs), jobs, strict=True):
+        lane_id = lanes[job.queue, job.task]
+        run_at = _run_at(job, now)
+        turn = turn_of(run_at, job.priority)
+        size = len(job.payload) if job.payload.isascii() else len(job.payload.encode())
+        bodies.append(
+            (seq, job.id, lane_id, job.payload, _headers(job), job.priority, job.max_attempts, job.timeout, now, turn, size)
+        )
+        if run_at <= now:
+            ready.append((lane_id, turn, seq, size))
+        else:
+            scheduled.append((run_at, seq, False))
+    yield from load("copy_jobs", _JOB, bodies)
+    if ready:
+        yield from load("copy_ready", _READY, ready)
+    if scheduled:
+        yield from load("copy_scheduled", _SCHEDULED, scheduled)
+    moves = Moves()
+    for lane_id, number in Counter(lanes[job.queue, job.task] for job in jobs).items():
+        moves.count(now, lane_id, enqueued=number)
+    yield from moves.write()
+    return [True] * len(jobs), [place[:3] for place in ready]
+
+
+def _run_at(job: NewJob, now: int) -> int:
+    if job.run_at is not None:
+        return to_micros(job.run_at)
+    if job.delay is not None:
+        return now + span_micros(job.delay)
+    return now

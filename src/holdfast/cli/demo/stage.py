@@ -1,0 +1,108 @@
+"""The steps of a run: plan it, produce its works, let them be consumed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import time
+from collections.abc import Callable, Generator
+
+import msgspec
+
+from holdfast.cli.demo.conductor import Conductor, Killings
+from holdfast.cli.demo.plan import Plan, Run
+from holdfast.cli.demo.records import Records
+from holdfast.cli.demo.view import View
+
+_CHUNK = 5000
+
+
+class Crew(msgspec.Struct, frozen=True, kw_only=True):
+    """Who consumes, in this session."""
+
+    consumers: int
+    batch_size: int
+    kill: int
+
+
+class Interrupted(Exception):  # noqa: N818 - what happened, not an error
+    """Somebody asked to stop; the run can go on later."""
+
+    def __init__(self, ended: int) -> None:
+        super().__init__()
+        self.ended = ended
+
+
+async def produce(records: Records, run: Run, progress: Callable[[int], None], asked: asyncio.Event) -> Run:
+    """Enqueue the works that are missing, chunk by chunk; an interruption loses nothing."""
+    produced = run.produced
+    while produced < run.plan.jobs:
+        if asked.is_set():
+            raise Interrupted(0)
+        last = min(produced + _CHUNK, run.plan.jobs)
+        await records.produce(run, produced + 1, last)
+        produced = last
+        progress(produced)
+    return msgspec.structs.replace(run, produced=produced)
+
+
+async def consume(records: Records, run: Run, crew: Crew, *, url: str, view: View, asked: asyncio.Event) -> None:
+    """Let consumers do what is left of a run; raise `Interrupted` if that did not come to its end."""
+    # A session's kills are drawn anew: those of the sessions before it are done.
+    chance = random.Random(f"{run.plan.seed}/kills/{run.killed}")  # noqa: S311 - a demo's chance, no secret
+    conductor = Conductor(
+        url,
+        consumers=crew.consumers,
+        batch_size=crew.batch_size,
+        killings=Killings(max(0, crew.kill - run.killed), run.plan.jobs, chance),
+        ended_before=await records.ended(run),
+        told=view.event,
+    )
+    began = time.monotonic()
+    view.consuming(conductor, run.plan.jobs)
+    watch = asyncio.create_task(_stop_when_asked(asked, conductor))
+    try:
+        await conductor.run(view.refresh, every=view.period)
+    finally:
+        watch.cancel()
+        seconds = time.monotonic() - began
+        is_finished = not conductor.is_stopping
+        await records.end_session(conductor.killed, seconds, finished=is_finished)
+    if not is_finished:
+        raise Interrupted(conductor.ended)
+
+
+async def _stop_when_asked(asked: asyncio.Event, conductor: Conductor) -> None:
+    """Pass every request to stop on: the first is gentle, the second is not."""
+    while True:
+        await asked.wait()
+        conductor.stop()
+        if conductor.is_stopping:
+            asked.clear()
+
+
+@contextlib.contextmanager
+def stopping(asked: asyncio.Event) -> Generator[None]:
+    """Turn Ctrl-C and SIGTERM into requests."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, asked.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def new_plan(*, jobs: int, success_rate: float, max_attempts: int, work_timeout: float, seed: int | None) -> Plan:
+    """Return the plan of a new run; without a seed one is drawn."""
+    return Plan(
+        jobs=jobs,
+        success_rate=success_rate,
+        max_attempts=max_attempts,
+        work_timeout=work_timeout,
+        seed=random.SystemRandom().randrange(1_000_000) if seed is None else seed,
+    )

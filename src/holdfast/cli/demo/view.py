@@ -1,0 +1,178 @@
+"""What a person sees while a run goes on: a live picture on a terminal, lines in a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import click
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.demo.conductor import Conductor, Seat, State
+from holdfast.cli.text import line
+
+_STYLES = {
+    State.STARTING: "dim",
+    State.WORKING: "green",
+    State.WAITING: "yellow",
+    State.KILLED: "red",
+    State.ENDED: "dim",
+}
+_LIVE_PERIOD = 0.1
+_LINE_PERIOD = 2.0
+_RATE_OVER = 3.0  # seconds
+_EVENTS = 4
+
+
+class Rate:
+    """How many works end in a second, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = []
+
+    def add(self, now: float, ended: int) -> float:
+        """Note how many have ended; return the rate."""
+        self._seen.append((now, ended))
+        while len(self._seen) > 2 and now - self._seen[1][0] > _RATE_OVER:  # noqa: PLR2004 - two make a distance
+            self._seen.pop(0)
+        first, number = self._seen[0]
+        return (ended - number) / (now - first) if now > first else 0.0
+
+
+class View:
+    """Shows a run; used in a `with` block."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._live: Live | None = None
+        self._began = time.monotonic()
+        self._step = "producing"
+        self._ended = 0
+        self._ended_first = 0
+        self._jobs = 0
+        self._rate = Rate()
+        self._conductor: Conductor | None = None
+        self._events: list[str] = []
+        self._next_line = 0.0
+
+    @property
+    def period(self) -> float:
+        """The seconds between two refreshes."""
+        return _LIVE_PERIOD
+
+    def __enter__(self) -> Self:
+        if self._out.is_terminal:
+            self._live = Live(console=self._out, auto_refresh=False, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._out.print()
+
+    def producing(self, produced: int, jobs: int) -> None:
+        """Show how far production has come."""
+        self._ended, self._jobs = produced, jobs
+        self._draw(is_last=produced == jobs)
+
+    def consuming(self, conductor: Conductor, jobs: int) -> None:
+        """Show these consumers from now on."""
+        self._step, self._conductor, self._jobs = "consuming", conductor, jobs
+        self._began, self._rate, self._next_line = time.monotonic(), Rate(), 0.0
+        self._ended_first = conductor.ended
+
+    def event(self, text: str) -> None:
+        """Tell that something has happened."""
+        if self._live is None:
+            click.echo(line(text))
+        self._events = [*self._events, text][-_EVENTS:]
+
+    def refresh(self) -> None:
+        """Show the present state."""
+        if self._conductor is not None:
+            self._ended = self._conductor.ended
+            self._draw(is_last=all(seat.state is State.ENDED for seat in self._conductor.seats))
+
+    def _draw(self, *, is_last: bool) -> None:
+        now = time.monotonic()
+        rate = self._rate.add(now, self._ended)
+        if is_last:
+            rate = (self._ended - self._ended_first) / max(now - self._began, 0.001)
+        if self._live is not None:
+            self._live.update(self._picture(now - self._began, rate), refresh=True)
+        elif is_last or now >= self._next_line:
+            self._next_line = now + _LINE_PERIOD
+            click.echo(f"{self._step} {self._ended:,} of {self._jobs:,} ({self._share:.0%}), {rate:,.0f}/s")
+
+    @property
+    def _share(self) -> float:
+        return min(1.0, self._ended / self._jobs) if self._jobs else 0.0
+
+    def _picture(self, seconds: float, rate: float) -> RenderableType:
+        parts: list[RenderableType] = [self._bar(seconds, rate)]
+        if self._conductor is not None:
+            parts += [Text(), _seats(self._conductor.seats)]
+        if self._events:
+            parts += [Text(), *(Text(line(text), style="red") for text in self._events)]
+        return Group(*parts)
+
+    def _bar(self, seconds: float, rate: float) -> Table:
+        grid = Table.grid(padding=(0, 1), expand=True)
+        for _ in range(6):
+            grid.add_column(no_wrap=True)
+        grid.columns[1].ratio = 1
+        minutes, rest = divmod(int(seconds), 60)
+        grid.add_row(
+            Text(self._step, style="bold"),
+            ProgressBar(total=max(1, self._jobs), completed=min(self._ended, self._jobs)),
+            Text(f"{self._ended:,}/{self._jobs:,}"),
+            Text(f"{self._share:4.0%}"),
+            Text(f"{rate:>6,.0f}/s", style="cyan"),
+            Text(f"{minutes}:{rest:02}", style="dim"),
+        )
+        return grid
+
+
+def _seats(seats: list[Seat]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 1))
+    for name in ("consumer", "pid", "done", "failed", "1st", "2nd", "3rd", "more"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", overflow="fold")
+    for seat in seats:
+        total = seat.total
+        table.add_row(
+            str(seat.number),
+            str(seat.pid or ""),
+            f"{total.done:,}",
+            f"{total.failed_tries:,}",
+            *_by_try(total.tries),
+            _state(seat),
+        )
+    return table
+
+
+def _by_try(tries: Mapping[int, int]) -> tuple[str, str, str, str]:
+    """Return how many works were done at the first try, the second, the third, and later."""
+    first, second, third = (tries.get(number, 0) for number in (1, 2, 3))
+    more = sum(tries.values()) - first - second - third
+    return (f"{first:,}", f"{second:,}", f"{third:,}", f"{more:,}")
+
+
+def _state(seat: Seat) -> Text:
+    """Return what the consumer does, and whether one before it was killed."""
+    if not seat.killed:
+        return Text(seat.state, style=_STYLES[seat.state])
+    if seat.state in {State.KILLED, State.STARTING}:
+        return Text("killed, restarted", style="red")
+    times = "" if seat.killed == 1 else f" {seat.killed}x"
+    return Text(seat.state, style=_STYLES[seat.state]).append(f", restarted{times}", style="red")

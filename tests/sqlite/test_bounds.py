@@ -1,0 +1,74 @@
+"""What must not grow: the history of one job, and the cost of a claim."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.app.work import connected
+
+from holdfast import App
+from holdfast.backends.sqlite.statements import STATEMENTS
+from holdfast.backends.sqlite.verbs.running import KEEP_FIRST, KEEP_LAST
+from holdfast.model.outcome import Failure, Retried
+from holdfast.store.values import Finish
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.base import a_job, claim, enqueue
+from holdfast.testing.stores import open_store
+
+
+async def test_ten_thousand_retries_leave_a_short_history():
+    clock = ManualClock()
+    failure = Failure("ValueError", "m" * 2048, "t" * 8192, "s" * 16)
+    async with open_store("sqlite://", clock=clock) as backend:
+        await enqueue(backend, a_job("patient", max_attempts=20_000))
+        for _ in range(10_000):
+            (job,) = await claim(backend)
+            await backend.jobs.finish([Finish(job.lease, Retried(timedelta(0), failure))])
+            clock.advance(timedelta(microseconds=1))
+            await backend.jobs.promote(1)
+        details = await backend.insight.job(job.id)
+
+    attempts = [attempt.attempt for attempt in details.attempts]
+    assert details.job.attempt == 10_000
+    assert attempts == [*range(1, KEEP_FIRST + 1), *range(10_000 - KEEP_LAST + 1, 10_001)]
+
+
+async def _noop() -> None: ...
+
+
+PLANNED = {
+    "front_of_lane": {"lane_id": 1, "queue": "q", "task": "t", "fence": 1, "last_turn": 1, "limit": 1},
+    "lease_front": {
+        "lane_id": 1, "turn": 1, "seq": 1, "fence": 1, "worker_id": "w", "now": 1, "span": 1, "isolates": 1,
+    },
+    "leave_ready": {"lane_id": 1, "turn": 1, "seq": 1},
+    "claimable_lanes": {"tasks": "[]", "queues": None},
+    "complete_many": {"seqs": "[]", "now": 1},
+    "leave_running": {"seqs": "[]"},
+    "held": {"leases": "[]"},
+    "due_jobs": {"now": 1, "limit": 1},
+    "next_due": {},
+    "old_completed": {"after": 0, "limit": 1},
+    "job_place": {"id": "x"},
+    "known_seq": {"id": "x"},
+    "job_attempts": {"seq": 1},
+}  # fmt: skip
+LONG = ("holdfast_ready", "holdfast_job", "holdfast_scheduled", "holdfast_completed", "holdfast_attempt")
+
+
+@pytest.mark.parametrize("name", PLANNED)
+async def test_no_statement_of_the_way_of_a_job_scans_or_sorts_a_long_table(tmp_path, name):
+    path = tmp_path / "jobs.db"
+    async with App(f"sqlite:///{path}") as app:
+        await app.task(_noop).enqueue_many([()] * 100)
+    with connected(path) as connection:
+        connection.execute("analyze")
+        plan = [row[3] for row in connection.execute(f"explain query plan {STATEMENTS[name]}", PLANNED[name])]
+
+    scans = [step for step in plan if step.startswith("SCAN") and any(table in step for table in LONG)]
+    # A scan in the order of the primary key that stops at its LIMIT reads no more than it returns.
+    bounded = {"due_jobs", "next_due"}
+    assert name in bounded or not scans, plan
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert name == "claimable_lanes" or not sorts, plan  # it sorts lanes, of which there are few
