@@ -32,6 +32,7 @@ async def charge(order_id: int) -> str:
 
 @app.task
 async def nap(seconds: float) -> None:
+    print("the nap has begun", flush=True)
     await asyncio.sleep(seconds)
 """
 

@@ -80,8 +80,7 @@ def test_logs_go_to_stderr_one_line_for_each_record(cli):
 def test_a_stopped_worker_lets_its_jobs_end_and_exits_with_0(cli):
     job_id = cli.enqueue("nap", "seconds=0.5")
     with cli.started("worker", "run", *cli.app) as worker:
-        wait_for_line(worker, "is running on")
-        _wait_until_running(cli, job_id)
+        wait_for_line(worker, "the nap has begun")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(20) == 0
     assert json.loads(cli.run("job", "show", job_id, "--json").stdout)["state"] == "completed"
@@ -90,16 +89,10 @@ def test_a_stopped_worker_lets_its_jobs_end_and_exits_with_0(cli):
 def test_a_worker_that_gives_jobs_back_says_so_by_exit_code_3(cli):
     job_id = cli.enqueue("nap", "seconds=60")
     with cli.started("worker", "run", *cli.app, "--drain-timeout", "0") as worker:
-        wait_for_line(worker, "is running on")
-        _wait_until_running(cli, job_id)
+        wait_for_line(worker, "the nap has begun")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(20) == 3
     assert json.loads(cli.run("job", "show", job_id, "--json").stdout)["state"] == "ready"
-
-
-def _wait_until_running(cli, job_id):
-    while json.loads(cli.run("job", "show", job_id, "--json").stdout)["state"] != "running":
-        pass
 
 
 def test_several_processes_run_under_a_supervisor(cli):
@@ -129,16 +122,18 @@ def test_settings_that_cannot_work_are_refused_before_anything_starts(cli, words
 
 def test_a_running_worker_is_listed_and_a_killed_one_falls_silent(cli):
     job_id = cli.enqueue("nap", "seconds=60")
-    with cli.started("worker", "run", *cli.app, "--lease", "1", "--worker-id", "box") as worker:
-        wait_for_line(worker, "is running on")
-        _wait_until_running(cli, job_id)
+    with cli.started("worker", "run", *cli.app, "--lease", "4", "--worker-id", "box") as worker:
+        wait_for_line(worker, "the nap has begun")
         assert [seen["is_silent"] for seen in _workers(cli)] == [False]
         worker.kill()
+    # The worker is dead, so both only grow: it stays silent, and its lease stays expired.
     while not all(seen["is_silent"] for seen in _workers(cli)):
         pass
     (silent,) = _workers(cli)
     assert silent["worker_id"].startswith("box.")
-    (lease,) = json.loads(cli.run("lease", "list", "--expired", "--json").stdout)["leases"]
+    while not (leases := json.loads(cli.run("lease", "list", "--expired", "--json").stdout)["leases"]):
+        pass
+    (lease,) = leases
     assert lease["job_id"] == job_id
     assert cli.run("lease", "reset", "--expired").stdout == f"{job_id} ready\n"
 

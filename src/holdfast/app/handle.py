@@ -19,6 +19,8 @@ _LOOK_EVERY = 0.25
 class JobHandle:
     """A job by its id."""
 
+    __slots__ = ("_app", "created", "id")
+
     def __init__(self, app: App, job_id: str, *, created: bool = True) -> None:
         self._app = app
         self.id = job_id

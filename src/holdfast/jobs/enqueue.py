@@ -91,7 +91,7 @@ def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], opt
     payloads: list[str] = []
     for index, call in enumerate(calls):
         try:
-            if isinstance(call, Mapping):
+            if type(call) is dict or isinstance(call, Mapping):
                 payloads.append(encode((), call))
             elif isinstance(call, (list, tuple)):
                 payloads.append(encode(call, {}))
@@ -101,7 +101,10 @@ def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], opt
         except PayloadError as error:
             message = f"item {index}: {error}. Nothing was enqueued"
             raise type(error)(message) from error
-    return [_job(task, options, job_id, text) for job_id, text in zip(new_ids(len(payloads)), payloads, strict=True)]
+    first = _job(task, options, "", "")
+    common = msgspec.structs.astuple(first)[4:]
+    ids = new_ids(len(payloads))
+    return [NewJob(job_id, first.queue, first.task, text, *common) for job_id, text in zip(ids, payloads, strict=True)]
 
 
 def _job(task: Task, options: EnqueueOptions, job_id: str, payload: str) -> NewJob:

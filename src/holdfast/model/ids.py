@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import struct
 import threading
 import time
 
 from holdfast.errors import ConfigError
 
 _RANDOM_BITS = 74  # what RFC 9562 leaves after time, version and variant
+_LOW = (1 << 48) - 1  # the last twelve digits
 _STEP_BITS = 32  # random distance between neighbours: the next id cannot be guessed from the last
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -43,23 +45,29 @@ class _Sequence:
                 self._millisecond = now
                 self._tail = secrets.randbits(_RANDOM_BITS - 1)  # top bit clear: room to count upwards
             millisecond, tail = self._millisecond, self._tail
-            steps = secrets.token_bytes(4 * count)
             ids: list[str] = []
-            for index in range(count):
-                tail += 1 + int.from_bytes(steps[4 * index : 4 * index + 4])
-                if tail >> _RANDOM_BITS:
-                    millisecond += 1
-                    tail &= (1 << (_RANDOM_BITS - 1)) - 1
-                ids.append(_format(millisecond, tail))
-            self._millisecond, self._tail = millisecond, tail
+            low = tail & _LOW
+            head = _head(millisecond, tail)
+            for step in struct.unpack(f"{count}I", secrets.token_bytes(4 * count)):
+                low += 1 + step
+                if low > _LOW:  # carry into the digits before the last dash
+                    tail = (tail & ~_LOW) + low
+                    if tail >> _RANDOM_BITS:
+                        millisecond += 1
+                        tail &= (1 << (_RANDOM_BITS - 1)) - 1
+                    low = tail & _LOW
+                    head = _head(millisecond, tail)
+                ids.append(f"{head}{low:012x}")
+            self._millisecond, self._tail = millisecond, (tail & ~_LOW) | low
             return ids
 
 
-def _format(millisecond: int, tail: int) -> str:
+def _head(millisecond: int, tail: int) -> str:
+    """Return all but the last twelve digits: the same for some ten thousand ids in a row."""
     high = f"{millisecond:012x}"
     third = 0x7000 | (tail >> 62)
     fourth = 0x8000 | ((tail >> 48) & 0x3FFF)
-    return f"{high[:8]}-{high[8:]}-{third:04x}-{fourth:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+    return f"{high[:8]}-{high[8:]}-{third:04x}-{fourth:04x}-"
 
 
 _sequence = _Sequence()

@@ -107,7 +107,8 @@ class Custody:
         if not buffer:
             finishes.oldest = now
         buffer[seq] = Finish(Lease(job.id, seq, job.fence), outcome)
-        return len(buffer) >= self._flush_rows or len(self._prefetched) <= self._low
+        is_full = len(buffer) >= self._flush_rows and not finishes.in_flight
+        return is_full or len(self._prefetched) <= self._low
 
     def _ghost_ended(self, job: LeasedJob) -> None:
         if self._ghosts.pop((job.seq, job.fence), None) is None:

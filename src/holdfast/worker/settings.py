@@ -26,9 +26,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = 30.0
     extend_at: float = 0.5
     poll_interval: float = 0.5
-    prefetch_max: int = 500
+    prefetch_max: int = 1000
     batch_max: int = 500
-    flush_rows: int = 200
+    flush_rows: int = 500
     flush_after: float = 0.005
     patience: float = 1.0
     drain_timeout: float = 30.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
@@ -54,7 +54,7 @@ class Tx:
         row = self.row(statement, parameters)
         return None if row is None else row[0]
 
-    def many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         """Run a statement for each row."""
         self._raw.executemany(STATEMENTS[statement], rows)
 

@@ -53,6 +53,7 @@ class SqliteJobs:
         self._lanes = lanes
         self._pruner = pruner
         self._notify = notify
+        self._was_full = False
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         created = await self._runner.write(lambda tx: enqueue(tx, self._lanes, jobs))
@@ -60,10 +61,13 @@ class SqliteJobs:
         return created
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
-        # Looking first costs a snapshot; an idle worker that polls must not take the write lock for nothing.
-        if not await self._runner.read(lambda tx: claiming.claimable(tx, request)):
+        # Looking first costs a snapshot; an idle worker that polls must not take the write lock for nothing. After a
+        # full claim there is probably more, so a busy one does not look.
+        if not self._was_full and not await self._runner.read(lambda tx: claiming.claimable(tx, request)):
             return Claim([])
-        return await self._runner.write(lambda tx: claiming.claim(tx, request))
+        claim = await self._runner.write(lambda tx: claiming.claim(tx, request))
+        self._was_full = len(claim.jobs) >= request.limit
+        return claim
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
         return await self._runner.write(lambda tx: finishing.finish(tx, finishes))

@@ -1,7 +1,7 @@
 """Wake-ups: at once within the process, and for others by watching `data_version`.
 
 SQLite has no way to call another process. But `pragma data_version` of a connection changes whenever another one has
-committed; reading it costs about two microseconds and touches no file. So a thread looks every 20 ms while
+committed; reading it costs about two microseconds and touches no file. So a thread looks every 5 ms while
 somebody listens, which is what another process's enqueue waits for at most.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.errors import StoreError
 
-LOOK_EVERY = 0.02
+LOOK_EVERY = 0.005
 _AGAIN_AFTER = 1.0
 _logger = logging.getLogger("holdfast.sqlite")
 

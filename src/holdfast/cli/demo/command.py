@@ -23,9 +23,10 @@ from holdfast.cli.demo.view import View
 from holdfast.cli.failures import Code, Failure, debug_option, is_debugging
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import console
-from holdfast.cli.target import require_store
+from holdfast.cli.target import require_file
 from holdfast.cli.text import line
 from holdfast.cli.times import duration
+from holdfast.errors import StoreUnavailable
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -210,12 +211,30 @@ def verify_command(ctx: click.Context, *, url: str | None) -> None:
 @click.pass_obj
 def clean_command(above: str | None, *, url: str | None) -> None:
     """Remove what a demo has left: the database file if it holds nothing else, or else the demo's own tables."""
-    asyncio.run(_clean(url or above or URL))
+    _quieten()
+
+    async def whole() -> str:
+        chosen = url or above or URL
+        try:
+            require_file(App(chosen))
+        except StoreUnavailable:
+            return "There is nothing to clean."
+        return await clean(chosen)
+
+    click.echo(line(asyncio.run(whole())))
 
 
-async def _clean(url: str) -> None:
-    await require_store(App(url))
-    click.echo(line(await clean(url)))
+def _quieten() -> None:
+    """Keep what the store logs out of the picture."""
+    configure_logs(logging.INFO if is_debugging() else logging.ERROR)
+
+
+def _require_file(app: App) -> None:
+    try:
+        require_file(app)
+    except StoreUnavailable as error:
+        message = f"{str(error).splitlines()[0]}: `holdfast demo produce` makes one, or name another with --url"
+        raise Failure(message, Code.UNAVAILABLE) from error
 
 
 async def _required(records: Records) -> Run:
@@ -227,14 +246,14 @@ async def _required(records: Records) -> Run:
 
 def _with(url: str, work: Callable[[Records], Awaitable[T]], *, creates: bool = True, fresh: bool = False) -> T:
     """Do something to the store of a demo, and close it. With `fresh`, clean it first."""
-    configure_logs(logging.INFO if is_debugging() else logging.ERROR)
+    _quieten()
 
     async def whole() -> T:
         if fresh:
             await clean(url)
         app = App(url)
         if not creates:
-            await require_store(app)
+            _require_file(app)
         async with app:
             records = Records(app)
             await records.require_sqlite()

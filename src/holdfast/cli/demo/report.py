@@ -29,6 +29,8 @@ def show_verdict(run: Run, tally: Tally) -> Verdict:
     out = console()
     if verdict.is_good:
         out.print(verdict.summary, style="green bold", soft_wrap=True)
+    for problem in verdict.unfinished:
+        out.print(line(f"Unfinished: {problem}; `holdfast demo` goes on with them."), style="yellow", soft_wrap=True)
     for problem in verdict.problems:
         out.print(line(f"Bad: {problem}"), style="red bold", soft_wrap=True)
     return verdict

@@ -69,12 +69,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
     lines: list[Line]
     problems: list[str]
+    unfinished: list[str]
     summary: str
 
     @property
     def is_good(self) -> bool:
         """Whether nothing was doubled, lost or unexplained, and all is done."""
-        return not self.problems
+        return not self.problems and not self.unfinished
 
 
 def judge(plan: Plan, tally: Tally) -> Verdict:
@@ -82,14 +83,16 @@ def judge(plan: Plan, tally: Tally) -> Verdict:
     lines = [*_musts(plan, tally), *_chances(plan, tally)]
     if tally.seconds > 0:
         lines.append(Line("jobs/s", f"{tally.took_effect / tally.seconds:,.0f}"))
-    return Verdict(lines, _problems(plan, tally), _summary(tally))
+    return Verdict(lines, _problems(tally), _unfinished(plan, tally), _summary(tally))
 
 
 def _musts(plan: Plan, tally: Tally) -> list[Line]:
     due = tally.produced - tally.failed - tally.cancelled
     return [
-        Line("produced", f"{tally.produced:,}", f"{plan.jobs:,}", _must(tally.produced == plan.jobs)),
-        Line("completed", f"{tally.completed:,}", f"{due:,}", _must(tally.completed == due)),
+        Line("produced", f"{tally.produced:,}", f"{plan.jobs:,}", "ok" if tally.produced == plan.jobs else "not yet"),
+        Line(
+            "completed", f"{tally.completed:,}", f"{due:,}", "not yet" if tally.left else _must(tally.completed == due)
+        ),
         Line("doubled", f"{tally.doubled.count:,}", "0", _must(not tally.doubled.count)),
         Line("lost", f"{tally.lost.count:,}", "0", _must(not tally.lost.count)),
     ]
@@ -138,18 +141,22 @@ def histogram(plan: Plan, tally: Tally) -> list[tuple[str, int, float]]:
     return [*rows, ("given up", tally.failed, ended * plan.law.failing)]
 
 
-def _problems(plan: Plan, tally: Tally) -> list[str]:
+def _problems(tally: Tally) -> list[str]:
     found = [
         (tally.doubled, "took effect more than once"),
         (tally.lost, "lost: neither done, nor given up, nor waiting"),
         (tally.strays, "took effect though the ledger does not say so"),
     ]
-    problems = [f"{_works(works.count)} {what}: {_named(works)}" for works, what in found if works.count]
+    return [f"{_works(works.count)} {what}: {_named(works)}" for works, what in found if works.count]
+
+
+def _unfinished(plan: Plan, tally: Tally) -> list[str]:
+    unfinished: list[str] = []
     if tally.produced < plan.jobs:
-        problems.append(f"{_works(plan.jobs - tally.produced)} not produced yet")
+        unfinished.append(f"{_works(plan.jobs - tally.produced)} still to be produced")
     if tally.left:
-        problems.append(f"{_works(tally.left)} still to be done: `holdfast demo` goes on with them")
-    return problems
+        unfinished.append(f"{_works(tally.left)} still to be done")
+    return unfinished
 
 
 def _summary(tally: Tally) -> str:

@@ -11,8 +11,15 @@ from holdfast.model.job import FINAL_STATES, JobState
 
 
 async def count(records: Records, run: Run) -> Tally:
-    """Return the tally of a run."""
+    """Return the tally of a run, and note it as finished if nothing is left of it."""
     await records.copy_ledger(run)
+    tally = await _counted(records, run)
+    if not run.is_finished and not tally.left and tally.produced == run.plan.jobs:
+        await records.end_session(0, 0.0, finished=True)
+    return tally
+
+
+async def _counted(records: Records, run: Run) -> Tally:
     async with records.visit() as connection:
         states = dict((await connection.execute(STATEMENTS["count_states"])).fetchall())
         limit = (run.plan.max_attempts,)

@@ -67,6 +67,9 @@ def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
     if not jobs:
         return
     now = tx.now
+    if all(job.delay is None and job.run_at is None for job in jobs):
+        _insert_ready(tx, lanes, jobs)
+        return
     seq = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
     lane_ids: dict[tuple[str, str], int] = {}
     bodies: list[tuple[object, ...]] = []
@@ -95,6 +98,34 @@ def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
         tx.many("insert_scheduled", scheduled)
     for lane, number in Counter(body[2] for body in bodies).items():
         count(tx, lane, enqueued=number)
+
+
+def _insert_ready(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
+    """Insert jobs that are due now: the bodies from a generator, so that no list of rows is built; then ready."""
+    now = tx.now
+    after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
+    lines = Counter([(job.queue, job.task) for job in jobs])
+    lane_ids = {line: lanes.find(tx, *line) for line in lines}
+    turns = {priority: turn_of(now, priority) for priority in {job.priority for job in jobs}}
+    bodies = (
+        (
+            seq,
+            job.id,
+            lane_ids[job.queue, job.task],
+            job.payload,
+            _encode(job.headers).decode() if job.headers else None,
+            job.priority,
+            job.max_attempts,
+            job.timeout,
+            now,
+            turns[job.priority],
+        )
+        for seq, job in enumerate(jobs, after + 1)
+    )
+    tx.many("insert_job", bodies)
+    tx.run("new_to_ready", {"after": after})
+    for line, number in lines.items():
+        count(tx, lane_ids[line], enqueued=number)
 
 
 def _run_at(job: NewJob, now: int) -> int:

@@ -14,7 +14,7 @@ from holdfast.store.values import Extension, Verdict, WorkerBeat
 
 _encode = msgspec.json.encode
 _decode_seqs = msgspec.json.Decoder(list[int]).decode
-_decode_pairs = msgspec.json.Decoder(list[tuple[int, int]]).decode
+_decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def extend_many(tx: Tx, leases: Sequence[Lease], duration: timedelta) -> Extension:
@@ -32,8 +32,9 @@ def extend_many(tx: Tx, leases: Sequence[Lease], duration: timedelta) -> Extensi
 
 def held_among(tx: Tx, leases: Sequence[Lease]) -> dict[int, int]:
     """Return the fence of each job that is held under one of these leases, by seq; at most one of a job's can be."""
-    pairs = _encode([(lease.seq, lease.fence) for lease in leases]).decode()
-    return dict(_decode_pairs(tx.value("held", {"leases": pairs})))
+    asked = {(lease.seq, lease.fence) for lease in leases}
+    seqs, fences = tx.row("held", {"seqs": _encode([lease.seq for lease in leases]).decode()})
+    return dict(asked.intersection(zip(_decode_numbers(seqs), _decode_numbers(fences), strict=True)))
 
 
 def extend_one(tx: Tx, lease: Lease, duration: timedelta) -> Verdict:
