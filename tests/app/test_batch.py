@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from holdfast.store.values import Standing
 
 
 @pytest.fixture
-async def shop(app: App) -> AsyncIterator[App]:
+async def shop(app: App) -> App:
     @app.task(queue="orders", max_attempts=2, retry=0)
     async def charge(order_id: int) -> None: ...
 
@@ -24,7 +23,7 @@ async def shop(app: App) -> AsyncIterator[App]:
     async with app.batch([job]) as batch:
         await batch.connection.execute("create table effect (job_id text)")
         batch.complete(job)
-    yield app
+    return app
 
 
 async def claimed(app: App, count: int) -> list[HeldJob]:
@@ -68,7 +67,7 @@ async def test_effects_and_completions_of_a_batch_commit_together(shop: App):
 async def test_an_exception_rolls_back_every_effect_and_every_completion(shop: App):
     jobs = await claimed(shop, 2)
 
-    with pytest.raises(ValueError, match="half-way"):
+    with pytest.raises(ValueError, match="half-way"):  # noqa: PT012 - the whole block is refused
         async with shop.batch(jobs) as batch:
             await write(batch, jobs[0])
             batch.complete(jobs[0])
@@ -100,7 +99,7 @@ async def test_completing_a_lost_job_rolls_the_whole_batch_back(shop: App):
     jobs = await claimed(shop, 2)
     await shop.jobs.reset(jobs[1].id)
 
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost):  # noqa: PT012 - the whole block is refused
         async with shop.batch(jobs) as batch:
             for job in jobs:  # not batch.held: a mistake that must do no harm
                 await write(batch, job)
@@ -126,7 +125,7 @@ async def test_a_handle_of_an_older_claim_cannot_end_the_job_of_a_newer_one(shop
     await shop.jobs.reset(old.id)
     (new,) = await shop.claim("orders")
 
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost):  # noqa: PT012 - the whole block is refused
         async with shop.batch([new]) as batch:
             await write(batch, new)
             batch.complete(old)
@@ -172,7 +171,7 @@ async def test_a_job_of_which_nothing_is_noted_stays_held(shop: App):
 async def test_what_is_enqueued_inside_a_batch_comes_to_be_only_if_it_commits(shop: App):
     (job,) = await claimed(shop, 1)
 
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(ValueError, match="no"):  # noqa: PT012 - the whole block is refused
         async with shop.batch([job]):
             made = await shop.enqueue("charge", order_id=7)
             raise ValueError("no")
@@ -189,7 +188,7 @@ async def test_mistakes_are_refused_in_words(shop: App, tmp_path):
     with pytest.raises(ConfigError, match="twice"):
         async with shop.batch([jobs[0], jobs[0]]):
             pass
-    with pytest.raises(ConfigError, match="ends once"):
+    with pytest.raises(ConfigError, match="ends once"):  # noqa: PT012 - the whole block is refused
         async with shop.batch(jobs) as batch:
             batch.complete(jobs[0])
             batch.fail(jobs[0], "and failed too")

@@ -20,10 +20,6 @@ RUNNERS = {"run", "rows", "row", "value", "many"}
 # Statements that change `running` without a fence in them -> the functions that may run them, and what makes it safe.
 # The write lock is held for the whole transaction, so that what was found held under its fence is held until the end.
 UNFENCED = {
-    "leave_running": {
-        "finish._complete_many": "of seqs that `finish` has found held by `held_among`",
-        "finish.complete": "of the seq that the fenced `complete_one` has just written",
-    },
     "extend_many": {"leases.extend_many": "of seqs found held by `held_among`"},
     "drop_running": {
         "running.to_ready": "of a row found by `running.find`",
@@ -98,9 +94,9 @@ def test_a_statement_that_changes_running_carries_the_fence_or_is_accounted_for(
     assert unfenced == set(UNFENCED)
 
 
-def test_a_completion_in_a_handlers_transaction_carries_the_fence():
-    assert is_fenced(STATEMENTS["complete_one"])
-    assert "running.fence = lease.value ->> 1" in STATEMENTS["held"]
+@pytest.mark.parametrize("statement", ["complete_one", "complete_many", "count_completed", "leave_running", "standing"])
+def test_every_statement_of_a_completion_carries_the_fence(statement):
+    assert is_fenced(STATEMENTS[statement])
 
 
 @pytest.mark.parametrize("statement", UNFENCED)
@@ -108,20 +104,19 @@ def test_a_statement_without_a_fence_is_run_by_the_accounted_functions_only(stat
     assert callers()[statement] == set(UNFENCED[statement])
 
 
-def test_batches_are_made_of_what_was_found_held_in_the_same_transaction():
-    finish, extend = body_of("finish.finish"), body_of("leases.extend_many")
+def test_a_batch_is_extended_only_of_what_was_found_held_in_the_same_transaction():
+    extend = body_of("leases.extend_many")
 
-    assert line_of_call(finish, "held_among") < line_of_call(finish, "_complete_many")
-    assert [name for name, _ in named(extend)][0] == "extend_many"
     assert line_of_call(extend, "held_among") < next(line for name, line in named(extend) if name == "extend_many")
     assert "_encode(list(held))" in ast.unparse(extend)
+    assert "lease.fence" in ast.unparse(body_of("leases.held_among"))
 
 
-def test_one_completion_leaves_running_only_after_its_fenced_insert():
-    names = [name for name, _ in named(body_of("finish.complete"))]
-
-    assert names[0] == "complete_one"
-    assert names.index("complete_one") < names.index("leave_running")
+def test_a_job_leaves_running_only_after_its_completion_was_written():
+    for function, insert in (("finish.complete", "complete_one"), ("finish._complete_many", "complete_many")):
+        names = [name for name, _ in named(body_of(function))]
+        assert names.index(insert) < names.index("leave_running")
+    assert callers()["leave_running"] == {"finish.complete", "finish._complete_many"}
 
 
 def test_a_row_is_dropped_only_by_those_who_hold_it_in_their_hands():

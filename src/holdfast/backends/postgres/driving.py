@@ -8,7 +8,7 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Load, Rows, Steps
+from holdfast.backends.postgres.steps import Asked, Load, Rows, Script, Steps
 
 T = TypeVar("T")
 
@@ -25,7 +25,10 @@ async def drive(connection: AsyncConnection[Any], statements: Statements, steps:
         steps.close()
 
 
-async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Load) -> Rows:
+async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, Script):
+        await connection.execute(asked.text.encode())
+        return []
     text = statements.text(asked.statement)
     # Not connection.cursor(): a caller's own connection may make cursors of another kind.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
@@ -51,7 +54,10 @@ def drive_blocking(connection: Connection[Any], statements: Statements, steps: S
         steps.close()
 
 
-def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Ask | Load) -> Rows:
+def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, Script):
+        connection.execute(asked.text.encode())
+        return []
     text = statements.text(asked.statement)
     with Cursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):

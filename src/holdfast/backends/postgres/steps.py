@@ -27,8 +27,15 @@ class Load(NamedTuple):
     rows: Iterable[Sequence[object]]
 
 
+class Script(NamedTuple):
+    """Statements of a migration, as they are."""
+
+    text: str
+
+
 Rows = list[Any]
-Steps = Generator[Ask | Load, Rows, T]
+Asked = Ask | Load | Script
+Steps = Generator[Asked, Rows, T]
 
 
 def rows(statement: str, **parameters: object) -> Steps[Rows]:
@@ -56,3 +63,8 @@ def value(statement: str, **parameters: object) -> Steps[Any]:
 def load(statement: str, types: Sequence[str], data: Iterable[Sequence[object]]) -> Steps[None]:
     """Copy rows in."""
     yield Load(statement, types, data)
+
+
+def script(text: str) -> Steps[None]:
+    """Run the statements of a migration."""
+    yield Script(text)

@@ -165,7 +165,9 @@ where seq = %(seq)s and fence = %(fence)s returning seq;
 
 -- name: lock_lease
 -- For a handler's transaction: from here on nobody can take the lease away.
-select seq from {schema}.running where seq = %(seq)s and fence = %(fence)s for update;
+-- Should this process fall silent, the server ends the session after the limit, and the row is free.
+select seq, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
+from {schema}.running where seq = %(seq)s and fence = %(fence)s for update;
 
 -- name: wait_for_lease
 select seq from {schema}.running where seq = %(seq)s and fence = %(fence)s for key share;

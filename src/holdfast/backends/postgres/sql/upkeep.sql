@@ -103,7 +103,10 @@ delete from {schema}.minute_count where minute_at < {now} - %(keep)s;
 -- name: prune_workers
 delete from {schema}.worker where beat_at < {now} - %(keep)s;
 
--- name: meta_table
+-- name: has_schema
+select to_regnamespace(%(name)s) is not null;
+
+-- name: has_meta_table
 select to_regclass(%(name)s) is not null;
 
 -- name: schema_version

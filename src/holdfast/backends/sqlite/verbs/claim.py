@@ -36,19 +36,28 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
     if not lanes or request.limit < 1:
         return Claim([])
     fence = int(tx.value("take_fence"))
-    front = _front(tx, lanes, request.limit, fence)
-    jobs = _within(front, request.max_bytes)
-    last: dict[tuple[str, str], _Row] = {(job.queue, job.task): job for job in jobs}
-    for lane_id, queue, task, _ in lanes:
-        job = last.get((queue, task))
-        if job is not None:
-            _move(tx, request, lane_id, job)
+    front, size = _front(tx, lanes, request.limit, fence)
+    jobs = front if size <= request.max_bytes else _within(front, request.max_bytes)
+    for lane_id, last in _last_of_each(lanes, jobs):
+        _move(tx, request, lane_id, last)
     return Claim(list[LeasedJob](jobs), is_cut=len(jobs) < len(front))
 
 
-def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: int) -> list[_Row]:
-    """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read."""
+def _last_of_each(lanes: list[tuple[int, str, str, int]], jobs: list[_Row]) -> list[tuple[int, _Row]]:
+    """Return, for each lane that gave a job, its id and the last job that it gave."""
+    if len(lanes) == 1:
+        return [(lanes[0][0], jobs[-1])]
+    last = {(job.queue, job.task): job for job in jobs}
+    return [(lane_id, last[queue, task]) for lane_id, queue, task, _ in lanes if (queue, task) in last]
+
+
+def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: int) -> tuple[list[_Row], int]:
+    """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read.
+
+    Returns the jobs, and a size that their payloads cannot exceed together.
+    """
     jobs: list[_Row] = []
+    size = 0
     bound = _NO_BOUND
     for lane_id, queue, task, head in lanes:
         if head > bound:
@@ -64,11 +73,12 @@ def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: in
                 "limit": limit,
             },
         )
+        size += len(text)
         front = _decode_rows(text)
         jobs = sorted(jobs + front, key=_place)[:limit] if jobs else front
         if len(jobs) == limit:
             bound = jobs[-1].turn_us
-    return jobs
+    return jobs, size
 
 
 def _place(job: _Row) -> tuple[int, int]:

@@ -37,11 +37,18 @@ _decode_seqs = msgspec.json.Decoder(list[int]).decode
 def finish(tx: Tx, finishes: Sequence[Finish]) -> list[Verdict]:
     """Write each outcome whose lease is held; LOST for the others, but DONE for what was written before."""
     plain: dict[int, dict[int, None]] = {}
+    others = 0
     for item in finishes:
-        if _is_plain(item.outcome):
-            plain.setdefault(item.lease.fence, {})[item.lease.seq] = None
+        lease, outcome = item.lease, item.outcome
+        if type(outcome) is Completed and outcome.result is None:
+            lot = plain.get(lease.fence)
+            if lot is None:
+                lot = plain[lease.fence] = {}
+            lot[lease.seq] = None
+        else:
+            others += 1
     refused = {(seq, fence) for fence, seqs in plain.items() for seq in _complete_many(tx, fence, list(seqs))}
-    if not refused and sum(map(len, plain.values())) == len(finishes):
+    if not refused and not others:
         return [Verdict.DONE] * len(finishes)
     return [
         (Verdict.LOST if (item.lease.seq, item.lease.fence) in refused else Verdict.DONE)

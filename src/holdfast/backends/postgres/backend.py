@@ -1,0 +1,171 @@
+"""An opened PostgreSQL store: its connections, its parts, its facts.
+
+```text
+   event loop ──▶ pool for verbs, one per loop ──────────┐
+   handlers   ──▶ pool for their transactions ───────────┤
+   threads    ──▶ pool for theirs ───────────────────────┼──▶ the server, or a transaction pooler before it
+   extending thread ──▶ a connection of its own ─────────┤
+   notifier   ──▶ one to send hints, one to hear them ───┘
+```
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+
+from holdfast.backends.postgres.extender import PostgresExtender
+from holdfast.backends.postgres.floors import Floors
+from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
+from holdfast.backends.postgres.jobs import PostgresJobs
+from holdfast.backends.postgres.lanes import Lanes
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.notifier import PostgresNotifier
+from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
+from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.postgres.schema import PostgresSchema
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.transactions import PostgresTransactions
+from holdfast.backends.postgres.using import run_blocking, runner_for
+from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.backends.postgres.verbs.upkeep import Pruner
+from holdfast.model.job import Lease
+from holdfast.store.capabilities import Capabilities
+from holdfast.store.values import Verdict
+
+_inherited: list[_Parts] = []
+
+
+class _Parts:
+    """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
+
+    def __init__(self, location: Location, statements: Statements) -> None:
+        self.process = os.getpid()
+        self._pools = AsyncPools(location)
+        self._handlers = AsyncPools(location)
+        self._blocking = BlockingPool(location)
+        self.runner = PoolRunner(self._pools, statements, location.url)
+        self.notifier = PostgresNotifier(location)
+        self.transactions = PostgresTransactions(self._handlers, self._blocking, statements, location.url)
+        self.lanes = Lanes(self.runner)
+        self.floors = Floors()
+        self.jobs = PostgresJobs(
+            self.runner, lanes=self.lanes, floors=self.floors, pruner=Pruner(), notify=self.notifier.notify
+        )
+
+    def close(self) -> None:
+        """Close everything."""
+        self.notifier.close()
+        for pool in (self._pools, self._handlers, self._blocking):
+            pool.drop_idle()
+
+
+class PostgresBackend:
+    """`Backend` on PostgreSQL, and `Transactions` with it."""
+
+    def __init__(self, location: Location, clock: Callable[[], int] | None) -> None:
+        self._location = location
+        self._statements = Statements(location.schema, clock)
+        self._of_this_process: _Parts | None = None
+        self._facts: dict[str, str] = {}
+
+    @property
+    def _parts(self) -> _Parts:
+        parts = self._of_this_process
+        if parts is None or parts.process != os.getpid():
+            if parts is not None:
+                _inherited.append(parts)
+            parts = self._of_this_process = _Parts(self._location, self._statements)
+        return parts
+
+    @property
+    def url(self) -> str:  # noqa: D102 - the port states the contracts
+        return self._location.url
+
+    @property
+    def capabilities(self) -> Capabilities:  # noqa: D102
+        return Capabilities(
+            store="postgresql",
+            version=self._facts.get("version", "not yet connected"),
+            durability=_durability(self._facts),
+            notifies=True,
+            joins_transactions=True,
+            shared=True,
+        )
+
+    @property
+    def jobs(self) -> PostgresJobs:  # noqa: D102
+        return self._parts.jobs
+
+    @property
+    def queues(self) -> PostgresQueues:  # noqa: D102
+        return PostgresQueues(self._parts.runner, self._parts.notifier.notify)
+
+    @property
+    def insight(self) -> PostgresInsight:  # noqa: D102
+        return PostgresInsight(self._parts.runner, self._location.schema)
+
+    @property
+    def schema(self) -> PostgresSchema:  # noqa: D102
+        return PostgresSchema(self._parts.runner, self._location)
+
+    @property
+    def notifier(self) -> PostgresNotifier:  # noqa: D102
+        return self._parts.notifier
+
+    @property
+    def transactions(self) -> PostgresBackend:  # noqa: D102
+        return self
+
+    async def open(self) -> None:  # noqa: D102
+        await self.schema.open()
+        self._facts = await self.insight.facts()
+
+    async def close(self) -> None:  # noqa: D102
+        parts, self._of_this_process = self._of_this_process, None
+        if parts is None:
+            return
+        if parts.process == os.getpid():
+            parts.close()
+        else:
+            _inherited.append(parts)
+
+    def extender(self) -> PostgresExtender:  # noqa: D102
+        return PostgresExtender(self._location, self._statements)
+
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+        return self._parts.transactions.begin(lease, limit=limit)
+
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+        return self._parts.transactions.begin_blocking(lease, limit=limit)
+
+    def join(self, using: object) -> PostgresJobs:  # noqa: D102
+        parts = self._parts
+        return PostgresJobs(
+            runner_for(using, self._location, self._statements),
+            lanes=parts.lanes,
+            floors=parts.floors,
+            pruner=Pruner(),
+            notify=parts.notifier.notify,
+        )
+
+    def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
+        return run_blocking(using, self._location, self._statements, complete(lease, result))
+
+
+def _durability(facts: dict[str, str]) -> str:
+    if not facts:
+        return "not yet known: the store was not opened"
+    if facts["fsync"] != "on":
+        return "a crash of the server's machine may lose everything (fsync is off)"
+    if facts["synchronous_commit"] == "off":
+        return "a crash may take back the last commits that were acknowledged (synchronous_commit is off)"
+    return f"every commit is flushed before it is acknowledged (synchronous_commit={facts['synchronous_commit']})"
+
+
+def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> PostgresBackend:
+    """Return the unopened backend behind a `postgresql:` URL."""
+    return PostgresBackend(Location.parse(url), clock)

@@ -1,0 +1,73 @@
+"""The extending thread's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import Connection
+
+from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
+from holdfast.backends.postgres.driving import drive_blocking
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.steps import Steps
+from holdfast.backends.postgres.trouble import translate
+from holdfast.backends.postgres.verbs import leases as verbs
+from holdfast.model.job import Lease
+from holdfast.store.values import Extension, WorkerBeat
+
+T = TypeVar("T")
+_PATIENCE = timedelta(seconds=5)
+_SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
+
+
+class PostgresExtender:
+    """`Extender` on PostgreSQL: a connection is reserved from the start, and renewed when it breaks.
+
+    The time limit of a statement is set within its transaction: a session's settings may not be our own.
+    """
+
+    def __init__(self, location: Location, statements: Statements) -> None:
+        self._location = location
+        self._statements = statements
+        self._connection: Connection[Any] | None = connect_blocking(location)
+
+    def _transact(self, steps: Steps[T], patience: timedelta = _PATIENCE) -> T:
+        connection = self._connection
+        if connection is None or has_gone(connection):
+            self.close()
+            connection = self._connection = connect_blocking(self._location)
+        committing = False
+        milliseconds = max(100, int(patience.total_seconds() * 1000))
+        try:
+            connection.execute(
+                f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
+            )
+            result = drive_blocking(connection, self._statements, steps)
+            committing = True
+            connection.execute(b"commit")
+        except psycopg.Error as error:
+            broken = connection.closed
+            self.close()
+            raise translate(error, self._location.url, broken=broken, committing=committing) from error
+        except BaseException:
+            self.close()
+            raise
+        return result
+
+    def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states it
+        return self._transact(verbs.extend_many(leases, duration), min(_PATIENCE, duration / _SHARE))
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
+        return self._transact(verbs.cancel_asked(worker_id))
+
+    def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
+        self._transact(verbs.beat(beat))
+
+    def close(self) -> None:  # noqa: D102
+        if self._connection is not None:
+            drop(self._connection)
+            self._connection = None

@@ -1,0 +1,104 @@
+"""The thread that listens for hints from other processes, on a connection of its own.
+
+A listening connection can go deaf without an error: its link may be dead, or a pooler may have given the session that
+listens to somebody else. So the thread sends itself a probe now and then, and connects anew when that does not arrive.
+Nothing here raises: without hints, work is found by polling.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import Connection, sql
+
+from holdfast.backends.postgres.connecting import connect_blocking, drop
+from holdfast.backends.postgres.location import Location
+from holdfast.errors import StoreError
+
+_PROBE_EVERY = 20.0
+_PROBE_PATIENCE = 5.0
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 30.0
+_logger = logging.getLogger("holdfast.postgres")
+
+
+class _DeafError(Exception):
+    """The probe did not come back."""
+
+
+class Listener:
+    """Calls `wake` at each notification on the channel that does not carry our own mark."""
+
+    def __init__(self, location: Location, channel: str, own_mark: str, wake: Callable[[], None]) -> None:
+        self._location = location
+        self._channel = channel
+        self._own_mark = own_mark
+        self._probe = f"probe {own_mark}"
+        self._wake = wake
+        self._stop_read, self._stop_write = os.pipe()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-postgres-listen", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        os.write(self._stop_write, b"x")
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+            os.close(self._stop_read)
+            os.close(self._stop_write)
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        told = False
+        while not self._stopping.is_set():
+            connection = None
+            began = time.monotonic()
+            try:
+                connection = connect_blocking(self._location)
+                connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+                self._wake()  # what came while nobody listened
+                self._listen(connection)
+            except (psycopg.Error, StoreError, _DeafError, OSError) as error:
+                if not told:
+                    _logger.warning("wake-ups from other processes are off, work is found by polling: %s", error)
+                    told = True
+            finally:
+                if connection is not None:
+                    drop(connection)
+            if time.monotonic() - began > _PROBE_EVERY:
+                pause, told = _FIRST_PAUSE, False
+            self._stopping.wait(pause * (0.5 + random.random()))  # noqa: S311 - spreads rivals, hides nothing
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _listen(self, connection: Connection[Any]) -> None:
+        poll = select.poll()
+        poll.register(connection.pgconn.socket, select.POLLIN)
+        poll.register(self._stop_read, select.POLLIN)
+        probed_at: float | None = None
+        next_probe = time.monotonic()
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            if probed_at is not None and now - probed_at > _PROBE_PATIENCE:
+                message = "the connection hears nothing, not even itself (a transaction pooler cannot pass hints on)"
+                raise _DeafError(message)
+            if probed_at is None and now >= next_probe:
+                connection.execute(b"select pg_notify(%s, %s)", (self._channel, self._probe))
+                probed_at = now
+            marks = [notification.payload for notification in connection.notifies(timeout=0)]
+            if self._probe in marks:
+                probed_at, next_probe = None, now + _PROBE_EVERY
+            if any(mark not in {self._probe, self._own_mark} for mark in marks):
+                self._wake()
+            if not marks:
+                until = next_probe if probed_at is None else probed_at + _PROBE_PATIENCE
+                poll.poll(max(1, int((until - time.monotonic()) * 1000) + 1))

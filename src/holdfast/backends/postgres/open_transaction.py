@@ -1,0 +1,207 @@
+"""A transaction that a handler holds open, and the fenced completion in it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.pq import TransactionStatus
+
+from holdfast.backends.postgres.connecting import drop
+from holdfast.backends.postgres.driving import drive, drive_blocking
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.steps import Steps, run
+from holdfast.backends.postgres.trouble import took_too_long, translate
+from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.errors import ConfigError, LeaseLost, TransactionExpired
+from holdfast.model.job import Lease
+from holdfast.store.values import Verdict
+
+T = TypeVar("T")
+_CANCEL_PATIENCE = 5.0
+
+
+class _Session(Protocol):
+    """What the two kinds of connection have in common."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def pgconn(self) -> psycopg.pq.abc.PGconn: ...
+
+
+class OpenTransaction:
+    """What both kinds of transaction share: `open`, then `sealed` for the commit or `expired`, then `ended`."""
+
+    def __init__(self, session: _Session, owner: Statements, lease: Lease, limit: timedelta, where: str) -> None:
+        self._session = session
+        self._lease = lease
+        self._limit = limit
+        self._where = where
+        self._state = "open"
+        self._lock = threading.Lock()
+        self.owner = owner
+        self.after_commit: list[Callable[[], None]] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether statements may still be run."""
+        return self._state == "open"
+
+    def _may_expire(self) -> bool:
+        with self._lock:
+            if self._state != "open":
+                return False
+            self._state = "expired"
+            return True
+
+    def seal(self) -> None:
+        """Let it not expire any more: it is about to be committed."""
+        with self._lock:
+            if self._state == "expired":
+                raise self._expired()
+            self._state = "sealed"
+        self._check_whole()
+
+    def end(self) -> None:
+        """Let nothing join it any more."""
+        self._state = "ended"
+
+    def committed(self) -> None:
+        """Do what waited for the commit."""
+        for act in self.after_commit:
+            act()
+
+    @contextmanager
+    def explained(self, *, committing: bool = False) -> Iterator[None]:
+        """Raise what became of the transaction in place of what the driver says of it.
+
+        Errors of the handler's own statements are the handler's own affair as long as the connection is whole.
+        """
+        try:
+            yield
+        except TransactionExpired:
+            raise
+        except Exception as error:
+            if self._state == "expired" or took_too_long(error):
+                raise self._expired() from error
+            if isinstance(error, psycopg.Error) and (committing or self._session.closed):
+                raise translate(
+                    error, self._where, broken=self._session.closed, committing=committing
+                ) from error
+            raise
+
+    def _check_whole(self) -> None:
+        """See that the handler has not ended the transaction by a statement of its own."""
+        if self._session.pgconn.transaction_status == TransactionStatus.IDLE:
+            message = (
+                f"job {self._lease.job_id}: its handler has committed or rolled back the transaction by itself, so "
+                "effect and completion cannot commit together: leave that to the `with` block"
+            )
+            raise ConfigError(message)
+
+    def _lock_steps(self) -> Steps[None]:
+        milliseconds = max(1, int(self._limit.total_seconds() * 1000))
+        held = yield from run("lock_lease", seq=self._lease.seq, fence=self._lease.fence, milliseconds=milliseconds)
+        if not held:
+            raise lease_lost(self._lease)
+
+    def _expired(self) -> TransactionExpired:
+        return TransactionExpired(
+            f"job {self._lease.job_id}: its transaction was open longer than {self._limit.total_seconds():g} s and was "
+            "rolled back. Do slow work before the transaction and write only the effect inside it, or give the worker "
+            "a longer lease"
+        )
+
+
+class AsyncTransaction(OpenTransaction):
+    """The port's transaction for async handlers."""
+
+    def __init__(
+        self, connection: AsyncConnection[Any], owner: Statements, lease: Lease, limit: timedelta, where: str
+    ) -> None:
+        super().__init__(connection, owner, lease, limit, where)
+        self.connection = connection
+        self._expiring: asyncio.Task[None] | None = None
+
+    async def lock(self) -> None:
+        """Lock the running row; raise `LeaseLost` if the fence is stale."""
+        await drive(self.connection, self.owner, self._lock_steps())
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb in it."""
+        return await drive(self.connection, self.owner, steps)
+
+    async def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion."""
+        self._check_whole()
+        return await self.run(complete(lease, result))
+
+    def expire_soon(self) -> None:
+        """Begin to roll back because the limit has passed."""
+        if self._may_expire():
+            self._expiring = asyncio.ensure_future(self._expire())
+
+    async def _expire(self) -> None:
+        if self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            try:
+                await self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
+            except psycopg.Error:
+                drop(self.connection)
+        async with self.connection.lock:
+            drop(self.connection)
+
+    async def settle_expiry(self) -> None:
+        """Wait until a rollback that has begun is over."""
+        if self._expiring is not None:
+            await asyncio.wait({self._expiring})
+
+
+class BlockingTransaction(OpenTransaction):
+    """The port's transaction for handlers in threads."""
+
+    def __init__(
+        self, connection: Connection[Any], owner: Statements, lease: Lease, limit: timedelta, where: str
+    ) -> None:
+        super().__init__(connection, owner, lease, limit, where)
+        self.connection = connection
+
+    def lock(self) -> None:
+        """Lock the running row; raise `LeaseLost` if the fence is stale."""
+        drive_blocking(self.connection, self.owner, self._lock_steps())
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb in it, while the handler's thread waits for that."""
+        return await asyncio.to_thread(drive_blocking, self.connection, self.owner, steps)
+
+    def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion."""
+        self._check_whole()
+        return drive_blocking(self.connection, self.owner, complete(lease, result))
+
+    def expire(self) -> None:
+        """Roll back because the limit has passed; called in a thread of its own."""
+        if not self._may_expire():
+            return
+        if self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            try:
+                self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
+            except psycopg.Error:
+                drop(self.connection)
+        with self.connection.lock:
+            drop(self.connection)
+
+
+def lease_lost(lease: Lease) -> LeaseLost:
+    """Return the error for a lease that is no longer held."""
+    return LeaseLost(
+        f"job {lease.job_id} is no longer held under fence {lease.fence}: its lease expired or was taken away, and "
+        "another worker may run it. Nothing was written"
+    )

@@ -1,0 +1,114 @@
+"""The tables: numbered files under `migrations/`, applied in order, in one transaction, by one at a time."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from holdfast.backends.postgres.location import Location, quoted
+from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.postgres.statements import fill_in
+from holdfast.backends.postgres.steps import Steps, rows, run, script, value
+from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+
+_FILE = re.compile(r"(\d{4})_\w+\.sql")
+
+# A migration that cannot have its lock soon gives up, lest all traffic queues up behind it.
+_LOCK_TIMEOUT = "set local lock_timeout = '5s'"
+
+
+def _migrations() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path in files(__package__).joinpath("migrations").iterdir():
+        match = _FILE.fullmatch(path.name)
+        if match:
+            found[int(match[1])] = path.read_text(encoding="utf-8")
+    return dict(sorted(found.items()))
+
+
+MIGRATIONS = _migrations()
+CURRENT = max(MIGRATIONS)
+
+
+class PostgresSchema:
+    """`Schema` on PostgreSQL."""
+
+    def __init__(self, runner: PoolRunner, location: Location) -> None:
+        self._runner = runner
+        self._location = location
+
+    async def install(self) -> int:
+        """Bring the tables to this version; repeatable, and safe when several do it at once."""
+        return await self._runner.write(lambda: _upgrade(self._location.schema))
+
+    async def check(self) -> None:
+        """Raise `SchemaMismatch` unless the tables are those of this version."""
+        self._compare(await self._runner.write(lambda: _version(self._location.schema)))
+
+    async def open(self) -> None:
+        """Install into a database without our schema, if that is allowed; refuse an older or newer one."""
+        version = await self._runner.write(lambda: _version(self._location.schema))
+        if version == 0 and self._location.install:
+            try:
+                version = await self._runner.write(lambda: _install_first(self._location.schema))
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                message = f"{self._location.url}: the tables are missing and could not be installed ({error}): run "
+                raise SchemaMismatch(message + "`holdfast schema install` as a role that may create a schema") from error
+        self._compare(version)
+
+    def script(self) -> str:
+        """Return what `install` runs on an empty database."""
+        schema = self._location.schema
+        parts = [f"create schema if not exists {quoted(schema)};", *MIGRATIONS.values()]
+        return "\n\n".join(fill_in(part, schema) for part in parts)
+
+    def _compare(self, version: int) -> None:
+        where = f"{self._location.url}: the tables in the schema {self._location.schema}"
+        if version > CURRENT:
+            message = (
+                f"{where} are of version {version}, newer than this Holdfast knows ({CURRENT}): "
+                "upgrade the holdfast package in this environment"
+            )
+            raise SchemaMismatch(message)
+        if version == 0:
+            message = f"{where} are missing: run `holdfast schema install`"
+            raise SchemaMismatch(message)
+        if version < CURRENT:
+            message = f"{where} are of version {version}, this Holdfast needs {CURRENT}: run `holdfast schema upgrade`"
+            raise SchemaMismatch(message)
+
+
+def _version(schema: str) -> Steps[int]:
+    if not (yield from value("has_meta_table", name=f"{quoted(schema)}.meta")):
+        return 0
+    return int((yield from value("schema_version")))
+
+
+def _begin_migration(schema: str) -> Steps[int]:
+    yield from script(_LOCK_TIMEOUT)
+    yield from rows("migration_lock", name=f"holdfast schema {schema}")
+    return (yield from _version(schema))
+
+
+def _install_first(schema: str) -> Steps[int]:
+    version = yield from _begin_migration(schema)
+    return version if version else (yield from _apply(schema, 0))
+
+
+def _upgrade(schema: str) -> Steps[int]:
+    version = yield from _begin_migration(schema)
+    if version > CURRENT:
+        return version
+    return (yield from _apply(schema, version))
+
+
+def _apply(schema: str, version: int) -> Steps[int]:
+    if not (yield from value("has_schema", name=quoted(schema))):
+        yield from script(f"create schema {quoted(schema)}")
+    for number, text in MIGRATIONS.items():
+        if number > version:
+            yield from script(fill_in(text, schema))
+            yield from run("set_schema_version", version=number)
+    return CURRENT

@@ -1,0 +1,139 @@
+"""Effect and completion in one transaction of the database.
+
+```text
+   begin ─▶ lock the running row by its fence ─▶ the handler's statements ─▶ fenced completion ─▶ commit
+                    │ not there                        │ raises, or too long       │ stale        │ reply lost
+                    ▼                                  ▼                           ▼              ▼
+                LeaseLost                          rollback                  rollback, LeaseLost  OutcomeUnknown: verify
+```
+
+While the row is locked, extension and rescue pass it over, so the lease is safe until the end. Past the limit the
+transaction is rolled back: whoever waits for its locks, and the database's housekeeping, must not wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+
+from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction, OpenTransaction
+from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.steps import Steps
+from holdfast.model.job import Lease
+
+T = TypeVar("T")
+
+
+class Joinable(Protocol):
+    """A transaction that verbs join."""
+
+    owner: Statements
+    after_commit: list[Callable[[], None]]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether statements may still be run."""
+        ...
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb in it."""
+        ...
+
+
+current: ContextVar[Joinable | None] = ContextVar("holdfast_postgres_transaction", default=None)
+
+
+class PostgresTransactions:
+    """Opens handlers' transactions, on connections apart from those of the verbs."""
+
+    def __init__(self, pools: AsyncPools, blocking: BlockingPool, statements: Statements, where: str) -> None:
+        self._pools = pools
+        self._blocking = blocking
+        self._statements = statements
+        self._where = where
+
+    @asynccontextmanager
+    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncIterator[AsyncTransaction]:
+        """Open a transaction for an async handler."""
+        async with self._pools.here.connection() as connection:
+            transaction = AsyncTransaction(connection, self._statements, lease, limit, self._where)
+            block = connection.transaction()
+            with transaction.explained():
+                await block.__aenter__()
+            expiring = asyncio.get_running_loop().call_later(limit.total_seconds(), transaction.expire_soon)
+            try:
+                try:
+                    with transaction.explained(), _joinable(transaction):
+                        await transaction.lock()
+                        yield transaction
+                        transaction.seal()
+                except BaseException as error:
+                    await _to_the_end(block.__aexit__(type(error), error, error.__traceback__))
+                    raise
+                finally:
+                    expiring.cancel()
+                    await transaction.settle_expiry()
+                with transaction.explained(committing=True):
+                    await _to_the_end(block.__aexit__(None, None, None))
+            finally:
+                transaction.end()
+        transaction.committed()
+
+    @contextmanager
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Iterator[BlockingTransaction]:
+        """Open a transaction for a handler in a thread."""
+        with self._blocking.connection() as connection:
+            transaction = BlockingTransaction(connection, self._statements, lease, limit, self._where)
+            block = connection.transaction()
+            with transaction.explained():
+                block.__enter__()
+            expiring = threading.Timer(limit.total_seconds(), transaction.expire)
+            expiring.daemon = True
+            expiring.start()
+            try:
+                try:
+                    with transaction.explained(), _joinable(transaction):
+                        transaction.lock()
+                        yield transaction
+                        transaction.seal()
+                except BaseException as error:
+                    block.__exit__(type(error), error, error.__traceback__)
+                    raise
+                finally:
+                    expiring.cancel()
+                with transaction.explained(committing=True):
+                    block.__exit__(None, None, None)
+            finally:
+                transaction.end()
+        transaction.committed()
+
+
+@contextmanager
+def _joinable(transaction: OpenTransaction) -> Iterator[None]:
+    token = current.set(transaction)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work that must not be left half-way; a cancellation is passed on once it is over."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+__all__ = ["Joinable", "PostgresTransactions", "current"]

@@ -1,0 +1,118 @@
+"""What the success rate predicts, and whether what was seen fits it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.cli.demo.law import Law
+from holdfast.cli.demo.plan import Plan
+
+
+def drawn(plan: Plan) -> tuple[Counter[int], int]:
+    """Return how many works took how many tries, and how many were given up."""
+    tries = Counter[int]()
+    failed = 0
+    for number in range(1, plan.jobs + 1):
+        for attempt in range(1, plan.max_attempts + 1):
+            if plan.succeeds(number, attempt):
+                tries[attempt] += 1
+                break
+        else:
+            failed += 1
+    return tries, failed
+
+
+def plan_of(*, jobs: int = 5000, success_rate: float = 0.9, max_attempts: int = 10, seed: int = 1) -> Plan:
+    return Plan(jobs=jobs, success_rate=success_rate, max_attempts=max_attempts, work_timeout=5, seed=seed)
+
+
+@given(st.floats(0, 1), st.integers(1, 50))
+def test_the_chances_of_all_ends_add_up_to_one(success_rate, limit):
+    law = Law(success_rate, limit)
+    total = sum(law.chance(tries) for tries in range(1, limit + 1)) + law.failing
+    assert total == pytest.approx(1)
+
+
+def test_no_work_takes_no_try_or_more_than_the_limit():
+    law = Law(0.5, 3)
+    assert law.chance(0) == law.chance(4) == 0
+
+
+@pytest.mark.parametrize(("success_rate", "limit"), [(0.9, 10), (0.5, 4), (0.1, 3), (1.0, 5), (0.0, 2)])
+def test_tries_drawn_at_the_rate_fit_the_law(success_rate, limit):
+    fitting = 0
+    for seed in range(5):
+        tries, failed = drawn(plan_of(jobs=2000, success_rate=success_rate, max_attempts=limit, seed=seed))
+        fitting += Law(success_rate, limit).fits(tries, failed)
+    assert fitting == 5
+
+
+@pytest.mark.parametrize("other_rate", [0.85, 0.95])
+def test_tries_drawn_at_another_rate_do_not_fit(other_rate):
+    tries, failed = drawn(plan_of(success_rate=other_rate))
+    assert not Law(0.9, 10).fits(tries, failed)
+
+
+def test_attempts_raised_by_one_each_do_not_fit():
+    tries, failed = drawn(plan_of())
+    raised = {number + 1: count for number, count in tries.items()}
+    assert not Law(0.9, 10).fits(raised, failed)
+
+
+def test_tries_beyond_the_limit_do_not_fit():
+    assert not Law(0.9, 3).fits({4: 1}, 0)
+
+
+def test_works_given_up_too_early_do_not_fit():
+    assert not Law(0.9, 10).fits({1: 4500}, 500)
+
+
+def test_nothing_done_fits_everything():
+    assert Law(0.9, 10).fits({}, 0)
+    assert Law(0.9, 10).highest(0) == (0, 0)
+
+
+def test_a_law_that_holds_is_seldom_called_a_misfit():
+    law = Law(0.7, 6)
+    chance = random.Random(11)
+    numbers, chances = [1, 2, 3, 4, 5, 6, 0], [*(law.chance(tries) for tries in range(1, 7)), law.failing]
+    misfits = 0
+    for _ in range(500):
+        seen = Counter(chance.choices(numbers, chances, k=500))
+        failed = seen.pop(0, 0)
+        misfits += not law.fits(seen, failed)
+    assert misfits <= 5
+
+
+def test_the_highest_number_of_tries_lies_where_it_is_expected():
+    law = Law(0.9, 10)
+    assert law.highest(100_000) == (5, 8)
+    assert law.highest(1) == (1, 3)
+    assert Law(1.0, 10).highest(100_000) == (1, 1)
+    assert Law(0.0, 10).highest(5) == (10, 10)
+    assert Law(0.9, 3).highest(100_000) == (3, 3)
+
+
+@given(st.floats(0.05, 0.95), st.integers(1, 20), st.integers(1, 10**7))
+def test_the_bounds_of_the_highest_are_in_order_and_within_the_limit(success_rate, limit, works):
+    low, high = Law(success_rate, limit).highest(works)
+    assert 1 <= low <= high <= limit
+
+
+def test_a_count_near_its_mean_is_allowed_and_one_far_off_is_not():
+    law = Law(0.9, 10)
+    assert law.allows(10_000, 100_000, 0.1)
+    assert law.allows(10_250, 100_000, 0.1)
+    assert not law.allows(10_500, 100_000, 0.1)
+    assert law.allows(0, 100_000, 1e-10)
+    assert not law.allows(5, 100_000, 1e-10)
+
+
+def test_the_seed_alone_decides_every_try():
+    assert drawn(plan_of(seed=7)) == drawn(plan_of(seed=7))
+    assert drawn(plan_of(seed=7)) != drawn(plan_of(seed=8))
