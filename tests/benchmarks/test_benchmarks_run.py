@@ -97,8 +97,8 @@ def test_the_yardstick_refuses_a_stale_fence(tmp_path: Path) -> None:
     raw_sqlite.bulk(connection, 3)
     fence, rows = raw_sqlite.claim(connection, "worker")
     with pytest.raises(RuntimeError, match="3 of 3 leases were lost"):
-        raw_sqlite.finish(connection, fence - 1, [seq for seq, _ in rows])
-    raw_sqlite.finish(connection, fence, [seq for seq, _ in rows])
+        raw_sqlite.finish(connection, fence - 1, [seq for seq, _, _ in rows])
+    raw_sqlite.finish(connection, fence, [seq for seq, _, _ in rows])
     assert raw_sqlite.held(path) == raw_sqlite.Held(ids=3, ready=0, leased=0, done=3)
     connection.close()
 

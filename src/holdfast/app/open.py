@@ -12,7 +12,11 @@ from holdfast.errors import ConfigError
 from holdfast.store.backend import Backend, BackendFactory
 
 DEFAULT_URL = "sqlite:///holdfast.db"
-_BUILT_IN = {"sqlite": "holdfast.backends.sqlite"}
+_BUILT_IN = {
+    "postgres": "holdfast.backends.postgres",
+    "postgresql": "holdfast.backends.postgres",
+    "sqlite": "holdfast.backends.sqlite",
+}
 _ENTRY_POINTS = "holdfast.backends"
 
 
