@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from holdfast import App
 
-MakeApp = Callable[[], App]
+RELAXED = "synchronous=normal"  # no test here pulls the plug, and syncing takes most of their time
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -20,7 +20,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 @pytest.fixture
 async def app(path: Path | None) -> AsyncIterator[App]:
-    app = App("sqlite://" if path is None else f"sqlite:///{path}")
+    app = App("sqlite://" if path is None else f"sqlite:///{path}?{RELAXED}")
     yield app
     await app.close()
     app.portal.close()
@@ -29,7 +29,7 @@ async def app(path: Path | None) -> AsyncIterator[App]:
 @pytest.fixture
 async def file_app(tmp_path: Path) -> AsyncIterator[App]:
     """An app on a file, for what takes a second connection."""
-    app = App(f"sqlite:///{tmp_path / 'jobs.db'}")
+    app = App(f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}")
     yield app
     await app.close()
     app.portal.close()

@@ -163,7 +163,7 @@ async def test_an_error_while_the_calls_are_being_made_enqueues_nothing(app, cha
 
 
 async def test_text_that_looks_like_sql_travels_as_text(app, anything):
-    hostile = "'; drop table holdfast_job; --\n\"$$\\ \t ‮ é 𝄞"
+    hostile = "'; drop table holdfast_job; --\n\"$$\\ \t \u202e é 𝄞"
 
     job = await anything.options(headers={"note": hostile}).enqueue(value={hostile: hostile})
     (held,) = await app.claim("default")

@@ -161,9 +161,9 @@ async def test_sync_inside_a_running_loop_is_refused_and_nothing_is_enqueued(app
         app.queues.sync.list,
         app.sync.leases,
         lambda: app.jobs.sync.show("x"),
-        lambda: app.job("x").sync.wait(),
+        app.job("x").sync.wait,
     ):
-        with pytest.raises(ConfigError, match="await the call without `.sync`"):
+        with pytest.raises(ConfigError, match=r"await the call without `\.sync`"):
             call()
 
     assert (await app.jobs.list("ready")).jobs == []

@@ -36,9 +36,9 @@ async def refused(url: str) -> HoldfastError:
 @pytest.mark.parametrize(
     ("url", "remedy"),
     [
-        ("", "the URL must begin with one of sqlite://"),
-        ("jobs.db", "the URL must begin with one of sqlite://"),
-        ("/var/lib/jobs.db", "the URL must begin with one of sqlite://"),
+        ("", "the URL must begin with one of"),
+        ("jobs.db", "the URL must begin with one of"),
+        ("/var/lib/jobs.db", "the URL must begin with one of"),
         ("mongodb://localhost/jobs", "no store is known for mongodb://"),
         ("sqlite://jobs.db", "it must look like sqlite:///jobs.db"),
         ("sqlite://host/jobs.db", "it must look like sqlite:///jobs.db"),
@@ -61,7 +61,7 @@ def test_a_url_that_leads_to_no_store_is_refused_with_the_remedy(monkeypatch, ur
 
 
 def test_a_url_that_is_no_text_is_refused_with_an_example():
-    with pytest.raises(ConfigError, match="for example 'sqlite:///holdfast.db'"):
+    with pytest.raises(ConfigError, match=r"for example 'sqlite:///holdfast\.db'"):
         App(Path("jobs.db"))  # type: ignore[arg-type]
 
 

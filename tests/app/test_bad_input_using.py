@@ -31,9 +31,9 @@ async def test_a_wrong_object_is_refused(app, send, using):
 async def test_a_connection_outside_a_transaction_is_refused(file_app, tmp_path):
     send = file_app.task(_send)
     await file_app.opened()
-    with connected(tmp_path / "jobs.db") as connection:
-        with pytest.raises(ConfigError, match=r"execute\('begin immediate'\) first"):
-            await send.options(using=connection).enqueue(n=1)
+    refusal = pytest.raises(ConfigError, match=r"execute\('begin immediate'\) first")
+    with connected(tmp_path / "jobs.db") as connection, refusal:
+        await send.options(using=connection).enqueue(n=1)
 
     assert await total(file_app) == 0
 

@@ -72,7 +72,11 @@ async def test_options_change_one_job_and_not_the_task(app, note):
 
 
 async def test_a_delayed_job_is_scheduled_from_the_stores_now(app, note):
-    for option in ({"delay": 60}, {"delay": timedelta(minutes=1)}, {"run_at": datetime.now(UTC) + timedelta(minutes=1)}):
+    for option in (
+        {"delay": 60},
+        {"delay": timedelta(minutes=1)},
+        {"run_at": datetime.now(UTC) + timedelta(minutes=1)},
+    ):
         job = await note.options(**option).enqueue(n=1)
         view = (await job.details()).job
         assert view.state is JobState.SCHEDULED

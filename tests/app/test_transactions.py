@@ -275,7 +275,9 @@ async def test_complete_in_a_transaction_that_is_rolled_back_leaves_a_failed_att
 
 
 @pytest.mark.parametrize(("how", "expected"), [("commit", 3), ("rollback", 0)])
-async def test_jobs_enqueued_in_the_callers_own_transaction_share_its_fate(shop: App, payments, tmp_path, how, expected):
+async def test_jobs_enqueued_in_the_callers_own_transaction_share_its_fate(
+    shop: App, payments, tmp_path, how, expected
+):
     @shop.task
     async def follow_up(n: int) -> None: ...
 

@@ -8,7 +8,10 @@ from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
+from tests.servers.missing import give_up
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -16,7 +19,7 @@ from holdfast.testing.conformance.base import Effects, MakeBackend, a_job, claim
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
-STORES = ["reference", "sqlite", "sqlite-memory"]
+STORES = ["reference", "sqlite", "sqlite-memory", "postgres"]
 
 
 class SQLiteEffects:
@@ -60,6 +63,37 @@ class SQLiteEffects:
         return await _run_in_a_transaction(self._backend, sql, parameters)
 
 
+class PostgresEffects:
+    """A table of effects in the schema of the test."""
+
+    def __init__(self, url: str) -> None:
+        self._server, _, schema = url.rpartition("?schema=")
+        self._table = f'"{schema}".effect'
+
+    async def create(self) -> None:
+        with psycopg.connect(self._server) as connection:
+            connection.execute(f"create table {self._table} (job_id text not null)".encode())
+
+    async def insert(self, connection, job_id: str) -> None:
+        await connection.execute(f"insert into {self._table} (job_id) values (%s)".encode(), (job_id,))
+
+    def insert_blocking(self, connection, job_id: str) -> None:
+        connection.execute(f"insert into {self._table} (job_id) values (%s)".encode(), (job_id,))
+
+    async def count(self, job_id: str) -> int:
+        with psycopg.connect(self._server) as connection:
+            query = f"select count(*) from {self._table} where job_id = %s".encode()
+            row = connection.execute(query, (job_id,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    @contextmanager
+    def connect(self) -> Iterator[psycopg.Connection]:
+        with psycopg.connect(self._server, autocommit=True) as connection:
+            connection.execute("begin")
+            yield connection
+
+
 async def _run_in_a_transaction(backend: Backend, sql: str, parameters: tuple[str, ...]) -> list[tuple[int]]:
     """In memory there is no other way in: run the statement in the transaction of a job made for it."""
     await enqueue(backend, a_job("effects", task="effects"))
@@ -86,17 +120,29 @@ def path(store: str, tmp_path: Path) -> Path | None:
 
 
 @pytest.fixture
+def url(store: str, path: Path | None) -> Iterator[str]:
+    if store != "postgres":
+        yield "sqlite://" if path is None else f"sqlite:///{path}"
+        return
+    try:
+        url = new_schema_url()
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    yield url
+    drop_schema(url)
+
+
+@pytest.fixture
 async def stack() -> AsyncIterator[AsyncExitStack]:
     async with AsyncExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
-def make_backend(store: str, path: Path | None, clock: ManualClock, stack: AsyncExitStack) -> MakeBackend:
+def make_backend(store: str, url: str, clock: ManualClock, stack: AsyncExitStack) -> MakeBackend:
     async def make() -> Backend:
         if store == "reference":
             return ReferenceBackend(Reference(clock))
-        url = "sqlite://" if path is None else f"sqlite:///{path}"
         return await stack.enter_async_context(open_store(url, clock=clock))
 
     return make
@@ -108,5 +154,5 @@ async def backend(make_backend: MakeBackend) -> Backend:
 
 
 @pytest.fixture
-def effects(backend: Backend, path: Path | None) -> Effects:
-    return SQLiteEffects(backend, path)
+def effects(store: str, backend: Backend, path: Path | None, url: str) -> Effects:
+    return PostgresEffects(url) if store == "postgres" else SQLiteEffects(backend, path)

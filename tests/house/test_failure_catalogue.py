@@ -32,9 +32,7 @@ def functions_of(path: str) -> frozenset[str]:
     if not file.is_file():
         return frozenset()
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    return frozenset(
-        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def named_tests() -> list[tuple[str, str, str]]:
@@ -47,7 +45,9 @@ def named_tests() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_test_named_in_a_document_exists(document):
-    missing = [f"{path}::{name}" for where, path, name in named_tests() if where == document and name not in functions_of(path)]
+    missing = [
+        f"{path}::{name}" for where, path, name in named_tests() if where == document and name not in functions_of(path)
+    ]
 
     assert missing == []
 

@@ -51,7 +51,12 @@ def functions(module: Module) -> Iterator[tuple[str, ast.FunctionDef | ast.Async
 def named(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield the statements that are run by name, with the line; a name put together is yielded as a pattern."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in RUNNERS and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in RUNNERS
+            and node.args
+        ):
             match node.args[0]:
                 case ast.Constant(value=str(name)):
                     yield name, node.lineno
@@ -121,7 +126,9 @@ def test_a_job_leaves_running_only_after_its_completion_was_written():
 
 def test_a_row_is_dropped_only_by_those_who_hold_it_in_their_hands():
     for function in UNFENCED["drop_running"]:
-        annotations = [ast.unparse(argument.annotation) for argument in body_of(function).args.args if argument.annotation]
+        annotations = [
+            ast.unparse(argument.annotation) for argument in body_of(function).args.args if argument.annotation
+        ]
         assert "Running" in annotations, function
 
 
@@ -130,7 +137,11 @@ def test_a_running_row_is_found_by_its_fence_but_for_those_who_take_leases_away(
     for module in modules(f"{SQLITE}/verbs"):
         for function, node in functions(module):
             for call in ast.walk(node):
-                if isinstance(call, ast.Call) and ast.unparse(call.func) in {"rows.find", "find"} and len(call.args) == 3:
+                if (
+                    isinstance(call, ast.Call)
+                    and ast.unparse(call.func) in {"rows.find", "find"}
+                    and len(call.args) == 3
+                ):
                     if ast.unparse(call.args[2]) == "None":
                         takers.add(function)
                     else:
@@ -147,9 +158,7 @@ def makes_a_row(node: ast.AST) -> bool:
 
 
 def test_every_statement_that_is_run_by_name_exists():
-    missing = [
-        name for name in callers() if not any(re.fullmatch(name, statement) for statement in STATEMENTS)
-    ]
+    missing = [name for name in callers() if not any(re.fullmatch(name, statement) for statement in STATEMENTS)]
 
     assert missing == []
 

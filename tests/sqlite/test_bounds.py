@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.app.work import connected
@@ -37,7 +38,7 @@ async def test_ten_thousand_retries_leave_a_short_history():
 async def _noop() -> None: ...
 
 
-PLANNED = {
+PLANNED: dict[str, dict[str, Any]] = {
     "front_of_lane": {"lane_id": 1, "queue": "q", "task": "t", "fence": 1, "last_turn": 1, "limit": 1},
     "lease_front": {
         "lane_id": 1, "turn": 1, "seq": 1, "fence": 1, "worker_id": "w", "now": 1, "span": 1, "isolates": 1,

@@ -85,9 +85,9 @@ FAILING = """
 @pytest.mark.parametrize("failing", [6, 8])
 def test_a_sync_that_fails_is_told_and_what_was_acknowledged_is_kept(tmp_path, failing):
     fault = f"inject=fdatasync:error=EIO:when={failing}"
+    command = ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-e", fault, sys.executable]
     program = subprocess.run(
-        ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-e", fault, sys.executable]
-        + ["-c", textwrap.dedent(FAILING), f"sqlite:///{tmp_path}/jobs.db"],
+        [*command, "-c", textwrap.dedent(FAILING), f"sqlite:///{tmp_path}/jobs.db"],
         capture_output=True,
         text=True,
         timeout=50,

@@ -7,18 +7,41 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.servers.missing import give_up
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, server_url
 from tests.stateful.machine import StoreMachine
 
-STORES = ["sqlite", "sqlite-memory"]
+STORES = ["sqlite", "sqlite-memory", "postgres"]
 
 
 def machine_for(store: str, folder: Path) -> type[StoreMachine]:
     """Return a machine whose every example runs on an empty store."""
+    if store == "postgres":
+        return _machine_for_postgres()
     examples = iter(range(10**9))
 
     class Machine(StoreMachine):
         def url(self) -> str:
             return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
+
+    return Machine
+
+
+def _machine_for_postgres() -> type[StoreMachine]:
+    try:
+        server_url()
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+
+    class Machine(StoreMachine):
+        def url(self) -> str:
+            self.schema_url = new_schema_url()
+            return self.schema_url
+
+        def teardown(self) -> None:
+            super().teardown()
+            if hasattr(self, "schema_url"):
+                drop_schema(self.schema_url)
 
     return Machine
 

@@ -38,7 +38,6 @@ def test_a_job_that_kills_its_worker_is_failed_and_costs_its_neighbours_nothing(
     assert len(deaths) == 1, supervisor.text  # from then on it ran alone
 
 
-@pytest.mark.slow
 def test_a_job_that_eats_all_memory_is_failed_and_its_neighbours_complete(ledger, workers):
     _, guilty, _ = run_beside_the_innocent(ledger, workers, "devour_memory", {}, memory=3 << 30)
     assert guilty.job.state == JobState.FAILED, guilty

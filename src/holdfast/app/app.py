@@ -287,4 +287,3 @@ class App:
     async def workers(self) -> list[WorkerView]:
         """List the workers that have reported."""
         return await (await self.opened()).insight.workers()
-

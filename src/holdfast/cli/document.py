@@ -22,8 +22,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print a document. Only printable ASCII leaves here: what the store holds cannot act on a terminal."""
-    text = json.dumps(document, default=_plain, indent=2)
-    click.echo(text.replace("\x7f", "\\u007f"))
+    click.echo(json.dumps(document, default=_plain, indent=2))
 
 
 def _plain(value: object) -> object:

@@ -34,9 +34,8 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
             async with cursor.copy(text) as copy:
-                copy.set_types(asked.types)
-                for row in asked.rows:
-                    await copy.write_row(row)
+                for chunk in asked.chunks:
+                    await copy.write(chunk)
             return []
         await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
         return await cursor.fetchall() if cursor.description else []
@@ -62,9 +61,8 @@ def _answer_blocking(connection: Connection[Any], statements: Statements, asked:
     with Cursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
             with cursor.copy(text) as copy:
-                copy.set_types(asked.types)
-                for row in asked.rows:
-                    copy.write_row(row)
+                for chunk in asked.chunks:
+                    copy.write(chunk)
             return []
         cursor.execute(text, statements.parameters(asked.parameters), binary=True)
         return cursor.fetchall() if cursor.description else []

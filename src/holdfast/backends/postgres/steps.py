@@ -6,7 +6,7 @@ caller's own; `driving.py` does the talking.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -20,11 +20,10 @@ class Ask(NamedTuple):
 
 
 class Load(NamedTuple):
-    """Rows to be copied in by a COPY statement, with the types of their columns."""
+    """What a COPY statement is to read."""
 
     statement: str
-    types: Sequence[str]
-    rows: Iterable[Sequence[object]]
+    chunks: Iterable[bytes]
 
 
 class Script(NamedTuple):
@@ -60,9 +59,9 @@ def value(statement: str, **parameters: object) -> Steps[Any]:
     return found[0][0] if found else None
 
 
-def load(statement: str, types: Sequence[str], data: Iterable[Sequence[object]]) -> Steps[None]:
+def load(statement: str, chunks: Iterable[bytes]) -> Steps[None]:
     """Copy rows in."""
-    yield Load(statement, types, data)
+    yield Load(statement, chunks)
 
 
 def script(text: str) -> Steps[None]:

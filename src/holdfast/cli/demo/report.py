@@ -26,11 +26,16 @@ def show_verdict(run: Run, tally: Tally) -> Verdict:
     rows = [(tries, f"{works:,}", f"{expected:,.1f}") for tries, works, expected in histogram(run.plan, tally)]
     show_table(_TRIES, rows)
     click.echo()
-    out = console()
     if verdict.is_good:
-        out.print(verdict.summary, style="green bold", soft_wrap=True)
+        _say(verdict.summary, "green bold")
     for problem in verdict.unfinished:
-        out.print(line(f"Unfinished: {problem}; `holdfast demo` goes on with them."), style="yellow", soft_wrap=True)
+        _say(f"Unfinished: {problem}; `holdfast demo` goes on with them.", "yellow")
     for problem in verdict.problems:
-        out.print(line(f"Bad: {problem}"), style="red bold", soft_wrap=True)
+        _say(f"Bad: {problem}", "red bold")
     return verdict
+
+
+def _say(text: str, style: str) -> None:
+    """Print a sentence: as wide as the terminal, but whole in a pipe."""
+    out = console()
+    out.print(line(text), style=style, soft_wrap=not out.is_terminal)

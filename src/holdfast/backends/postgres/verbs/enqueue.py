@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from holdfast.backends.postgres.steps import Steps, load, rows
+from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
 from holdfast.backends.postgres.verbs.moves import Moves
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
@@ -19,9 +20,6 @@ from holdfast.model.turn import turn_of
 
 CHUNK = 5_000
 _encode = msgspec.json.encode
-_JOB = ("int8", "uuid", "int4", "text", "text", "int4", "int4", "float8", "int8", "int8", "int4")
-_READY = ("int4", "int8", "int8", "int4")
-_SCHEDULED = ("int8", "int8", "bool")
 
 Placed = tuple[int, int, int]  # lane_id, turn, seq
 LaneIds = Mapping[tuple[str, str], int]
@@ -66,31 +64,42 @@ def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:
 def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
     """Copy jobs in; fails as a whole with a unique violation if an id is known."""
     ((now, seqs),) = yield from rows("reserve_seqs", number=len(jobs))
-    bodies: list[tuple[object, ...]] = []
-    ready: list[tuple[int, int, int, int]] = []
-    scheduled: list[tuple[int, int, bool]] = []
+    bodies: list[bytes] = []
+    ready: list[bytes] = []
+    scheduled: list[bytes] = []
+    places: list[Placed] = []
     for seq, job in zip(sorted(seqs), jobs, strict=True):
         lane_id = lanes[job.queue, job.task]
         run_at = _run_at(job, now)
         turn = turn_of(run_at, job.priority)
-        size = len(job.payload) if job.payload.isascii() else len(job.payload.encode())
+        payload = job.payload.encode()
         bodies.append(
-            (seq, job.id, lane_id, job.payload, _headers(job), job.priority, job.max_attempts, job.timeout, now, turn, size)
+            job_row(
+                seq=seq,
+                job_id=job.id,
+                lane_id=lane_id,
+                payload=payload,
+                headers=_encode(job.headers) if job.headers else None,
+                numbers=(job.priority, job.max_attempts, job.timeout),
+                enqueued_at=now,
+                turn=turn,
+            )
         )
         if run_at <= now:
-            ready.append((lane_id, turn, seq, size))
+            ready.append(ready_row(lane_id, turn, seq, len(payload)))
+            places.append((lane_id, turn, seq))
         else:
-            scheduled.append((run_at, seq, False))
-    yield from load("copy_jobs", _JOB, bodies)
+            scheduled.append(scheduled_row(run_at, seq))
+    yield from load("copy_jobs", stream(bodies))
     if ready:
-        yield from load("copy_ready", _READY, ready)
+        yield from load("copy_ready", stream(ready))
     if scheduled:
-        yield from load("copy_scheduled", _SCHEDULED, scheduled)
+        yield from load("copy_scheduled", stream(scheduled))
     moves = Moves()
     for lane_id, number in Counter(lanes[job.queue, job.task] for job in jobs).items():
         moves.count(now, lane_id, enqueued=number)
     yield from moves.write()
-    return [True] * len(jobs), [place[:3] for place in ready]
+    return [True] * len(jobs), places
 
 
 def _run_at(job: NewJob, now: int) -> int:

@@ -1,0 +1,118 @@
+"""Many consumers, no work done twice: python spend.py all (or produce, consume, verify, clean)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+from holdfast import App, HeldJob, LeaseLost
+
+FILE = Path(os.environ.get("SPEND_DB", "spend.db"))
+WORKS = int(os.environ.get("SPEND_WORKS", "5000"))
+BATCH_SIZE = 50
+SUCCESS_RATE = 0.9
+WORK_TIMEOUT = 2.0  # seconds: then the works of a dead consumer are free again
+
+app = App(f"sqlite:///{FILE}")
+
+
+@app.task(queue="works", max_attempts=10, retry=0.1)
+async def work(number: int) -> None:
+    """Name the works; the consumers below claim them and never call this."""
+
+
+def connect() -> sqlite3.Connection:
+    return sqlite3.connect(FILE, isolation_level=None, timeout=10)
+
+
+async def produce() -> None:
+    async with app:  # makes Holdfast's own tables
+        with closing(connect()) as connection:
+            connection.execute("create table if not exists produced (number integer)")
+            # No unique constraint: if a work were done twice, both rows would be here to be seen.
+            connection.execute("create table if not exists spent (number integer, attempt integer, consumer text)")
+            rows = [(number,) for number in range(1, WORKS + 1)]
+            connection.execute("begin immediate")
+            connection.executemany("insert into produced values (?)", rows)
+            # Our rows and the jobs commit together, because the jobs are enqueued in our transaction.
+            await work.options(using=connection).enqueue_many(rows)
+            connection.execute("commit")
+    print(f"produced {WORKS} works")
+
+
+async def consume(name: str) -> None:
+    done = 0
+    async with app:
+        while await left():
+            await app.rescue()  # frees what dead consumers held, once its lease is over
+            held = await app.claim("works", BATCH_SIZE, lease=WORK_TIMEOUT, worker_id=name)
+            try:
+                done += await spend(held, name) if held else 0
+            except LeaseLost:
+                print(f"{name} was too slow: others have its works now")
+            if not held:
+                await asyncio.sleep(0.1)
+    print(f"{name}: {done} done")
+
+
+async def spend(held: list[HeldJob], name: str) -> int:
+    """Try each work; effects and completions commit together, or not at all."""
+    spent: list[tuple[int, int, str]] = []
+    async with app.batch(held) as batch:
+        for job in batch.held:
+            if random.random() < SUCCESS_RATE:
+                spent.append((job.arguments()[1]["number"], job.job.attempt, name))
+                batch.complete(job)
+            else:
+                batch.retry(job, "no luck this time")
+        await batch.connection.executemany("insert into spent values (?, ?, ?)", spent)
+    return len(spent)
+
+
+async def left() -> bool:
+    queues = await app.queues.list()
+    return any(queue.ready or queue.scheduled or queue.running for queue in queues)
+
+
+def verify() -> int:
+    with closing(connect()) as connection:
+        (produced,) = connection.execute("select count(*) from produced").fetchone()
+        (spent, highest) = connection.execute("select count(distinct number), max(attempt) from spent").fetchone()
+        doubled = connection.execute("select number from spent group by number having count(*) > 1").fetchall()
+        lost = connection.execute("select number from produced except select number from spent").fetchall()
+    print(f"produced {produced}, spent {spent}, doubled {len(doubled)}, lost {len(lost)}, highest attempt {highest}")
+    return 0 if produced == spent and not doubled and not lost else 1
+
+
+def clean() -> None:
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{FILE}{ending}").unlink(missing_ok=True)
+
+
+def everything() -> int:
+    clean()
+    asyncio.run(produce())
+    program = [sys.executable, __file__, "consume"]
+    consumers = [subprocess.Popen([*program, f"consumer-{number}"]) for number in range(1, 5)]  # noqa: S603
+    with closing(connect()) as connection:
+        while connection.execute("select count(*) from spent").fetchone()[0] < WORKS // 4:
+            time.sleep(0.01)
+    consumers[0].kill()  # in the middle of whatever it does
+    print("consumer-1 was killed")
+    for consumer in consumers:
+        consumer.wait()
+    return verify()
+
+
+if __name__ == "__main__":
+    steps = {"produce": produce, "consume": consume, "verify": verify, "clean": clean, "all": everything}
+    step, *names = sys.argv[1:] or ["all"]
+    ended = steps[step](*names)
+    sys.exit(asyncio.run(ended) if asyncio.iscoroutine(ended) else ended)

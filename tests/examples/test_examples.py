@@ -1,0 +1,95 @@
+"""Every example runs by its one command, and says what its README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WITHIN = 50.0
+
+
+def run(program: str, *args: str, directory: Path, code: int = 0, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / program), *args],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        check=False,
+    )
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_example_has_a_readme_that_names_its_command():
+    folders = [path for path in sorted(EXAMPLES.iterdir()) if path.is_dir() and not path.name.startswith((".", "__"))]
+    assert len(folders) >= 2
+    for folder in folders:
+        (command,) = re.findall(r"```sh\npython (\w+\.py)(?: \w+)?\n```", (folder / "README.md").read_text("utf-8"))[:1]
+        assert (folder / command).exists()
+
+
+def test_no_double_spending_plays_all_its_steps(tmp_path):
+    output = run("01_no_double_spending/spend.py", "all", directory=tmp_path, SPEND_WORKS="600")
+
+    assert "consumer-1 was killed" in output
+    assert "produced 600, spent 600, doubled 0, lost 0" in output
+
+
+def test_no_double_spending_finds_a_doubled_and_a_lost_work(tmp_path):
+    spend = "01_no_double_spending/spend.py"
+    run(spend, "produce", directory=tmp_path, SPEND_WORKS="20")
+    run(spend, "consume", "anna", directory=tmp_path)
+    assert "spent 20, doubled 0, lost 0" in run(spend, "verify", directory=tmp_path)
+
+    with closing(sqlite3.connect(tmp_path / "spend.db", isolation_level=None)) as connection:
+        connection.execute("update spent set number = 2 where number = 1")
+    assert "spent 19, doubled 1, lost 1" in run(spend, "verify", directory=tmp_path, code=1)
+
+    run(spend, "clean", directory=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_code_of_the_first_example_stays_short():
+    text = (EXAMPLES / "01_no_double_spending" / "spend.py").read_text("utf-8")
+    assert len(text.splitlines()) < 120
+
+
+@pytest.mark.slow
+def test_the_lease_worker_recovers_from_the_death_of_a_worker(tmp_path):
+    output = run("02_lease_worker/play.py", directory=tmp_path, LEASE_STEP="0.1")
+
+    assert re.search(r"anna\.\w+ begins \S+ \(attempt 1, fence 1\)", output)
+    assert "kill -9 anna" in output
+    assert re.search(r"ben\.\w+ begins \S+ \(attempt 2, fence \d+\)", output)
+    assert re.search(r"completed at attempt 2: report for ada", output)
+    assert re.search(r"failed at attempt \d: LookupError: there is no customer of this name", output)
+
+
+def test_a_job_of_the_lease_worker_can_be_taken_from_it_by_hand(tmp_path):
+    program = "02_lease_worker/lease_worker.py"
+    run(program, "create", directory=tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-u", str(EXAMPLES / program), "worker", "anna"],
+        cwd=tmp_path,
+        env={**os.environ, "LEASE_STEP": "5"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        try:
+            assert worker.stdout is not None
+            begun = re.search(r"begins (\S+) \(attempt 1", worker.stdout.readline())
+            assert begun is not None
+            assert run(program, "reset", begun[1], directory=tmp_path) == "reset\n"
+            assert any(f"begins {begun[1]} (attempt 2" in line for line in worker.stdout)
+        finally:
+            worker.kill()
