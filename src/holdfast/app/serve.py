@@ -8,7 +8,9 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.worker.decision import BROKEN
+from holdfast.errors import SchemaMismatch, StoreUnavailable
+from holdfast.worker.decision import BROKEN, UNAVAILABLE
+from holdfast.worker.restarts import CONFIGURATION
 from holdfast.worker.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
 
@@ -33,6 +35,12 @@ def run_one(app: App, make_worker: Callable[[], Worker]) -> int:
         except WorkerBroken as error:
             _logger.critical("%s", error, exc_info=error)
             code = BROKEN
+        except SchemaMismatch as error:
+            _logger.critical("%s", error)
+            code = CONFIGURATION
+        except StoreUnavailable as error:  # only at the start: a worker that runs waits for its store to come back
+            _logger.critical("the store cannot be opened: %s", error)
+            code = UNAVAILABLE
         _tell_what_is_left(worker)
         _logger.info("worker %s has ended: %s", worker.worker_id, worker.status().totals)
         await app.close()

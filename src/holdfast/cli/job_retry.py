@@ -124,6 +124,7 @@ async def _copy(app: App, job_id: str) -> str:
         headers=details.headers or None,
         priority=job.priority,
         max_attempts=job.max_attempts,
+        timeout=details.timeout,
     )
     await app.enqueue_new([copy])
     return copy.id

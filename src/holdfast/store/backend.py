@@ -66,7 +66,10 @@ class Insight(Protocol):
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Return what a doctor wants to know of the store: version, durability, sizes, settings; no secrets."""
+        """Return what a doctor wants to know of the store: version, durability, sizes, settings; no secrets.
+
+        `now_us` is the store's clock, in microseconds.
+        """
         ...
 
 

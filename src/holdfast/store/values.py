@@ -235,6 +235,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     result: str | None
     attempts: list[AttemptView]
     lease: LeaseView | None
+    timeout: float | None = None
 
 
 class JobFilter(msgspec.Struct, frozen=True):

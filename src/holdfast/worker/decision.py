@@ -92,3 +92,6 @@ STUCK = 71
 
 BROKEN = 70
 """The exit code of a worker whose own loop or thread has died."""
+
+UNAVAILABLE = 69
+"""The exit code of a worker that could not open its store."""

@@ -68,7 +68,8 @@ class SqliteInsight:
 
     async def facts(self) -> dict[str, str]:  # noqa: D102
         def look(tx: Tx) -> dict[str, str]:
-            return {name: str(tx.pragma(name)) for name in ("journal_mode", "synchronous", "page_count", "page_size")}
+            settings = ("journal_mode", "synchronous", "page_count", "page_size")
+            return {"now_us": str(tx.now)} | {name: str(tx.pragma(name)) for name in settings}
 
         facts = await self._runner.read(look)
         facts["version"] = sqlite3.sqlite_version

@@ -64,7 +64,7 @@ order by state.seq desc limit :limit;
 select id from holdfast_job where id >= :first and id < :last order by id limit :limit;
 
 -- name: job_body
-select payload, headers from holdfast_job where id = :id;
+select payload, headers, timeout from holdfast_job where id = :id;
 
 -- name: job_attempts
 select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature

@@ -36,7 +36,7 @@ _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 def job(tx: Tx, job_id: str) -> JobDetails:
     """Return all that is known of a job."""
     place = find(tx, job_id)
-    payload, headers = tx.row("job_body", {"id": job_id})
+    payload, headers, timeout = tx.row("job_body", {"id": job_id})
     return JobDetails(
         job=_view_of(tx, place),
         payload=payload,
@@ -44,6 +44,7 @@ def job(tx: Tx, job_id: str) -> JobDetails:
         result=tx.value("job_result", {"id": job_id}),
         attempts=[AttemptView(*row) for row in tx.rows("job_attempts", {"seq": place.seq})],
         lease=next(iter(_leases(tx, 1, job_id=job_id)), None),
+        timeout=timeout,
     )
 
 
