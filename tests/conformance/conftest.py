@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
 
@@ -68,22 +69,24 @@ class PostgresEffects:
 
     def __init__(self, url: str) -> None:
         self._server, _, schema = url.rpartition("?schema=")
-        self._table = f'"{schema}".effect'
+        table = sql.Identifier(schema, "effect")
+        self._create = sql.SQL("create table {} (job_id text not null)").format(table)
+        self._insert = sql.SQL("insert into {} (job_id) values (%s)").format(table)
+        self._count = sql.SQL("select count(*) from {} where job_id = %s").format(table)
 
     async def create(self) -> None:
         with psycopg.connect(self._server) as connection:
-            connection.execute(f"create table {self._table} (job_id text not null)".encode())
+            connection.execute(self._create)
 
     async def insert(self, connection, job_id: str) -> None:
-        await connection.execute(f"insert into {self._table} (job_id) values (%s)".encode(), (job_id,))
+        await connection.execute(self._insert, (job_id,))
 
     def insert_blocking(self, connection, job_id: str) -> None:
-        connection.execute(f"insert into {self._table} (job_id) values (%s)".encode(), (job_id,))
+        connection.execute(self._insert, (job_id,))
 
     async def count(self, job_id: str) -> int:
         with psycopg.connect(self._server) as connection:
-            query = f"select count(*) from {self._table} where job_id = %s".encode()
-            row = connection.execute(query, (job_id,)).fetchone()
+            row = connection.execute(self._count, (job_id,)).fetchone()
         assert row is not None
         return int(row[0])
 

@@ -48,7 +48,19 @@ def start(folder: Path, binaries: Path, **settings: str) -> tuple[subprocess.Pop
     user = _as_user()
     if user:
         os.chown(data, user["user"], user["group"])
-    command = [binaries / "initdb", "-D", data, "-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
+    command = [
+        str(binaries / "initdb"),
+        "-D",
+        str(data),
+        "-U",
+        "holdfast",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "-N",
+    ]
     subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL, **user)
     return serve(data, binaries, **settings)
 

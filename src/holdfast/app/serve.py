@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.errors import SchemaMismatch, StoreUnavailable
-from holdfast.worker.decision import BROKEN, UNAVAILABLE
+from holdfast.worker.decision import BROKEN, UNAVAILABLE, Exit
 from holdfast.worker.restarts import CONFIGURATION
 from holdfast.worker.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
@@ -43,6 +45,8 @@ def run_one(app: App, make_worker: Callable[[], Worker]) -> int:
             code = UNAVAILABLE
         _tell_what_is_left(worker)
         _logger.info("worker %s has ended: %s", worker.worker_id, worker.status().totals)
+        if code == Exit.RELEASED:
+            _end_now(code)
         await app.close()
         return code
 
@@ -52,6 +56,14 @@ def run_one(app: App, make_worker: Callable[[], Worker]) -> int:
 def _asked_to_end(worker: Worker) -> None:
     _logger.info("worker %s was asked to end; asked again, it gives back what runs", worker.worker_id)
     worker.stop()
+
+
+def _end_now(code: int) -> NoReturn:
+    """End the process though handlers run on in threads: their jobs were given back, and another worker has them."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _tell_what_is_left(worker: Worker) -> None:

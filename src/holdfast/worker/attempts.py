@@ -58,11 +58,13 @@ class Attempts:
         *,
         children: ChildPool,
         ended: Callable[[LeasedJob, Outcome | None], None],
+        broke: Callable[[BaseException], None],
     ) -> None:
         self._surroundings = surroundings
         self._plans = plans
         self._children = children
         self._ended = ended
+        self._broke = broke
         self._threads = Threads("holdfast-handler")
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._contexts: dict[Key, Context] = {}
@@ -111,6 +113,9 @@ class Attempts:
             outcome = await work
         except asyncio.CancelledError:
             outcome = self._broken_off(job, key)
+        except BaseException as error:  # noqa: BLE001 - not the handler's: this worker cannot even begin an attempt
+            self._broke(error)
+            return
         context = self._contexts.pop(key, None)
         if outcome is not None:
             outcome = await self._unless_settled(context, outcome)
@@ -163,7 +168,10 @@ class Attempts:
     async def _run_in_thread(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
         try:
             args, kwargs = plan.arguments(job, self._context(plan, job))
-            future = self._threads.run(lambda: plan.handler(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            return outcome_of_error(plan.task, job, error)
+        future = self._threads.run(lambda: plan.handler(*args, **kwargs))  # a refused thread is the worker's trouble
+        try:
             if limit is not None:
                 await asyncio.wait({future}, timeout=limit)
                 if not future.done():

@@ -23,6 +23,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -230,6 +231,8 @@ class Child:
                         self._attempt.tell(message.why)
                 else:
                     self._inbox.put(message)
+        except Exception:
+            traceback.print_exc()  # to the worker's standard error: two versions that do not understand each other
         finally:  # the worker is gone, or not to be understood: run nothing for nobody
             os._exit(_ORPHANED)
 

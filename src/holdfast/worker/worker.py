@@ -134,6 +134,7 @@ class Worker:
             self._plans,
             children=ChildPool(lease=self._lease, limit=max(1, self.settings.concurrency)),
             ended=self._ended,
+            broke=self._break,
         )
         keeper = Keeper(
             holdings,

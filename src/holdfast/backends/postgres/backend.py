@@ -142,6 +142,9 @@ class PostgresBackend:
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
+    def is_inside(self) -> bool:  # noqa: D102
+        return self._parts.runner.joins
+
     def join(self, using: object) -> PostgresJobs:  # noqa: D102
         parts = self._parts
         return PostgresJobs(

@@ -15,6 +15,10 @@ from holdfast.backends.postgres.trouble import translate
 _PREPARE_AFTER = 3
 _OWN_PROCESS = b"select pg_backend_pid()"
 
+# A prepared statement is planned for a limit that is not known, so for a tenth of the table: with a million jobs ready
+# the server would compile the plan anew each time, for longer than the statement takes.
+_NO_COMPILING = b"set jit = off"
+
 
 async def connect(location: Location) -> AsyncConnection[Any]:
     """Open an async connection in autocommit; raises `StoreUnavailable`."""
@@ -24,7 +28,9 @@ async def connect(location: Location) -> AsyncConnection[Any]:
         )
         if location.prepare == "auto":
             found = await (await connection.execute(_OWN_PROCESS)).fetchone()
-            _prepare_if_direct(connection, found)
+            if _is_direct(connection, found):
+                await connection.execute(_NO_COMPILING)
+                connection.prepare_threshold = _PREPARE_AFTER
     except psycopg.Error as error:
         raise translate(error, location.url, broken=True) from error
     return connection
@@ -33,11 +39,10 @@ async def connect(location: Location) -> AsyncConnection[Any]:
 def connect_blocking(location: Location) -> Connection[Any]:
     """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
     try:
-        connection = Connection[Any].connect(
-            location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
-        )
-        if location.prepare == "auto":
-            _prepare_if_direct(connection, connection.execute(_OWN_PROCESS).fetchone())
+        connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
+        if location.prepare == "auto" and _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
+            connection.execute(_NO_COMPILING)
+            connection.prepare_threshold = _PREPARE_AFTER
     except psycopg.Error as error:
         raise translate(error, location.url, broken=True) from error
     return connection
@@ -47,10 +52,9 @@ def _threshold(location: Location) -> int | None:
     return _PREPARE_AFTER if location.prepare == "always" else None
 
 
-def _prepare_if_direct(connection: AsyncConnection[Any] | Connection[Any], found: Any) -> None:
-    """A pooler makes up the process number that it tells at the start: only where it is true is the session our own."""
-    if found is not None and found[0] == connection.info.backend_pid:
-        connection.prepare_threshold = _PREPARE_AFTER
+def _is_direct(connection: AsyncConnection[Any] | Connection[Any], found: Any) -> bool:
+    """Tell whether the session is our own: a pooler makes up the process number that it tells at the start."""
+    return found is not None and found[0] == connection.info.backend_pid
 
 
 def is_idle(connection: AsyncConnection[Any] | Connection[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
@@ -20,7 +20,7 @@ async def drive(connection: AsyncConnection[Any], statements: Statements, steps:
         while True:
             asked = steps.send(await _answer(connection, statements, asked))
     except StopIteration as stop:
-        return stop.value
+        return cast("T", stop.value)
     finally:
         steps.close()
 
@@ -48,7 +48,7 @@ def drive_blocking(connection: Connection[Any], statements: Statements, steps: S
         while True:
             asked = steps.send(_answer_blocking(connection, statements, asked))
     except StopIteration as stop:
-        return stop.value
+        return cast("T", stop.value)
     finally:
         steps.close()
 

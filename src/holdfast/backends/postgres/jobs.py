@@ -127,7 +127,11 @@ class PostgresJobs:
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
         if finishing.only_completes(finishes):
-            done = await self._runner.once(lambda: finishing.complete_all(finishes)) if finishes else set[tuple[int, int]]()
+            done = (
+                await self._runner.once(lambda: finishing.complete_all(finishes))
+                if finishes
+                else set[tuple[int, int]]()
+            )
             return await self._runner.look(lambda: finishing.verdicts(finishes, done))
         verdicts, moves = await self._runner.write(lambda: finishing.finish(finishes))
         self._lie_ready(moves)

@@ -7,6 +7,7 @@ enqueues to a new lane would wait until the caller commits. A lane without jobs 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.steps import rows
@@ -28,6 +29,6 @@ class Lanes:
         while unknown := [lane for lane in needed if lane not in self._known]:
             names = {"queues": [queue for queue, _ in unknown], "tasks": [task for _, task in unknown]}
             # A lane that another process adds at this moment is not seen by the statement, but by the next one.
-            for lane_id, queue, task in await self._runner.apart(lambda names=names: rows("add_lanes", **names)):
+            for lane_id, queue, task in await self._runner.apart(partial(rows, "add_lanes", **names)):
                 self._known[queue, task] = lane_id
         return self._known

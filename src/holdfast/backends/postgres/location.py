@@ -69,7 +69,9 @@ class Location(msgspec.Struct, frozen=True):
             settings = conninfo_to_dict(plain)
             conninfo = make_conninfo("", **{**_PATIENT, **settings})
         except (ValueError, ProgrammingError) as error:
-            message = f"this is not a PostgreSQL URL ({_without_secrets(str(error), url)}): it must look like {_EXAMPLE}"
+            message = (
+                f"this is not a PostgreSQL URL ({_without_secrets(str(error), url)}): it must look like {_EXAMPLE}"
+            )
             raise ConfigError(message) from None
         location = cls(url=_shown_url(parts.netloc, parts.path, shown), conninfo=conninfo)
         return _with_settings(location, ours)
@@ -89,7 +91,9 @@ def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, 
 
 def _shown_url(netloc: str, path: str, query: list[tuple[str, str]]) -> str:
     user, at, host = netloc.rpartition("@")
-    return urlunsplit(("postgresql", f"{user.partition(':')[0]}{at}{host}", path, urlencode(query, quote_via=quote), ""))
+    return urlunsplit(
+        ("postgresql", f"{user.partition(':')[0]}{at}{host}", path, urlencode(query, quote_via=quote), "")
+    )
 
 
 def _without_secrets(text: str, url: str) -> str:

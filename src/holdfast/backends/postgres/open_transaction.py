@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
@@ -80,7 +80,7 @@ class OpenTransaction:
             act()
 
     @contextmanager
-    def explained(self, *, committing: bool = False) -> Iterator[None]:
+    def explained(self, *, committing: bool = False) -> Generator[None]:
         """Raise what became of the transaction in place of what the driver says of it.
 
         Errors of the handler's own statements are the handler's own affair as long as the connection is whole.
@@ -93,9 +93,7 @@ class OpenTransaction:
             if self._state == "expired" or took_too_long(error):
                 raise self._expired() from error
             if isinstance(error, psycopg.Error) and (committing or self._session.closed):
-                raise translate(
-                    error, self._where, broken=self._session.closed, committing=committing
-                ) from error
+                raise translate(error, self._where, broken=self._session.closed, committing=committing) from error
             raise
 
     def _check_whole(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -38,7 +38,7 @@ class AsyncPool:
         self._slots = asyncio.Semaphore(location.pool)
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
         """Lend a connection that is between transactions; one that comes back otherwise is dropped."""
         if self._slots.locked():
             try:
@@ -104,7 +104,7 @@ class BlockingPool:
         self._slots = threading.Semaphore(location.pool)
 
     @contextmanager
-    def connection(self) -> Iterator[Connection[Any]]:
+    def connection(self) -> Generator[Connection[Any]]:
         """Lend a connection that is between transactions; one that comes back otherwise is dropped."""
         if not self._slots.acquire(timeout=_PATIENCE):
             raise _exhausted(self._location)

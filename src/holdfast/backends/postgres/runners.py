@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -121,7 +121,7 @@ class PoolRunner:
             return result
 
     @asynccontextmanager
-    async def _connection(self, *, committing: Callable[[], bool]) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _connection(self, *, committing: Callable[[], bool]) -> AsyncGenerator[AsyncConnection[Any]]:
         async with self._pools.here.connection() as connection:
             try:
                 yield connection

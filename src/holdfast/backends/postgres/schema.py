@@ -19,7 +19,7 @@ _LOCK_TIMEOUT = "set local lock_timeout = '5s'"
 
 def _migrations() -> dict[int, str]:
     found: dict[int, str] = {}
-    for path in files(__package__).joinpath("migrations").iterdir():
+    for path in files("holdfast.backends.postgres").joinpath("migrations").iterdir():
         match = _FILE.fullmatch(path.name)
         if match:
             found[int(match[1])] = path.read_text(encoding="utf-8")
@@ -55,7 +55,9 @@ class PostgresSchema:
                 raise
             except StoreError as error:
                 message = f"{self._location.url}: the tables are missing and could not be installed ({error}): run "
-                raise SchemaMismatch(message + "`holdfast schema install` as a role that may create a schema") from error
+                raise SchemaMismatch(
+                    message + "`holdfast schema install` as a role that may create a schema"
+                ) from error
         self._compare(version)
 
     def script(self) -> str:
@@ -94,7 +96,7 @@ def _begin_migration(schema: str) -> Steps[int]:
 
 def _install_first(schema: str) -> Steps[int]:
     version = yield from _begin_migration(schema)
-    return version if version else (yield from _apply(schema, 0))
+    return version or (yield from _apply(schema, 0))
 
 
 def _upgrade(schema: str) -> Steps[int]:

@@ -1,4 +1,4 @@
-"""The statements of this backend, read once from the `.sql` files beside this module, and bound to a schema and a clock.
+"""The statements of this backend, read once from the `.sql` files beside it, and bound to a schema and a clock.
 
 The clock of the store is one expression, in one place: here.
 """
@@ -22,7 +22,7 @@ _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 def _load() -> dict[str, str]:
     statements: dict[str, str] = {}
-    for path in sorted(files(__package__).joinpath("sql").iterdir(), key=lambda path: path.name):
+    for path in sorted(files("holdfast.backends.postgres").joinpath("sql").iterdir(), key=lambda path: path.name):
         parts = _HEADER.split(path.read_text(encoding="utf-8"))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             if name in statements:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-
-from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction, OpenTransaction
+from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
@@ -60,7 +59,7 @@ class PostgresTransactions:
         self._where = where
 
     @asynccontextmanager
-    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncIterator[AsyncTransaction]:
+    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
         """Open a transaction for an async handler."""
         async with self._pools.here.connection() as connection:
             transaction = AsyncTransaction(connection, self._statements, lease, limit, self._where)
@@ -87,7 +86,7 @@ class PostgresTransactions:
         transaction.committed()
 
     @contextmanager
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Iterator[BlockingTransaction]:
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[BlockingTransaction]:
         """Open a transaction for a handler in a thread."""
         with self._blocking.connection() as connection:
             transaction = BlockingTransaction(connection, self._statements, lease, limit, self._where)
@@ -116,7 +115,7 @@ class PostgresTransactions:
 
 
 @contextmanager
-def _joinable(transaction: OpenTransaction) -> Iterator[None]:
+def _joinable(transaction: Joinable) -> Generator[None]:
     token = current.set(transaction)
     try:
         yield

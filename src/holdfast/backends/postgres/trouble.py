@@ -39,17 +39,19 @@ def translate(error: psycopg.Error, where: str, *, broken: bool, committing: boo
     text = str(error).strip().partition("\n")[0]
     if broken and committing:
         return OutcomeUnknown(f"{where}: the connection broke while the server was committing ({text})")
-    if is_read_only(error):
-        return StoreUnavailable(f"{where} takes no writes ({text}): it is a standby, or was made one; connecting anew")
-    if isinstance(error, _TIMED_OUT):
-        return StoreUnavailable(f"{where}: the server broke the statement off ({text})")
     if isinstance(error, _MISSING):
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
-    if is_worth_repeating(error):
-        return StoreUnavailable(f"{where}: broken off in favour of another transaction, time and again ({text})")
-    if broken or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE or _is_about_the_link(error):
-        return StoreUnavailable(f"{where} cannot be reached ({text})")
-    return StoreError(f"{where}: {text} ({type(error).__name__})")
+    if is_read_only(error):
+        reason = f"takes no writes: it is a standby, or was made one; connecting anew ({text})"
+    elif isinstance(error, _TIMED_OUT):
+        reason = f"broke the statement off ({text})"
+    elif is_worth_repeating(error):
+        reason = f"broke the transaction off in favour of another, time and again ({text})"
+    elif broken or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE or _is_about_the_link(error):
+        reason = f"cannot be reached ({text})"
+    else:
+        return StoreError(f"{where}: {text} ({type(error).__name__})")
+    return StoreUnavailable(f"{where} {reason}")
 
 
 def _is_about_the_link(error: psycopg.Error) -> bool:

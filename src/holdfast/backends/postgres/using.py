@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
@@ -47,7 +47,17 @@ class CallersRunner:
         except psycopg.Error as error:
             raise translate(error, _WHERE, broken=raw.closed) from error
 
-    once = look = read = write
+    async def once(self, verb: Verb[T]) -> T:
+        """Run a verb now."""
+        return await self.write(verb)
+
+    async def look(self, verb: Verb[T]) -> T:
+        """Run a verb now."""
+        return await self.write(verb)
+
+    async def read(self, verb: Verb[T]) -> T:
+        """Run a verb now."""
+        return await self.write(verb)
 
 
 def run_blocking(using: object, location: Location, statements: Statements, steps: Steps[T]) -> T:
@@ -72,7 +82,7 @@ def runner_for(using: object, location: Location, statements: Statements) -> Cal
     if isinstance(found, Connection | AsyncConnection):
         _check(found, location)
 
-        async def known() -> Raw:  # noqa: RUF029 - others must ask their library
+        async def known() -> Raw:
             return found
 
         return CallersRunner(known, statements)
@@ -85,24 +95,25 @@ def runner_for(using: object, location: Location, statements: Statements) -> Cal
     return CallersRunner(resolve, statements)
 
 
-def _unwrap(using: object) -> Raw | None:
+def _unwrap(using: Any) -> Raw | None:
     """Return the driver's connection inside; None where it can only be had by awaiting."""
+    raw: Any = None
     if isinstance(using, Connection | AsyncConnection):
-        return using
-    if isinstance(using, Cursor | AsyncCursor):
-        return using.connection
-    if _is_one_of(using, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection"):
+        raw = using
+    elif isinstance(using, Cursor | AsyncCursor):
+        raw = using.connection
+    elif _is_one_of(using, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection"):
         return None
-    if _is_one_of(using, "sqlalchemy.orm", "Session", "scoped_session"):
-        return _driver_connection(using, using.connection())
-    if _is_one_of(using, "sqlalchemy.engine", "Connection"):
-        return _driver_connection(using, using)
-    if _is_one_of(using, "django.db.backends.base.base", "BaseDatabaseWrapper"):
-        return _of_django(using)
-    if type(using).__module__.partition(".")[0] == "asyncpg":
+    elif _is_one_of(using, "sqlalchemy.orm", "Session", "scoped_session"):
+        raw = using.connection().connection.driver_connection
+    elif _is_one_of(using, "sqlalchemy.engine", "Connection"):
+        raw = using.connection.driver_connection
+    elif _is_one_of(using, "django.db.backends.base.base", "BaseDatabaseWrapper"):
+        raw = _of_django(using)
+    elif type(using).__module__.partition(".")[0] == "asyncpg":
         message = "using= an asyncpg connection is not supported yet: pass a psycopg or SQLAlchemy (psycopg) connection"
         raise Unsupported(message)
-    return _refuse(using)
+    return _known(using, raw)
 
 
 def _is_one_of(using: Any, module: str, *names: str) -> bool:
@@ -110,29 +121,25 @@ def _is_one_of(using: Any, module: str, *names: str) -> bool:
     return loaded is not None and isinstance(using, tuple(getattr(loaded, name) for name in names))
 
 
-def _driver_connection(using: object, connection: Any) -> Raw:
-    raw = connection.connection.driver_connection
-    return raw if isinstance(raw, Connection | AsyncConnection) else _refuse(using, raw)
-
-
-def _of_django(using: Any) -> Raw:
+def _of_django(using: Any) -> object:
     using.ensure_connection()
     if not using.in_atomic_block:
         message = "the Django connection given as using= is in no transaction: open `with transaction.atomic():` first"
         raise ConfigError(message)
-    return using.connection if isinstance(using.connection, Connection) else _refuse(using, using.connection)
+    return using.connection
 
 
 async def _resolve_sqlalchemy(using: Any) -> Raw:
     connection = await using.connection() if _is_one_of(using, "sqlalchemy.ext.asyncio", "AsyncSession") else using
-    raw = (await connection.get_raw_connection()).driver_connection
-    return raw if isinstance(raw, Connection | AsyncConnection) else _refuse(using, raw)
+    return _known(using, (await connection.get_raw_connection()).driver_connection)
 
 
-def _refuse(using: object, inside: object = None) -> NoReturn:
+def _known(using: object, raw: Any) -> Raw:
+    if isinstance(raw, Connection | AsyncConnection):
+        return raw
     what = type(using).__name__
-    if inside is not None:
-        what += f" over {type(inside).__module__.partition('.')[0]}"
+    if raw is not None:
+        what += f" over {type(raw).__module__.partition('.')[0]}"
     raise ConfigError(f"using= must be {_KINDS}, over psycopg 3; not {what}")
 
 

@@ -190,6 +190,9 @@ class Connection:
         except sqlite3.Error as error:
             self.rollback()
             raise translate(error, self.where, committing=True) from error
+        except BaseException:  # no memory, say: a transaction left open would keep every writer waiting
+            self.rollback()
+            raise
 
     def rollback(self) -> None:
         """Undo; a disk that is full has made SQLite undo by itself already."""

@@ -27,10 +27,11 @@ class Deadlines:
         """Call `action` if the block lasts longer than `limit`."""
         number = next(self._numbers)
         with self._changed:
-            heapq.heappush(self._waiting, (time.monotonic() + limit.total_seconds(), number, action))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="holdfast-sqlite-deadlines", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name="holdfast-sqlite-deadlines", daemon=True)
+                thread.start()  # may be refused by the system: then the next one tries again
+                self._thread = thread
+            heapq.heappush(self._waiting, (time.monotonic() + limit.total_seconds(), number, action))
             if self._waiting[0][1] == number:
                 self._changed.notify()
         try:

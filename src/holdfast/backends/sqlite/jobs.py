@@ -86,19 +86,17 @@ class SqliteJobs:
         return promotion
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
-        expired = await self._runner.read(lambda tx: rescue.has_expired(tx, unbroken))
-        if not expired:
-            return []
+        # No look before the write lock is taken, though nearly always there is nothing: the caller's access counts for
+        # rescue only if it could write, as those who extend must.
         asked_at = time.monotonic()
 
         def take(tx: Tx) -> list[Rescued]:
             waited = timedelta(seconds=time.monotonic() - asked_at)
-            if unbroken is not None and waited > unbroken / 4:  # the write lock was held: others could not extend
-                return []
-            return rescue.rescue(tx, unbroken, limit)
+            return rescue.rescue(tx, unbroken, limit, waited=waited)
 
         rescued = await self._runner.write(take)
-        self._notify()
+        if rescued:
+            self._notify()
         return rescued
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102

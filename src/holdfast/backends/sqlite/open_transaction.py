@@ -65,15 +65,14 @@ class OpenTransaction:
         self._gate.enter()
         try:
             connection.begin()
-            held = standing(connection.tx(), self._lease) is Standing.HELD
-            if not held:
-                connection.rollback()
+            if standing(connection.tx(), self._lease) is not Standing.HELD:
+                raise lease_lost(self._lease)
         except BaseException:
-            self._gate.leave()
+            try:
+                connection.rollback()  # whatever it was: a transaction left open would keep every writer waiting
+            finally:
+                self._gate.leave()
             raise
-        if not held:
-            self._gate.leave()
-            raise lease_lost(self._lease)
 
     def commit(self, connection: Connection) -> None:
         """Commit and let the next writer through; raise `TransactionExpired` if the limit has passed."""

@@ -56,7 +56,19 @@ class Session:
     def __init__(self, connect: Callable[[], Connection], name: str) -> None:
         self._connect = connect
         self._connection: Connection | None = None
+        self._has_thread = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-sqlite-{name}")
+
+    def _started(self) -> ThreadPoolExecutor:
+        """Start the thread, if need be, with nothing to do.
+
+        Where the system refuses a thread, `submit` raises and yet keeps the work for the next thread to come: a
+        transaction would then be begun that nobody knows of.
+        """
+        if not self._has_thread:
+            self._thread.submit(lambda: None)
+            self._has_thread = True
+        return self._thread
 
     def _call(self, work: Callable[[Connection], T]) -> T:
         if self._connection is None:
@@ -68,11 +80,11 @@ class Session:
 
         A caller that is cancelled meanwhile does not stop the work: what was begun is committed or rolled back whole.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, work)
+        return await asyncio.get_running_loop().run_in_executor(self._started(), self._call, work)
 
     def run_blocking(self, work: Callable[[Connection], T]) -> T:
         """Do `work` in the session's thread and wait for it."""
-        return self._thread.submit(self._call, work).result()
+        return self._started().submit(self._call, work).result()
 
     def interrupt(self) -> None:
         """Break off the statement that runs, if one does."""

@@ -46,13 +46,13 @@ class SqliteTransactions:
         transaction = OpenTransaction(session, self._gate, lease, limit)
         try:
             await _to_the_end(session.run(transaction.begin), lambda: session.run(transaction.abandon))
-            with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
-                try:
+            try:
+                with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
                     yield AsyncTransaction(transaction)
-                except BaseException:
-                    await _to_the_end(session.run(transaction.abandon))
-                    raise
-                await _to_the_end(session.run(transaction.commit))
+                    await _to_the_end(session.run(transaction.commit))
+            except BaseException:
+                await _to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
+                raise
         finally:
             self._idle.append(session)
 
@@ -63,13 +63,13 @@ class SqliteTransactions:
         transaction = OpenTransaction(session, self._gate, lease, limit)
         try:
             session.run_blocking(transaction.begin)
-            with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
-                try:
+            try:
+                with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
                     yield BlockingTransaction(transaction)
-                except BaseException:
-                    session.run_blocking(transaction.abandon)
-                    raise
-                session.run_blocking(transaction.commit)
+                    session.run_blocking(transaction.commit)
+            except BaseException:
+                session.run_blocking(transaction.abandon)
+                raise
         finally:
             self._idle.append(session)
 

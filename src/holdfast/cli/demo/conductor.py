@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ from holdfast.errors import HoldfastError
 
 _CHILD = "holdfast.cli.demo.child"
 _EARLIEST, _LATEST = 0.1, 0.8  # between which shares of the run consumers are killed
+_BLOW_WITHIN = 0.03  # seconds: about as long as a batch takes
 _PATIENCE = 10.0  # seconds that a consumer may take for its last batch
 _MOST_DEATHS = 5  # of one consumer, by its own fault
 
@@ -45,6 +47,7 @@ class Seat:
         self.pid: int | None = None
         self.state = State.STARTING
         self.killed = 0
+        self.is_doomed = False
         self.deaths = 0
         self.last_words = ""
         self.past = Report()
@@ -72,7 +75,11 @@ class Seat:
 
 
 class Killings:
-    """When to kill which consumer: at random points of the run, one that holds works in that moment."""
+    """When to kill which consumer: at random points of the run, one that holds works.
+
+    A consumer tells that it holds works when it has claimed them. The blow falls at a random moment after that, so that
+    each point of a batch may be the last: before the effects are written, before the commit, or right after it.
+    """
 
     def __init__(self, count: int, jobs: int, chance: random.Random) -> None:
         shares = (_EARLIEST + (_LATEST - _EARLIEST) * chance.random() for _ in range(count))
@@ -80,17 +87,23 @@ class Killings:
         self._chance = chance
         self._victim: Seat | None = None
 
+    @property
+    def delay(self) -> float:
+        """The seconds from a consumer's report to its end."""
+        return _BLOW_WITHIN * self._chance.random()
+
     def is_due(self, ended: int, seat: Seat, seats: list[Seat]) -> bool:
         """Tell whether the consumer that has just reported is to be killed now."""
         if not self._points or ended < self._points[-1]:
             return False
-        living = [other for other in seats if other.state in {State.WORKING, State.WAITING}]
+        living = [other for other in seats if other.state in {State.WORKING, State.WAITING} and not other.is_doomed]
         if self._victim not in living:
             self._victim = self._chance.choice(living) if living else None
         if self._victim is not seat or not seat.present.holding:
             return False
         self._points.pop()
         self._victim = None
+        seat.is_doomed = True
         return True
 
 
@@ -138,7 +151,7 @@ class Conductor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             for process in list(self._processes.values()):
-                process.kill()
+                _send(process, signal.SIGKILL)
                 await process.wait()
 
     def stop(self) -> None:
@@ -146,7 +159,7 @@ class Conductor:
         number = signal.SIGKILL if self.is_stopping else signal.SIGTERM
         self.is_stopping = True
         for process in self._processes.values():
-            process.send_signal(number)
+            _send(process, number)
 
     async def _keep(self, seat: Seat) -> None:
         while not self.is_stopping:
@@ -180,9 +193,9 @@ class Conductor:
             env={**os.environ, URL: self._url},
         )
         self._processes[seat.number] = process
-        seat.pid, seat.state = process.pid, State.STARTING
+        seat.pid, seat.state, seat.is_doomed = process.pid, State.STARTING, False
         if self.is_stopping:  # asked while the process came into being
-            process.terminate()
+            _send(process, signal.SIGTERM)
         words = asyncio.create_task(self._listen(seat, process))
         try:
             assert process.stdout is not None  # noqa: S101 - asked for above
@@ -212,8 +225,21 @@ class Conductor:
             return
         seat.state = State.WAITING if report.is_waiting else State.WORKING
         if not self.is_stopping and self._killings.is_due(self.ended, seat, self.seats):
-            process.kill()
-            seat.state = State.KILLED
-            seat.killed += 1
-            self.killed += 1
-            self._told(f"consumer {seat.number} (pid {process.pid}) was killed; it held {report.holding:,} works")
+            asyncio.get_running_loop().call_later(self._killings.delay, self._kill, seat, process)
+
+    def _kill(self, seat: Seat, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is not None or seat.pid != process.pid or self.is_stopping:
+            return  # it has ended by itself meanwhile
+        _send(process, signal.SIGKILL)
+        seat.state = State.KILLED
+        seat.killed += 1
+        self.killed += 1
+        held = seat.present.holding
+        what = f"while it held {held:,} works" if held else "between two batches"
+        self._told(f"consumer {seat.number} (pid {process.pid}) was killed {what}")
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Signal a process, unless it has ended meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)

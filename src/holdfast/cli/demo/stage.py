@@ -63,13 +63,13 @@ async def consume(records: Records, run: Run, crew: Crew, *, url: str, view: Vie
     began = time.monotonic()
     view.consuming(conductor, run.plan.jobs)
     watch = asyncio.create_task(_stop_when_asked(asked, conductor))
+    is_finished = False
     try:
         await conductor.run(view.refresh, every=view.period)
+        is_finished = not conductor.is_stopping
     finally:
         watch.cancel()
-        seconds = time.monotonic() - began
-        is_finished = not conductor.is_stopping
-        await records.end_session(conductor.killed, seconds, finished=is_finished)
+        await records.end_session(conductor.killed, time.monotonic() - began, finished=is_finished)
     if not is_finished:
         raise Interrupted(conductor.ended)
 
@@ -78,9 +78,8 @@ async def _stop_when_asked(asked: asyncio.Event, conductor: Conductor) -> None:
     """Pass every request to stop on: the first is gentle, the second is not."""
     while True:
         await asked.wait()
+        asked.clear()
         conductor.stop()
-        if conductor.is_stopping:
-            asked.clear()
 
 
 @contextlib.contextmanager

@@ -123,21 +123,36 @@ where (%(seq)s::bigint is null or running.seq = %(seq)s) and (not %(expired_only
 order by running.lease_until, running.seq limit %(limit)s;
 
 -- name: queues
-select queue.queue, queue.paused,
-    (select count(*) from {schema}.lane as lane join {schema}.ready as state on state.lane_id = lane.lane_id
-     where lane.queue = queue.queue),
-    (select count(*) from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
-     where lane.queue = queue.queue),
-    (select count(*) from {schema}.scheduled as state
-     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
-     join {schema}.lane as lane on lane.lane_id = job.lane_id where lane.queue = queue.queue),
-    (select count(*) from {schema}.failed as state
-     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
-     join {schema}.lane as lane on lane.lane_id = job.lane_id where lane.queue = queue.queue),
-    (select {now} - min(head.turn) from {schema}.lane as lane cross join lateral (
+with standing as (
+    select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
+    union all
+    select lane_id, 'running', count(*) from {schema}.running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from {schema}.failed as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(number) filter (where state = 'ready') as ready,
+           sum(number) filter (where state = 'running') as running,
+           sum(number) filter (where state = 'scheduled') as scheduled,
+           sum(number) filter (where state = 'failed') as failed
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+),
+heads as (
+    select lane.queue, min(head.turn) as turn from {schema}.lane as lane cross join lateral (
         select turn from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1
-     ) as head where lane.queue = queue.queue)
-from {schema}.queue as queue order by queue.queue;
+    ) as head group by lane.queue
+)
+select queue.queue, queue.paused, coalesce(ready, 0)::bigint, coalesce(running, 0)::bigint,
+       coalesce(scheduled, 0)::bigint, coalesce(failed, 0)::bigint, {now} - heads.turn
+from {schema}.queue as queue
+left join counted on counted.queue = queue.queue
+left join heads on heads.queue = queue.queue
+order by queue.queue;
 
 -- name: workers
 select beat, started_at, {now} - beat_at from {schema}.worker order by started_at, worker_id;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,7 +41,8 @@ def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
     last: dict[int, tuple[int, int]] = {}
     for row in found:
         headers = row[5]
-        jobs.append(LeasedJob(*row[:5], None if headers is None else _decode_headers(headers), *row[6:16]))
+        columns: Any = row[:16] if headers is None else (*row[:5], _decode_headers(headers), *row[6:16])
+        jobs.append(LeasedJob(*columns))
         last[row[16]] = (row[10], row[1])
     places = [(lane_id, turn, seq) for lane_id, (turn, seq) in last.items()]
     return Taken(Claim(jobs, is_cut=bool(found) and found[0][17] > len(found)), places)

@@ -1,13 +1,12 @@
 """Write the ends of attempts, a verdict for each.
 
-Completions, nearly all there is, go by one statement for the whole batch. The rest is locked first, decided by the rules
-of the model, and written by a statement per table.
+Completions, nearly all there is, go by one statement for the whole batch. The rest is locked first, decided by the
+rules of the model, and written by a statement per table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from holdfast.backends.postgres.steps import Steps, rows, run, value
 from holdfast.backends.postgres.verbs.moves import Moves, Running

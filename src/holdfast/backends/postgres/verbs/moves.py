@@ -74,6 +74,8 @@ class Moves:
 
     def record(self, running: Running, outcome: str, failure: Failure | None, *, by_holder: bool = True) -> None:
         """Leave a record of the attempt; of very many, keep the first few and the last few."""
+        said = (failure.error_class, failure.message, failure.traceback, failure.signature) if failure else (None,) * 4
+        error_class, message, traceback, signature = map(clean_or_none, said)
         self._add(
             "record_attempts",
             seq=running.seq,
@@ -84,10 +86,10 @@ class Moves:
             started_at=running.started_at,
             ended_at=running.now,
             outcome=outcome,
-            error_class=clean_or_none(failure and failure.error_class),
-            message=clean_or_none(failure and failure.message),
-            traceback=clean_or_none(failure and failure.traceback),
-            signature=clean_or_none(failure and failure.signature),
+            error_class=error_class,
+            message=message,
+            traceback=traceback,
+            signature=signature,
         )
         if running.attempt > KEEP_FIRST + KEEP_LAST:
             self._thinned.append(running)
@@ -170,8 +172,12 @@ class Moves:
     def _end(self, running: Running, statement: str, reason: str, lost: int | None) -> None:
         self._left.append(running.seq)
         self.put_ended(
-            statement, running.seq, attempt=running.attempt, lost=running.lost if lost is None else lost,
-            at=running.now, reason=reason,
+            statement,
+            running.seq,
+            attempt=running.attempt,
+            lost=running.lost if lost is None else lost,
+            at=running.now,
+            reason=reason,
         )
 
     def put_ended(self, statement: str, seq: int, *, attempt: int, lost: int, at: int, reason: str) -> None:

@@ -27,8 +27,8 @@ def promote(limit: int) -> Steps[tuple[Promotion, Rows]]:
 class Pruner:
     """Prunes a stretch of each final table at a time, from a remembered place.
 
-    The place is a hint of this process. Jobs finish roughly in the order of their seq, so the old ones lie at the front;
-    one that finished late is passed over and met again in the next round.
+    The place is a hint of this process. Jobs finish roughly in the order of their seq, so the old ones lie at the
+    front; one that finished late is passed over and met again in the next round.
     """
 
     def __init__(self) -> None:

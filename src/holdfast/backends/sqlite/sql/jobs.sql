@@ -176,7 +176,8 @@ select run_at from holdfast_scheduled order by run_at, seq limit 1;
 
 -- name: expired
 select seq from holdfast_running
-where lease_until <= :now and (:unbroken is null or lease_span <= 2 * :unbroken)
+where lease_until <= :now
+    and (:unbroken is null or (lease_span <= 2 * :unbroken and 4 * :waited <= lease_span))
 order by lease_until limit :limit;
 
 -- name: held_by_worker

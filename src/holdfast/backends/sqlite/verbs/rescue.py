@@ -30,10 +30,10 @@ def lose(tx: Tx, running: Running, failure: Failure, *, isolated: bool, by_holde
     return rows.to_ready(tx, running, verdict.counters)
 
 
-def rescue(tx: Tx, unbroken: timedelta | None, limit: int) -> list[Rescued]:
-    """Take expired leases."""
+def rescue(tx: Tx, unbroken: timedelta | None, limit: int, *, waited: timedelta) -> list[Rescued]:
+    """Take expired leases, but none after waiting a quarter of it for the write lock: its holder waited too."""
     access = None if unbroken is None else span_micros(unbroken)
-    expired = tx.rows("expired", {"now": tx.now, "unbroken": access, "limit": limit})
+    expired = tx.rows("expired", {"now": tx.now, "unbroken": access, "waited": span_micros(waited), "limit": limit})
     return _take(tx, [seq for (seq,) in expired], "its lease expired")
 
 
@@ -83,9 +83,3 @@ def _interrupt(tx: Tx, running: Running) -> None:
         rows.to_failed(tx, running, verdict.failed_because)
     else:
         rows.to_ready(tx, running, verdict.counters)
-
-
-def has_expired(tx: Tx, unbroken: timedelta | None) -> bool:
-    """Tell whether there is anything to take; reads only."""
-    access = None if unbroken is None else span_micros(unbroken)
-    return bool(tx.rows("expired", {"now": tx.now, "unbroken": access, "limit": 1}))
