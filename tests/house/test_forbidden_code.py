@@ -18,7 +18,8 @@ FORBIDDEN_CALLS = {"compile", "eval", "exec"}
 CLOCK_READERS = {
     "src/holdfast/backends/sqlite/clock.py": "SQLite has no server: the machine's clock is the store's clock",
     "src/holdfast/model/ids.py": "UUIDv7 begins with the time; nothing but the order of inserts rests on it",
-    "src/holdfast/runtime/log.py": "log lines carry the time at which they were written",
+    "src/holdfast/cli/checkup.py": "the doctor compares this machine's clock with the store's",
+    "src/holdfast/cli/times.py": "how long ago something was is told for the person who reads it now",
 }
 CLOCK_CALLS = {
     "time.time",

@@ -237,6 +237,11 @@ async def test_consumers_that_cannot_live_end_the_demo_with_their_last_words(tmp
         await conductor.run(lambda: None, every=0.1)
 
 
+def test_a_lease_too_short_for_a_batch_and_a_store_in_memory_are_refused(demo):
+    assert "too short" in demo.run("--work-timeout", "100ms", code=2)
+    assert "SQLite file" in demo.run("--url", "sqlite://", code=78)
+
+
 def test_cleaning_leaves_a_database_that_holds_anything_else(finished):
     with contextlib.closing(sqlite3.connect(finished.file, isolation_level=None)) as connection:
         connection.execute("create table customer (name text)")

@@ -91,7 +91,7 @@ def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], opt
     payloads: list[str] = []
     for index, call in enumerate(calls):
         try:
-            if type(call) is dict or isinstance(call, Mapping):
+            if isinstance(call, (dict, Mapping)):
                 payloads.append(encode((), call))
             elif isinstance(call, (list, tuple)):
                 payloads.append(encode(call, {}))

@@ -60,6 +60,10 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     delay: timedelta | None = None
     run_at: datetime | None = None
 
+    def __repr__(self) -> str:
+        """Show the job, never its arguments."""
+        return f"<NewJob {self.id} ({self.task})>"
+
 
 class Job(msgspec.Struct, frozen=True, gc=False):
     """A job as its handler sees it.
@@ -83,6 +87,10 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     excused: int
     interrupted: int
     lost: int
+
+    def __repr__(self) -> str:
+        """Show the job, never its arguments: they may hold secrets, and a repr ends up in logs."""
+        return f"<{type(self).__name__} {self.id} ({self.task}), attempt {self.attempt}>"
 
     @property
     def enqueued_at(self) -> datetime:

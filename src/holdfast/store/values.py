@@ -237,6 +237,10 @@ class JobDetails(msgspec.Struct, frozen=True):
     lease: LeaseView | None
     timeout: float | None = None
 
+    def __repr__(self) -> str:
+        """Show the job, never its arguments or result."""
+        return f"<JobDetails {self.job!r}, {len(self.attempts)} attempts without completion>"
+
 
 class JobFilter(msgspec.Struct, frozen=True):
     """Which jobs to list; None means any. `cursor` is what the page before gave."""

@@ -89,7 +89,9 @@ class Attempts:
             task.handler(*args, **kwargs).send(None)
         except StopIteration as stop:
             return COMPLETED if stop.value is None else outcome_of_return(stop.value)
-        except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome, SystemExit too
             return self._told(job, outcome_of_error(task, job, error))
         message = f"task {task.name} suspended though it has no await"
         raise RuntimeError(message)

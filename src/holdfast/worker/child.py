@@ -231,7 +231,7 @@ class Child:
                         self._attempt.tell(message.why)
                 else:
                     self._inbox.put(message)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, this process ends of it
             traceback.print_exc()  # to the worker's standard error: two versions that do not understand each other
         finally:  # the worker is gone, or not to be understood: run nothing for nobody
             os._exit(_ORPHANED)

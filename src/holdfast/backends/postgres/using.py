@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
@@ -98,9 +98,9 @@ def runner_for(using: object, location: Location, statements: Statements) -> Cal
 def _unwrap(using: Any) -> Raw | None:
     """Return the driver's connection inside; None where it can only be had by awaiting."""
     raw: Any = None
-    if isinstance(using, Connection | AsyncConnection):
+    if _is_connection(using):
         raw = using
-    elif isinstance(using, Cursor | AsyncCursor):
+    elif _is_cursor(using):
         raw = using.connection
     elif _is_one_of(using, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection"):
         return None
@@ -114,6 +114,14 @@ def _unwrap(using: Any) -> Raw | None:
         message = "using= an asyncpg connection is not supported yet: pass a psycopg or SQLAlchemy (psycopg) connection"
         raise Unsupported(message)
     return _known(using, raw)
+
+
+def _is_connection(using: object) -> TypeGuard[Raw]:
+    return isinstance(using, Connection | AsyncConnection)
+
+
+def _is_cursor(using: object) -> TypeGuard[Cursor[Any] | AsyncCursor[Any]]:
+    return isinstance(using, Cursor | AsyncCursor)
 
 
 def _is_one_of(using: Any, module: str, *names: str) -> bool:
@@ -135,7 +143,7 @@ async def _resolve_sqlalchemy(using: Any) -> Raw:
 
 
 def _known(using: object, raw: Any) -> Raw:
-    if isinstance(raw, Connection | AsyncConnection):
+    if _is_connection(raw):
         return raw
     what = type(using).__name__
     if raw is not None:

@@ -37,7 +37,8 @@ class Location(msgspec.Struct, frozen=True):
         """Read a URL; raise `ConfigError` with examples where it cannot be one."""
         parts = urlsplit(url)
         if parts.scheme != "sqlite" or parts.netloc or parts.fragment:
-            message = f"{url!r} is not a SQLite URL: it must look like {_EXAMPLES}"
+            shown = "this" if "@" in parts.netloc else repr(url)  # a password is not repeated
+            message = f"{shown} is not a SQLite URL: it must look like {_EXAMPLES}"
             raise ConfigError(message)
         name = unquote(parts.path.removeprefix("/"))
         if "\0" in name:

@@ -66,7 +66,7 @@ class OpenTransaction:
         try:
             connection.begin()
             if standing(connection.tx(), self._lease) is not Standing.HELD:
-                raise lease_lost(self._lease)
+                raise lease_lost(self._lease)  # noqa: TRY301 - the clean-up below is for this too
         except BaseException:
             try:
                 connection.rollback()  # whatever it was: a transaction left open would keep every writer waiting

@@ -31,6 +31,16 @@ from holdfast.errors import StoreUnavailable
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 URL: Final = "sqlite:///holdfast-demo.db"
+_SHORTEST = 0.5
+
+
+def _lease(text: str) -> float:
+    """Return a duration that a consumer can keep to."""
+    seconds = duration(text)
+    if seconds < _SHORTEST:
+        raise click.BadParameter(f"{text} is too short for a batch: give at least {_SHORTEST:g} seconds")
+    return seconds
+
 
 url_option = click.option(
     "--url",
@@ -49,7 +59,7 @@ _PLAN = (
     ),
     click.option(
         "--work-timeout",
-        type=duration,
+        type=_lease,
         default="5",
         show_default=True,
         metavar="DURATION",
@@ -112,10 +122,14 @@ def _announce(run: Run, crew: Crew, app: App) -> None:
     if run.produced:
         click.echo("Going on with the run that the store holds.")
     click.echo(
-        f"{plan.jobs:,} works, {crew.consumers} consumers, success rate {plan.success_rate:g}, "
-        f"at most {plan.max_attempts} attempts, seed {plan.seed}"
+        f"{_plural(plan.jobs, 'work')}, {_plural(crew.consumers, 'consumer')}, success rate {plan.success_rate:g}, "
+        f"at most {_plural(plan.max_attempts, 'attempt')}, seed {plan.seed}"
     )
     click.echo(line(app.backend.url))
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 async def _prepared(records: Records, plan: Plan) -> Run:

@@ -215,6 +215,9 @@ class ReferenceTransactions:
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]:
         self._refuse(lease, limit)
 
+    def is_inside(self) -> bool:
+        return False
+
     def join(self, using: object) -> JobStore:
         self._refuse(using)
 

@@ -76,7 +76,7 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 
 -- name: claim
 -- `front`: how many of the first jobs over all lanes each lane has, whoever else is taking some of them. `locked`: that
--- many of each lane that nobody else is taking. So exactly as many rows are locked as are wanted.
+-- many of each lane that nobody else is taking; a lone lane needs no merging. So exactly as many rows are locked as are wanted.
 --
 -- The fence is a sequence's next value, taken after the statement's snapshot. A job that this statement can take came
 -- to ready by a transaction that the snapshot sees, so its last claim had taken its fence before: of one job, a later
@@ -92,7 +92,9 @@ with lanes as materialized (
       and (%(queues)s::text[] is null or lane.queue = any(%(queues)s::text[]))
 ),
 front as materialized (
-    select lane_id, floor_turn, floor_seq, count(*) as share
+    select lane_id, floor_turn, floor_seq, %(limit)s::bigint as share from lanes where (select count(*) from lanes) = 1
+    union all
+    select lane_id, floor_turn, floor_seq, count(*)
     from (
         select lanes.lane_id, lanes.floor_turn, lanes.floor_seq
         from lanes cross join lateral (
@@ -100,6 +102,7 @@ front as materialized (
             where lane_id = lanes.lane_id and (turn, seq) >= (lanes.floor_turn, lanes.floor_seq)
             order by turn, seq limit %(limit)s
         ) as next
+        where (select count(*) from lanes) > 1
         order by next.turn, next.seq limit %(limit)s
     ) as first
     group by lane_id, floor_turn, floor_seq

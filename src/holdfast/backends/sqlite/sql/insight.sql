@@ -64,7 +64,8 @@ order by state.seq desc limit :limit;
 select id from holdfast_job where id >= :first and id < :last order by id limit :limit;
 
 -- name: job_body
-select payload, headers, timeout from holdfast_job where id = :id;
+-- As bytes: a damaged row must not keep a person from looking at its job.
+select cast(payload as blob), cast(headers as blob), timeout from holdfast_job where id = :id;
 
 -- name: job_attempts
 select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature

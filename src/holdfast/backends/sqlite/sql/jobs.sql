@@ -60,6 +60,18 @@ from (
 ) as front
 cross join holdfast_job as job on job.seq = front.seq;
 
+-- name: damaged_front_of_lane
+-- The same, row by row and texts as bytes, for when a row is damaged: one that cannot be read must not hide the others.
+select job.id, job.seq, cast(job.payload as blob), cast(job.headers as blob),
+       job.priority, job.max_attempts, job.timeout, job.enqueued_at,
+       front.turn, front.attempt + 1, front.excused, front.interrupted, front.lost
+from (
+    select turn, seq, attempt, excused, interrupted, lost from holdfast_ready
+    where lane_id = :lane_id and turn <= :last_turn order by turn, seq limit :limit
+) as front
+cross join holdfast_job as job on job.seq = front.seq
+order by front.turn, front.seq;
+
 -- name: lease_front
 -- Rows up to (turn, seq) are exactly those that front_of_lane has read: the write lock is held in between.
 insert into holdfast_running (

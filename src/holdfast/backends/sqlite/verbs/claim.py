@@ -6,9 +6,14 @@ per lane, and moved by range: three steps of SQLite per lane, however many jobs.
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.verbs.damage import headers_of, readable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob
 from holdfast.store.values import Claim, ClaimRequest
@@ -62,23 +67,23 @@ def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: in
     for lane_id, queue, task, head in lanes:
         if head > bound:
             break
-        text = tx.value(
-            "front_of_lane",
-            {
-                "lane_id": lane_id,
-                "queue": queue,
-                "task": task,
-                "fence": fence,
-                "last_turn": bound,
-                "limit": limit,
-            },
-        )
-        size += len(text)
-        front = _decode_rows(text)
+        stretch = {"lane_id": lane_id, "last_turn": bound, "limit": limit}
+        try:
+            text = tx.value("front_of_lane", {**stretch, "queue": queue, "task": task, "fence": fence})
+            front = _decode_rows(text)
+            size += len(text)
+        except (sqlite3.OperationalError, msgspec.MsgspecError):  # a row is damaged: no UTF-8, headers that are none
+            front = [_mended(row, queue, task, fence) for row in tx.rows("damaged_front_of_lane", stretch)]
+            size += sum(len(job.payload) for job in front)
         jobs = sorted(jobs + front, key=_place)[:limit] if jobs else front
         if len(jobs) == limit:
             bound = jobs[-1].turn_us
     return jobs, size
+
+
+def _mended(row: Sequence[Any], queue: str, task: str, fence: int) -> _Row:
+    job_id, seq, payload, headers, *rest = row
+    return msgspec.convert((job_id, seq, queue, task, readable(payload), headers_of(headers), *rest, fence), _Row)
 
 
 def _place(job: _Row) -> tuple[int, int]:

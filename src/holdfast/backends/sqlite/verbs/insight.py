@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.verbs.damage import headers_of, readable
 from holdfast.backends.sqlite.verbs.operate import Place, find
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
@@ -30,7 +31,6 @@ from holdfast.store.values import (
 
 _LATEST = 2**63 - 1
 _decode_beat = msgspec.json.Decoder(WorkerBeat).decode
-_decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def job(tx: Tx, job_id: str) -> JobDetails:
@@ -39,8 +39,8 @@ def job(tx: Tx, job_id: str) -> JobDetails:
     payload, headers, timeout = tx.row("job_body", {"id": job_id})
     return JobDetails(
         job=_view_of(tx, place),
-        payload=payload,
-        headers=_decode_headers(headers) if headers else {},
+        payload=readable(payload),
+        headers=headers_of(headers) or {},
         result=tx.value("job_result", {"id": job_id}),
         attempts=[AttemptView(*row) for row in tx.rows("job_attempts", {"seq": place.seq})],
         lease=next(iter(_leases(tx, 1, job_id=job_id)), None),
