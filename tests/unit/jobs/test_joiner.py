@@ -18,8 +18,9 @@ def new_job() -> NewJob:
 class Watched:
     """A real store whose calls are counted, and can be made to wait or to fail."""
 
-    def __init__(self, store):
-        self._store = store
+    def __init__(self, backend):
+        self.backend = backend
+        self._store = backend.jobs
         self.sizes: list[int] = []
         self.open = asyncio.Event()
         self.open.set()
@@ -36,9 +37,7 @@ class Watched:
 @pytest.fixture
 async def store():
     async with open_store("sqlite://") as backend:
-        watched = Watched(backend.jobs)
-        watched.backend = backend
-        yield watched
+        yield Watched(backend)
 
 
 async def let_run(store: Watched, count: int) -> None:
@@ -80,7 +79,7 @@ async def test_each_caller_gets_its_own_answer(store):
     await let_run(store, 3)
     store.open.set()
 
-    assert await asyncio.gather(first, repeat, several) == [[True], [False], [True, False, True]]
+    assert list(await asyncio.gather(first, repeat, several)) == [[True], [False], [True, False, True]]
 
 
 async def test_a_store_that_is_away_is_told_to_all_who_waited(store):
