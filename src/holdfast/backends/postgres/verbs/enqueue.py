@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Steps, load, rows
+from holdfast.backends.postgres.steps import Rows, Steps, load, rows
+from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
 from holdfast.backends.postgres.verbs.moves import Moves
 from holdfast.model.instants import span_micros, to_micros
@@ -31,25 +32,56 @@ def _headers(job: NewJob) -> str | None:
 
 def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
     """Insert jobs by statement; False for each whose id is known. Also returns where those lie that are ready."""
-    made: set[str] = set()
-    ready: list[Placed] = []
-    for start in range(0, len(jobs), CHUNK):
-        chunk = jobs[start : start + CHUNK]
-        found = yield from rows(
-            "enqueue",
-            ids=[job.id for job in chunk],
-            lane_ids=[lanes[job.queue, job.task] for job in chunk],
-            payloads=[job.payload for job in chunk],
-            headers=[_headers(job) for job in chunk],
-            priorities=[job.priority for job in chunk],
-            max_attempts=[job.max_attempts for job in chunk],
-            timeouts=[job.timeout for job in chunk],
-            run_ats=[None if job.run_at is None else to_micros(job.run_at) for job in chunk],
-            delays=[None if job.delay is None else span_micros(job.delay) for job in chunk],
+    found: Rows = []
+    if len(jobs) == 1:
+        found = yield from _insert_one(jobs[0], lanes)
+    else:
+        for start in range(0, len(jobs), CHUNK):
+            found += yield from _insert_some(jobs[start : start + CHUNK], lanes)
+    ready = [(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready in found if is_ready]
+    return _verdicts(jobs, {row[0] for row in found}), ready
+
+
+def _insert_one(job: NewJob, lanes: LaneIds) -> Steps[Rows]:
+    return (
+        yield from rows(
+            "enqueue_one",
+            id=job.id,
+            lane_id=lanes[job.queue, job.task],
+            payload=job.payload,
+            headers=_headers(job),
+            priority=job.priority,
+            max_attempts=job.max_attempts,
+            timeout=job.timeout,
+            run_at=_instant(job),
+            delay=_delay(job),
         )
-        made.update(row[0] for row in found)
-        ready += [(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready in found if is_ready]
-    return _verdicts(jobs, made), ready
+    )
+
+
+def _insert_some(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[Rows]:
+    return (
+        yield from rows(
+            "enqueue",
+            ids=[job.id for job in jobs],
+            lane_ids=numbers(lanes[job.queue, job.task] for job in jobs),
+            payloads=[job.payload for job in jobs],
+            headers=[_headers(job) for job in jobs],
+            priorities=numbers(job.priority for job in jobs),
+            max_attempts=numbers(job.max_attempts for job in jobs),
+            timeouts=[job.timeout for job in jobs],
+            run_ats=[_instant(job) for job in jobs],
+            delays=[_delay(job) for job in jobs],
+        )
+    )
+
+
+def _instant(job: NewJob) -> int | None:
+    return None if job.run_at is None else to_micros(job.run_at)
+
+
+def _delay(job: NewJob) -> int | None:
+    return None if job.delay is None else span_micros(job.delay)
 
 
 def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.backends.postgres.steps import Steps, rows, run, value
+from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.backends.postgres.verbs.rescue import lock, lose
 from holdfast.model.budget import after_return
@@ -37,13 +38,14 @@ def complete_all(finishes: Sequence[Finish]) -> Steps[set[Key]]:
     """Complete what is held; return the (seq, fence) of each that was."""
     wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in finishes}
     ordered = sorted(wanted)
+    results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
     done = yield from rows(
         "complete",
-        seqs=[seq for seq, _ in ordered],
-        fences=[fence for _, fence in ordered],
-        results=[outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered],
+        seqs=numbers(seq for seq, _ in ordered),
+        fences=numbers(fence for _, fence in ordered),
+        results=results if any(results) else None,
     )
-    return set(map(tuple, done))
+    return set(done)
 
 
 def complete(lease: Lease, result: str | None) -> Steps[Verdict]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.backends.postgres.steps import Steps, rows, run
+from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.text import clean_or_none
 from holdfast.model.instants import span_micros
 from holdfast.model.job import Lease
@@ -20,8 +21,8 @@ def extend_many(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension
     """Extend those that are held under their fence, expired or not; what a transaction has locked is left to it."""
     found = yield from rows(
         "extend_many",
-        seqs=[lease.seq for lease in leases],
-        fences=[lease.fence for lease in leases],
+        seqs=numbers(lease.seq for lease in leases),
+        fences=numbers(lease.fence for lease in leases),
         span=span_micros(duration),
     )
     asked = {(seq, fence): cancel_asked for seq, fence, cancel_asked in found}

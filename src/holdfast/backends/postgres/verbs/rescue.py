@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from holdfast.backends.postgres.steps import Steps, rows, run, value
+from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.model.budget import after_interruption, after_loss, after_return
 from holdfast.model.instants import span_micros
@@ -21,7 +22,7 @@ from holdfast.store.values import Rescued, Verdict
 def lock(leases: Iterable[tuple[int, int]]) -> Steps[list[Running]]:
     """Lock the rows of those leases, (seq, fence), that are held."""
     ordered = sorted(leases)
-    found = yield from rows("lock_leases", seqs=[seq for seq, _ in ordered], fences=[fence for _, fence in ordered])
+    found = yield from rows("lock_leases", seqs=numbers(seq for seq, _ in ordered), fences=numbers(fence for _, fence in ordered))
     return [Running(*row) for row in found]
 
 
