@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from tests.servers.missing import pytest_terminal_summary
 
 settings.register_profile(
     "quick",
@@ -18,3 +19,5 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("quick")
+
+__all__ = ["pytest_terminal_summary"]

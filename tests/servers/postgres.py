@@ -16,15 +16,19 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, LiteralString
 
 import psycopg
+from tests.servers.postgres_keeper import serve, start
 
 URL_VARIABLE = "HOLDFAST_TEST_POSTGRES"
 _PATIENCE = 60.0
@@ -132,3 +136,41 @@ def drop_schema(url: str) -> None:
     base, _, schema = url.rpartition("schema=")
     with psycopg.connect(base.rstrip("?&"), autocommit=True) as connection:
         connection.execute(f'drop schema if exists "{schema}" cascade'.encode())
+
+
+@contextmanager
+def own_server(folder: Path, **settings: str) -> Iterator[OwnServer]:
+    """Give a test a server for itself, which it may stop, starve and set up as it likes."""
+    folder.chmod(0o711)
+    for parent in folder.parents:  # the server runs as another user when we are root
+        if parent.stat().st_uid == os.getuid() and parent != Path(tempfile.gettempdir()):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    server = OwnServer(folder, find_binaries(), settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class OwnServer:
+    """A server of one test."""
+
+    def __init__(self, folder: Path, binaries: Path, settings: dict[str, str]) -> None:
+        self._data = folder / "data"
+        self._binaries = binaries
+        self._process, self.url = start(folder, binaries, **settings)
+        self._settings = {**settings, "port": self.url.rpartition(":")[2].partition("/")[0]}
+
+    def stop(self) -> None:
+        """Stop at once, as a crash does."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+
+    def start(self) -> None:
+        """Start again on the same data and port."""
+        self._process, self.url = serve(self._data, self._binaries, **self._settings)
+
+    def execute(self, statement: LiteralString) -> None:
+        """Run a statement as the server's owner."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from holdfast.app.sync import Sync
 from holdfast.model.job import FINAL_STATES, JobState
@@ -76,3 +77,32 @@ class JobHandle:
                 return state
         finally:
             unlisten()
+
+
+class JobHandles(Sequence[JobHandle]):
+    """The handles of many jobs, made when they are looked at: nobody looks at each of a hundred thousand."""
+
+    __slots__ = ("_app", "_created", "_ids")
+
+    def __init__(self, app: App, ids: Sequence[str], created: Sequence[bool]) -> None:
+        self._app = app
+        self._ids = ids
+        self._created = created
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> JobHandle: ...
+    @overload
+    def __getitem__(self, index: slice) -> JobHandles: ...
+    def __getitem__(self, index: int | slice) -> JobHandle | JobHandles:
+        """Return one, or a part of them."""
+        if isinstance(index, slice):
+            return JobHandles(self._app, self._ids[index], self._created[index])
+        return JobHandle(self._app, self._ids[index], created=self._created[index])
+
+    def __repr__(self) -> str:
+        """Say how many."""
+        return f"<{len(self._ids)} jobs>"

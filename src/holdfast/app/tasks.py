@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from holdfast.app.handle import JobHandle
+from holdfast.app.handle import JobHandle, JobHandles
 from holdfast.app.sync import Sync
 from holdfast.jobs.enqueue import EnqueueOptions, check_options, new_job, new_jobs
 from holdfast.jobs.task import Task
@@ -85,10 +85,10 @@ class TaskHandle(Generic[P, R]):
         (created,) = await self.app.enqueue_new([job], using=self._options.using)
         return JobHandle(self.app, job.id, created=created)
 
-    async def enqueue_many(self, calls: Iterable[Mapping[str, Any] | Sequence[Any]]) -> list[JobHandle]:
+    async def enqueue_many(self, calls: Iterable[Mapping[str, Any] | Sequence[Any]]) -> Sequence[JobHandle]:
         """Make a job of each call, all or none."""
         jobs = new_jobs(self.task, calls, self._options)
         if not jobs:
             return []
         created = await self.app.enqueue_new(jobs, using=self._options.using)
-        return [JobHandle(self.app, job.id, created=new) for job, new in zip(jobs, created, strict=True)]
+        return JobHandles(self.app, [job.id for job in jobs], created)

@@ -16,7 +16,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from enum import Enum
+from typing import Any, Final, Literal
 
 from holdfast.errors import StoreError
 from holdfast.jobs.context import Context
@@ -41,11 +42,14 @@ _ASK_AGAIN = 0.5
 Key = tuple[int, int]
 
 
-class Running:
-    """Says that an attempt goes on; its end is reported later."""
+class _Going(Enum):
+    """One member, so that `is` tells it from every outcome, for the reader and for the type checkers."""
+
+    ON = "the attempt goes on; its end is reported later"
 
 
-RUNNING = Running()
+RUNNING: Final = _Going.ON
+Running = Literal[_Going.ON]
 
 
 class Attempts:
@@ -76,24 +80,20 @@ class Attempts:
     def begin(self, job: LeasedJob) -> Outcome | Running:
         """Begin an attempt; return its outcome if it ended at once."""
         plan = self._plans[job.task]
-        if plan.ends_at_once and not job.lost and job.timeout is None:
-            return self._drive(plan, job)
-        self._spawn(plan, job)
-        return RUNNING
-
-    def _drive(self, plan: Plan, job: LeasedJob) -> Outcome:
-        """Run a coroutine that has no place at which to suspend."""
-        task = plan.task
+        if not plan.ends_at_once or job.lost or job.timeout is not None:
+            self._spawn(plan, job)
+            return RUNNING
+        # A coroutine that has no place at which to suspend is driven to its end here.
         try:
-            args, kwargs = task.signature.decode(job.payload)
-            task.handler(*args, **kwargs).send(None)
+            args, kwargs = plan.decode(job.payload)
+            plan.handler(*args, **kwargs).send(None)
         except StopIteration as stop:
             return COMPLETED if stop.value is None else outcome_of_return(stop.value)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome, SystemExit too
-            return self._told(job, outcome_of_error(task, job, error))
-        message = f"task {task.name} suspended though it has no await"
+            return self._told(job, outcome_of_error(plan.task, job, error))
+        message = f"task {job.task} suspended though it has no await"
         raise RuntimeError(message)
 
     def _spawn(self, plan: Plan, job: LeasedJob) -> None:

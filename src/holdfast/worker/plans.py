@@ -39,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
     takes_context: bool
     ends_at_once: bool
     is_custom: bool
+    decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
 
     def arguments(self, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
         """Return what the handler is called with."""
@@ -53,10 +54,14 @@ def plan_for(task: Task) -> Plan:
     at_once = (
         task.executor is Executor.LOOP and not takes_context and task.timeout is None and never_suspends(task.handler)
     )
-    return Plan(task, task.handler, task.executor, takes_context, at_once, is_custom=False)
+    return Plan(
+        task, task.handler, task.executor, takes_context, at_once, is_custom=False, decode=task.signature.decode
+    )
 
 
 def custom_plan_for(task: Task, process: Callable[..., Any]) -> Plan:
     """Plan a task whose jobs go through a worker's own `process(job, ctx)`."""
     executor = Executor.LOOP if inspect.iscoroutinefunction(process) else Executor.THREAD
-    return Plan(task, process, executor, takes_context=True, ends_at_once=False, is_custom=True)
+    return Plan(
+        task, process, executor, takes_context=True, ends_at_once=False, is_custom=True, decode=task.signature.decode
+    )

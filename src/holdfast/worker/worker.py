@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from holdfast.errors import ConfigError, HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
-from holdfast.model.ids import new_id
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.model.names import check_name
 from holdfast.model.outcome import Outcome
@@ -27,17 +26,20 @@ from holdfast.runtime.failpoint import failpoint
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention, WorkerBeat
 from holdfast.worker.access import GAP_PER_LEASE
-from holdfast.worker.attempts import Attempts, Running
+from holdfast.worker.attempts import RUNNING, Attempts
 from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Decision, Exit, Status
+from holdfast.worker.identity import incarnation
 from holdfast.worker.keeper import Keeper
 from holdfast.worker.machine import Machine
 from holdfast.worker.plans import custom_plan_for, plan_for
 from holdfast.worker.settings import Settings
 from holdfast.worker.surroundings import Surroundings
+from holdfast.worker.switching import quick_switches
 
 T = TypeVar("T")
 _logger = logging.getLogger("holdfast.worker")
+monotonic = time.monotonic
 _SLICE = 0.002  # seconds of handlers between two looks at what the store has answered
 _PASSING = (StoreUnavailable, OutcomeUnknown)
 
@@ -70,7 +72,7 @@ class Worker:
             )
             raise ConfigError(message)
         self.settings = settings
-        self.worker_id = _incarnation(worker_id)
+        self.worker_id = incarnation(worker_id)
         self.queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
         self._backend = backend
         self._until_idle = until_idle
@@ -150,7 +152,8 @@ class Worker:
         unlisten = self._backend.notifier.listen(self._woken)
         keeper.start()
         try:
-            return await self._turn_until_exit(attempts)
+            with quick_switches():
+                return await self._turn_until_exit(attempts)
         finally:
             unlisten()
             await attempts.close()
@@ -187,10 +190,10 @@ class Worker:
         any_ended = False
         while (job := take()) is not None:
             outcome = begin(job)
-            if isinstance(outcome, Running):
+            if outcome is RUNNING:
                 continue
             any_ended = True
-            now = time.monotonic()
+            now = monotonic()
             if ended(now, job, outcome) or now > until:
                 return True
         return any_ended
@@ -387,9 +390,3 @@ class Worker:
             lease=self._lease,
             running=len(self._machine.holdings),
         )
-
-
-def _incarnation(worker_id: str | None) -> str:
-    """Return an id of this very run: two that were given the same name must not pass for one another."""
-    suffix = new_id()[-8:]
-    return f"{check_name('worker', worker_id)}.{suffix}" if worker_id else f"worker-{os.getpid()}.{suffix}"

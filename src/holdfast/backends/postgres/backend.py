@@ -60,7 +60,7 @@ class _Parts:
         """Close everything."""
         self.notifier.close()
         for pool in (self._pools, self._handlers, self._blocking):
-            pool.drop_idle()
+            pool.close()
 
 
 class PostgresBackend:

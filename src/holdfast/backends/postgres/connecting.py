@@ -22,6 +22,7 @@ _NO_COMPILING = b"set jit = off"
 
 async def connect(location: Location) -> AsyncConnection[Any]:
     """Open an async connection in autocommit; raises `StoreUnavailable`."""
+    connection: AsyncConnection[Any] | None = None
     try:
         connection = await AsyncConnection[Any].connect(
             location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
@@ -31,21 +32,32 @@ async def connect(location: Location) -> AsyncConnection[Any]:
             if _is_direct(connection, found):
                 await connection.execute(_NO_COMPILING)
                 connection.prepare_threshold = _PREPARE_AFTER
-    except psycopg.Error as error:
-        raise translate(error, location.url, broken=True) from error
+    except BaseException as error:
+        raise _not_connected(location, connection, error) from error
     return connection
 
 
 def connect_blocking(location: Location) -> Connection[Any]:
     """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
+    connection: Connection[Any] | None = None
     try:
-        connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
+        connection = Connection[Any].connect(
+            location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
+        )
         if location.prepare == "auto" and _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
             connection.execute(_NO_COMPILING)
             connection.prepare_threshold = _PREPARE_AFTER
-    except psycopg.Error as error:
-        raise translate(error, location.url, broken=True) from error
+    except BaseException as error:
+        raise _not_connected(location, connection, error) from error
     return connection
+
+
+def _not_connected(
+    location: Location, connection: AsyncConnection[Any] | Connection[Any] | None, error: BaseException
+) -> BaseException:
+    if connection is not None:
+        drop(connection)
+    return translate(error, location.url, broken=True) if isinstance(error, psycopg.Error) else error
 
 
 def _threshold(location: Location) -> int | None:

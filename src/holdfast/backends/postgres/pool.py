@@ -36,6 +36,7 @@ class AsyncPool:
         self._location = location
         self._idle: list[AsyncConnection[Any]] = []
         self._slots = asyncio.Semaphore(location.pool)
+        self.is_closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
@@ -52,7 +53,7 @@ class AsyncPool:
             try:
                 yield connection
             finally:
-                if is_idle(connection):
+                if is_idle(connection) and not self.is_closed:
                     self._idle.append(connection)
                 else:
                     drop(connection)
@@ -68,7 +69,7 @@ class AsyncPool:
         return None
 
     def drop_idle(self) -> None:
-        """Close what lies idle: the server has changed, or the pool is closed."""
+        """Close what lies idle."""
         while self._idle:
             drop(self._idle.pop())
 
@@ -94,6 +95,12 @@ class AsyncPools:
         for pool in list(self._pools.values()):
             pool.drop_idle()
 
+    def close(self) -> None:
+        """Close what lies idle, and what is lent as it comes back."""
+        for pool in list(self._pools.values()):
+            pool.is_closed = True
+        self.drop_idle()
+
 
 class BlockingPool:
     """The connections of handlers in threads."""
@@ -102,6 +109,7 @@ class BlockingPool:
         self._location = location
         self._idle: list[Connection[Any]] = []
         self._slots = threading.Semaphore(location.pool)
+        self._is_closed = False
 
     @contextmanager
     def connection(self) -> Generator[Connection[Any]]:
@@ -113,7 +121,7 @@ class BlockingPool:
             try:
                 yield connection
             finally:
-                if is_idle(connection):
+                if is_idle(connection) and not self._is_closed:
                     self._idle.append(connection)
                 else:
                     drop(connection)
@@ -130,10 +138,8 @@ class BlockingPool:
                 return connection
             drop(connection)
 
-    def drop_idle(self) -> None:
-        """Close what lies idle."""
-        while True:
-            try:
-                drop(self._idle.pop())
-            except IndexError:
-                return
+    def close(self) -> None:
+        """Close what lies idle, and what is lent as it comes back."""
+        self._is_closed = True
+        while (connection := self._next()) is not None:
+            drop(connection)

@@ -83,7 +83,7 @@ class PostgresSchema:
 
 
 def _version(schema: str) -> Steps[int]:
-    if not (yield from value("has_meta_table", name=f"{quoted(schema)}.meta")):
+    if not (yield from value("has_meta_table", schema=schema)):
         return 0
     return int((yield from value("schema_version")))
 
@@ -107,7 +107,7 @@ def _upgrade(schema: str) -> Steps[int]:
 
 
 def _apply(schema: str, version: int) -> Steps[int]:
-    if not (yield from value("has_schema", name=quoted(schema))):
+    if not (yield from value("has_schema", schema=schema)):
         yield from script(f"create schema {quoted(schema)}")
     for number, text in MIGRATIONS.items():
         if number > version:

@@ -103,7 +103,7 @@ create table {schema}.running (
     autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
-create index running_cancel on {schema}.running (worker_id) where cancel_asked;
+create index holdfast_running_cancel on {schema}.running (worker_id) where cancel_asked;
 
 -- The ledger: appended to, pruned by age, never updated. `fence` lets a repeated finish recognise itself.
 create table {schema}.completed (

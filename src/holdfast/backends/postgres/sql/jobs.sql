@@ -1,7 +1,8 @@
 -- Putting jobs in, leasing them, and the ends of attempts. Every statement that writes under a lease carries its fence.
 --
 -- Plans must not hang on statistics. Rows are found through `cross join lateral (… limit 1)`, which is a nested loop
--- over the primary key whatever the planner believes, and moved by `= any(array(…))`.
+-- over the primary key whatever the planner believes, and moved by `= any(array(select …))`, which it takes for ten rows
+-- at most: of an array as long as it is it may think that reading the whole table were quicker.
 
 -- name: add_lanes
 with given as materialized (
@@ -207,8 +208,11 @@ select seq, fence from gone;
 select given.place
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(outcomes)s::text[]) with ordinality
     as given (seq, fence, outcome, place)
-where (outcome = 'completed' and exists (
-    select 1 from {schema}.completed as ended where ended.seq = given.seq and ended.fence = given.fence))
-or exists (
-    select 1 from {schema}.attempt as ended where ended.seq = given.seq and ended.fence = given.fence
-    and ended.outcome = given.outcome and ended.by_holder);
+cross join lateral (
+    (select 1 from {schema}.completed where seq = given.seq and fence = given.fence and given.outcome = 'completed'
+     limit 1)
+    union all
+    (select 1 from {schema}.attempt
+     where seq = given.seq and fence = given.fence and outcome = given.outcome and by_holder limit 1)
+    limit 1
+) as ended;

@@ -68,7 +68,7 @@ cross join lateral (select seq, id, lane_id from {schema}.job where seq = given.
 join {schema}.lane as lane on lane.lane_id = job.lane_id;
 
 -- name: leave_running
-delete from {schema}.running where seq = any(%(seqs)s::bigint[]);
+delete from {schema}.running where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: record_attempts
 insert into {schema}.attempt (
@@ -83,7 +83,7 @@ select * from unnest(
 -- name: thin_attempts
 -- Of very many attempts the first few and the last few are kept: a job that retries for weeks stays small.
 delete from {schema}.attempt as old using unnest(%(seqs)s::bigint[], %(attempts)s::integer[]) as latest (seq, attempt)
-where old.seq = any(%(seqs)s::bigint[]) and old.seq = latest.seq
+where old.seq = any(array(select unnest(%(seqs)s::bigint[]))) and old.seq = latest.seq
   and old.attempt > %(first)s and old.attempt <= latest.attempt - %(last)s;
 
 -- name: put_ready
@@ -102,7 +102,7 @@ select run_at, seq, true, attempt, excused, interrupted, lost from unnest(
 
 -- name: set_turns
 update {schema}.job set turn = (%(turns)s::bigint[])[array_position(%(seqs)s::bigint[], seq)]
-where seq = any(%(seqs)s::bigint[]);
+where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: put_failed
 insert into {schema}.failed (seq, attempt, lost, finished_at, reason)

@@ -63,19 +63,19 @@ select seq, finished_at <= {now} - %(keep)s from {schema}.failed where seq > %(a
 select seq, finished_at <= {now} - %(keep)s from {schema}.cancelled where seq > %(after)s order by seq limit %(limit)s;
 
 -- name: prune_completed
-delete from {schema}.completed where seq = any(%(seqs)s::bigint[]) and finished_at <= {now} - %(keep)s returning seq;
+delete from {schema}.completed where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s returning seq;
 
 -- name: prune_failed
-delete from {schema}.failed where seq = any(%(seqs)s::bigint[]) and finished_at <= {now} - %(keep)s returning seq;
+delete from {schema}.failed where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s returning seq;
 
 -- name: prune_cancelled
-delete from {schema}.cancelled where seq = any(%(seqs)s::bigint[]) and finished_at <= {now} - %(keep)s returning seq;
+delete from {schema}.cancelled where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s returning seq;
 
 -- name: prune_attempts
-delete from {schema}.attempt where seq = any(%(seqs)s::bigint[]);
+delete from {schema}.attempt where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: prune_jobs
-delete from {schema}.job where seq = any(%(seqs)s::bigint[]);
+delete from {schema}.job where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: fold_counts
 with over as (
@@ -104,10 +104,14 @@ delete from {schema}.minute_count where minute_at < {now} - %(keep)s;
 delete from {schema}.worker where beat_at < {now} - %(keep)s;
 
 -- name: has_schema
-select to_regnamespace(%(name)s) is not null;
+select exists (select 1 from pg_catalog.pg_namespace where nspname = %(schema)s);
 
 -- name: has_meta_table
-select to_regclass(%(name)s) is not null;
+-- Asked of the catalogue, not of to_regclass(): a session remembers what that did not find.
+select exists (
+    select 1 from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
+    where n.nspname = %(schema)s and c.relname = 'meta'
+);
 
 -- name: schema_version
 select schema_version from {schema}.meta;

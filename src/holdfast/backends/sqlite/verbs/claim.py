@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -45,7 +45,7 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
     jobs = front if size <= request.max_bytes else _within(front, request.max_bytes)
     for lane_id, last in _last_of_each(lanes, jobs):
         _move(tx, request, lane_id, last)
-    return Claim(list[LeasedJob](jobs), is_cut=len(jobs) < len(front))
+    return Claim(cast("list[LeasedJob]", jobs), is_cut=len(jobs) < len(front))
 
 
 def _last_of_each(lanes: list[tuple[int, str, str, int]], jobs: list[_Row]) -> list[tuple[int, _Row]]:

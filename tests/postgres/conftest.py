@@ -1,0 +1,38 @@
+"""A schema of its own for each test, on the server that the whole run shares."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.servers.missing import give_up
+from tests.servers.postgres import NoServerError, OwnServer, drop_schema, new_schema_url, own_server
+
+from holdfast.store.backend import Backend
+from holdfast.testing.stores import open_store
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    try:
+        url = new_schema_url()
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    yield url
+    drop_schema(url)
+
+
+@pytest.fixture
+async def backend(url: str) -> AsyncIterator[Backend]:
+    async with open_store(url) as backend:
+        yield backend
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[OwnServer]:
+    try:
+        with own_server(tmp_path, fsync="off", max_connections="12", superuser_reserved_connections="3") as server:
+            yield server
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))

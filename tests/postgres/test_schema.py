@@ -1,0 +1,55 @@
+"""The schema: installed by the first who opens, never into what is older, newer or forbidden."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from holdfast.app.open import open_backend
+from holdfast.errors import SchemaMismatch
+from holdfast.testing.conformance.base import a_job, enqueue
+
+
+async def test_opening_a_database_without_our_schema_installs_it(url: str):
+    backend = open_backend(url)
+    await backend.open()
+    await enqueue(backend, a_job())
+    await backend.close()
+
+
+async def test_with_install_never_the_remedy_is_named(url: str):
+    backend = open_backend(f"{url}&install=never")
+    with pytest.raises(SchemaMismatch, match="holdfast schema install"):
+        await backend.open()
+    await backend.close()
+
+
+async def test_many_may_open_at_once_and_one_installs(url: str):
+    backends = [open_backend(url) for _ in range(6)]
+    await asyncio.gather(*(backend.open() for backend in backends))
+    for backend in backends:
+        await backend.schema.check()
+        await backend.close()
+
+
+@pytest.mark.parametrize(("version", "remedy"), [(99, "upgrade the holdfast package"), (0, "schema")])
+async def test_tables_of_another_version_are_refused(url: str, version: int, remedy: str):
+    backend = open_backend(url)
+    await backend.schema.install()
+    server, _, schema = url.rpartition("?schema=")
+    with psycopg.connect(server) as connection:
+        query = psycopg.sql.SQL("update {} set schema_version = %s").format(psycopg.sql.Identifier(schema, "meta"))
+        connection.execute(query, (version,))
+    with pytest.raises(SchemaMismatch, match=remedy):
+        await backend.schema.check()
+    await backend.close()
+
+
+async def test_the_script_installs_what_install_does(url: str):
+    backend = open_backend(url)
+    with psycopg.connect(url.rpartition("?schema=")[0]) as connection:
+        connection.execute(backend.schema.script().encode())
+    await backend.schema.check()
+    await backend.close()
