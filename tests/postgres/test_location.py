@@ -14,7 +14,7 @@ def test_a_password_is_never_shown():
     for url in ("postgresql://ada:s3cret@db/shop", "postgres://ada@db/shop?password=s3cret&sslpassword=s3cret"):
         location = Location.parse(url)
         assert "s3cret" not in location.url
-        assert conninfo_to_dict(location.conninfo)["password"] == "s3cret"
+        assert conninfo_to_dict(location.conninfo).get("password") == "s3cret"
         assert "s3cret" not in repr(open_backend(url).url)
 
 

@@ -1,4 +1,6 @@
-"""Terminated sessions, restarts, read-only servers, no connections left: told as they are, and over when they are over."""
+"""Terminated sessions, restarts, read-only servers, no connections left: told as they are, over when they are over."""
+
+# ruff: noqa: ASYNC110, PT012 - a server tells nobody when it is ready; what a transaction raises comes out of its block
 
 from __future__ import annotations
 

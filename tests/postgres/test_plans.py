@@ -11,7 +11,7 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.store.backend import Backend
 
 BIG = ("job", "ready", "scheduled", "completed")
-CLAIM = {
+CLAIM: dict[str, object] = {
     "worker_id": "w",
     "tasks": ["greet"],
     "queues": None,
@@ -24,7 +24,7 @@ CLAIM = {
     "floor_seqs": [],
 }
 SOME = [*range(1, 501)]
-HOT = {
+HOT: dict[str, dict[str, object]] = {
     "claim": CLAIM,
     "complete": {"seqs": SOME, "fences": SOME, "results": None},
     "extend_many": {"seqs": SOME, "fences": SOME, "span": 1},

@@ -46,6 +46,7 @@ class Keeper:
         lost: Callable[[list[Lease]], None],
         cancel_asked: Callable[[list[Lease]], None],
         died: Callable[[BaseException], None],
+        turned: Callable[[], None],
     ) -> None:
         self._holdings = holdings
         self._open_extender = open_extender
@@ -57,6 +58,7 @@ class Keeper:
         self._lost = lost
         self._cancel_asked = cancel_asked
         self._died = died
+        self._turned = turned
         self._stop = threading.Event()
         self._is_cut_off = False
         seconds = lease.total_seconds()
@@ -76,9 +78,10 @@ class Keeper:
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
+            self._turn()
+            self._turned()
+            while not self._stop.wait(self._tick):
                 self._turn()
-                self._stop.wait(self._tick)
         except BaseException as error:  # noqa: BLE001 - a dead keeper is told, never silent
             self._died(error)
         finally:

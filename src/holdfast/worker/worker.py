@@ -131,6 +131,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         holdings = self._machine.holdings
+        reported = asyncio.Event()
         attempts = Attempts(
             Surroundings(self._backend, self._lease, holdings),
             self._plans,
@@ -148,10 +149,12 @@ class Worker:
             lost=lambda leases: self._from_thread(lambda: self._machine.lost(time.monotonic(), leases)),
             cancel_asked=lambda leases: self._from_thread(lambda: self._machine.cancel_asked(time.monotonic(), leases)),
             died=lambda error: self._from_thread(lambda: self._break(error)),
+            turned=lambda: self._from_thread(reported.set),
         )
         unlisten = self._backend.notifier.listen(self._woken)
         keeper.start()
         try:
+            await self._reported(reported)
             with quick_switches():
                 return await self._turn_until_exit(attempts)
         finally:
@@ -160,6 +163,13 @@ class Worker:
             await self._end_calls()
             keeper.close()
             await self._forget()
+
+    async def _reported(self, reported: asyncio.Event) -> None:
+        """Wait until the store has heard of this worker, or could not: whoever holds jobs is on the list."""
+        changed = self._changed
+        while not reported.is_set() and self._broken is None and changed is not None:
+            changed.clear()
+            await changed.wait()
 
     async def _turn_until_exit(self, attempts: Attempts) -> Exit:
         changed = self._changed

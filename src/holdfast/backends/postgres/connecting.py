@@ -41,9 +41,7 @@ def connect_blocking(location: Location) -> Connection[Any]:
     """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
     connection: Connection[Any] | None = None
     try:
-        connection = Connection[Any].connect(
-            location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
-        )
+        connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
         if location.prepare == "auto" and _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
             connection.execute(_NO_COMPILING)
             connection.prepare_threshold = _PREPARE_AFTER

@@ -58,7 +58,7 @@ class PostgresJobs:
     def _hint(self) -> None:
         """Wake whoever waits for work, once what was written can be seen."""
         transaction = current.get()
-        if transaction is not None and transaction.is_open:
+        if transaction is not None and isinstance(self._runner, PoolRunner) and self._runner.joins:
             transaction.after_commit.append(self._notify)
         else:
             self._notify()

@@ -1,8 +1,8 @@
 -- Putting jobs in, leasing them, and the ends of attempts. Every statement that writes under a lease carries its fence.
 --
 -- Plans must not hang on statistics. Rows are found through `cross join lateral (… limit 1)`, which is a nested loop
--- over the primary key whatever the planner believes, and moved by `= any(array(select …))`, which it takes for ten rows
--- at most: of an array as long as it is it may think that reading the whole table were quicker.
+-- over the primary key whatever the planner believes, and moved by `= any(array(select …))`, which it takes for
+-- ten rows at most: of a long array it may believe that to read the whole table were quicker.
 
 -- name: add_lanes
 with given as materialized (
@@ -106,7 +106,7 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 
 -- name: claim
 -- `front`: how many of the first jobs over all lanes each lane has, whoever else is taking some of them. `locked`: that
--- many of each lane that nobody else is taking; a lone lane needs no merging. So exactly as many rows are locked as are wanted.
+-- many of each lane that nobody else is taking; a lone lane needs no merging. So as many rows are locked as are wanted.
 --
 -- The fence is a sequence's next value, taken after the statement's snapshot. A job that this statement can take came
 -- to ready by a transaction that the snapshot sees, so its last claim had taken its fence before: of one job, a later
@@ -160,7 +160,8 @@ gone as (
 ),
 leased as (
     insert into {schema}.running (
-        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated
+        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost,
+        isolated
     )
     select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
            lost > 0 and %(isolates)s
@@ -178,7 +179,8 @@ cross join lateral (
 order by gone.turn, gone.seq;
 
 -- name: complete
--- A running row keeps its fence for life, so what `held` has matched in the snapshot is what the delete finds, or nothing.
+-- A running row keeps its fence for life, so what `held` has matched in the snapshot is what the delete finds, if
+-- anything.
 with held as materialized (
     select running.seq, given.result
     from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)

@@ -63,13 +63,19 @@ select seq, finished_at <= {now} - %(keep)s from {schema}.failed where seq > %(a
 select seq, finished_at <= {now} - %(keep)s from {schema}.cancelled where seq > %(after)s order by seq limit %(limit)s;
 
 -- name: prune_completed
-delete from {schema}.completed where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s returning seq;
+delete from {schema}.completed
+where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
+returning seq;
 
 -- name: prune_failed
-delete from {schema}.failed where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s returning seq;
+delete from {schema}.failed
+where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
+returning seq;
 
 -- name: prune_cancelled
-delete from {schema}.cancelled where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s returning seq;
+delete from {schema}.cancelled
+where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
+returning seq;
 
 -- name: prune_attempts
 delete from {schema}.attempt where seq = any(array(select unnest(%(seqs)s::bigint[])));

@@ -22,7 +22,9 @@ from holdfast.store.values import Rescued, Verdict
 def lock(leases: Iterable[tuple[int, int]]) -> Steps[list[Running]]:
     """Lock the rows of those leases, (seq, fence), that are held."""
     ordered = sorted(leases)
-    found = yield from rows("lock_leases", seqs=numbers(seq for seq, _ in ordered), fences=numbers(fence for _, fence in ordered))
+    found = yield from rows(
+        "lock_leases", seqs=numbers(seq for seq, _ in ordered), fences=numbers(fence for _, fence in ordered)
+    )
     return [Running(*row) for row in found]
 
 

@@ -1,0 +1,65 @@
+"""Wake-ups from other processes: coalesced, and back by themselves after the session was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+import psycopg
+
+from holdfast.store.backend import Backend
+from holdfast.testing.conformance.notify import waker
+from holdfast.testing.stores import open_store
+
+
+async def _hears(backend: Backend, heard: asyncio.Event) -> None:
+    async with asyncio.timeout(15):
+        waiting = asyncio.create_task(heard.wait())
+        while not heard.is_set():
+            backend.notifier.notify()
+            await asyncio.wait([waiting], timeout=0.1)
+
+
+async def test_a_listener_whose_session_was_terminated_listens_again(backend: Backend, url: str):
+    name = f"listens_{secrets.token_hex(4)}"
+    async with open_store(f"{url}&application_name={name}") as other:
+        heard, wake = waker()
+        stop = other.notifier.listen(wake)
+        await _hears(backend, heard)
+        with psycopg.connect(url.rpartition("?schema=")[0], autocommit=True) as connection:
+            query = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = %s"
+            assert len(connection.execute(query, (name,)).fetchall()) >= 2  # the pool's, and the one that listens
+        heard.clear()
+        await _hears(backend, heard)
+        stop()
+
+
+async def test_many_hints_are_told_to_others_as_few(backend: Backend, url: str):
+    channel = f"holdfast_{url.rpartition('=')[2]}"
+    with psycopg.connect(url.rpartition("?schema=")[0], autocommit=True) as connection:
+        connection.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))
+        began = time.monotonic()
+        while time.monotonic() - began < 0.5:
+            backend.notifier.notify()
+            await asyncio.sleep(0.001)
+        told = list(connection.notifies(timeout=0.3))
+    assert 2 <= len(told) <= 13
+
+
+async def test_a_process_is_not_woken_by_its_own_echo(backend: Backend):
+    woken: list[float] = []
+    arrived, set_arrived = waker()
+
+    def wake() -> None:
+        woken.append(time.monotonic())
+        set_arrived()
+
+    stop = backend.notifier.listen(wake)
+    async with asyncio.timeout(10):
+        await arrived.wait()  # once when the listener has arrived
+    before = len(woken)
+    backend.notifier.notify()
+    await asyncio.sleep(0.3)  # an echo would have come by now
+    assert len(woken) == before + 1
+    stop()
