@@ -1,10 +1,11 @@
 """An opened SQLite store: its connections, its parts, its facts.
 
 ```text
-   event loop ──▶ writer session (a thread)  ──┐ gate
-   handlers  ──▶ a session per transaction   ──┴──▶ the write lock of the file ◀── extending thread, own connection
-   people    ──▶ reader session (a thread)   ─────▶ a snapshot
-   watcher   ──▶ pragma data_version
+   event loop        ──▶ writer session (a thread)  ──┐
+   handlers          ──▶ a session per transaction  ──┼─ gate ──▶ the write lock of the file
+   extending thread  ──▶ a connection of its own    ──┘  (first)
+   people            ──▶ reader session (a thread)  ────────────▶ a snapshot
+   watcher           ──▶ pragma data_version
 ```
 """
 
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast.backends.sqlite.clock import host_clock
+from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.gate import Gate
 from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
 from holdfast.backends.sqlite.location import Location, prepare_file
@@ -26,9 +29,8 @@ from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.sqlite.runners import CallersRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
-from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.backends.sqlite.sessions import Session
 from holdfast.backends.sqlite.transactions import SqliteTransactions, current
-from holdfast.backends.sqlite.verbs.enqueue import Lanes
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.verbs.upkeep import Pruner
 from holdfast.backends.sqlite.versions import check_version
@@ -59,8 +61,8 @@ class _Parts:
         self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
         self.notifier = SqliteNotifier(None if in_memory else self.connect)
         self.transactions = SqliteTransactions(lambda: Session(self.connect, "handler"), self.gate)
-        self.lanes = Lanes()
-        self.jobs = SqliteJobs(self.runner, self.lanes, Pruner(), self.notifier.notify)
+        steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
+        self.jobs = SqliteJobs(self.runner, Pruner(), self.notifier.notify, steady)
 
     def connect(self, *, checkpoints: bool = False) -> Connection:
         """Open a connection to the file; in memory there is only one."""
@@ -70,7 +72,7 @@ class _Parts:
         """Open the extending thread's connection."""
         if self._memory is not None:
             return SqliteExtender(self._memory, self.gate, owns=False)
-        return SqliteExtender(self.connect(), None, owns=True)
+        return SqliteExtender(self.connect(), self.gate, owns=True)
 
     def close(self) -> None:
         """Close everything."""
@@ -87,14 +89,21 @@ class SqliteBackend:
         self._location = location
         self._clock = clock
         self._of_this_process: _Parts | None = None
+        self._opening = threading.Lock()
 
     @property
     def _parts(self) -> _Parts:
         parts = self._of_this_process
-        if parts is None or parts.process != os.getpid():
-            if parts is not None:
-                _inherited.append(parts)
-            parts = self._of_this_process = _Parts(self._location, self._clock)
+        if parts is not None and parts.process == os.getpid():
+            return parts
+        if parts is not None:
+            _inherited.append(parts)
+            self._opening = threading.Lock()  # the parent's may have been held when it forked
+            self._of_this_process = None
+        with self._opening:
+            parts = self._of_this_process
+            if parts is None:
+                parts = self._of_this_process = _Parts(self._location, self._clock)
         return parts
 
     @property
@@ -167,8 +176,7 @@ class SqliteBackend:
         return transaction is not None and transaction.is_open and transaction.belongs_to(self._parts.gate)
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
-        # A lane that is written here may be rolled back by the caller: it must not be remembered.
-        return SqliteJobs(self._callers(using), Lanes(), Pruner(), self._parts.notifier.notify)
+        return SqliteJobs(self._callers(using), Pruner(), self._parts.notifier.notify)
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
         def work(tx: Tx) -> Verdict:
@@ -183,7 +191,9 @@ class SqliteBackend:
         if not using.in_transaction:
             message = "the connection given as using= is in no transaction: execute('begin immediate') first"
             raise ConfigError(message)
-        name = using.execute("pragma database_list").fetchone()[2]
+        cursor = using.cursor()
+        cursor.row_factory = None  # the caller's own may make anything of a row
+        name = cursor.execute("pragma database_list").fetchone()[2]
         path = self._location.path
         if path is None or not name or not Path(name).samefile(path):
             message = f"the connection given as using= leads to {name or 'memory'!r}, not to {self.url}"

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+from holdfast.backends.sqlite.clock import Steady
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.sessions import Gate
+from holdfast.backends.sqlite.gate import Gate
 from holdfast.backends.sqlite.verbs import claim as claiming
 from holdfast.backends.sqlite.verbs import finish as finishing
 from holdfast.backends.sqlite.verbs import insight, leases, operate, rescue, upkeep
-from holdfast.backends.sqlite.verbs.enqueue import Lanes, enqueue
+from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.leases import extend_many
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.values import (
@@ -48,15 +49,17 @@ class Runner(Protocol):
 class SqliteJobs:
     """`JobStore` on SQLite."""
 
-    def __init__(self, runner: Runner, lanes: Lanes, pruner: upkeep.Pruner, notify: Callable[[], None]) -> None:
+    def __init__(
+        self, runner: Runner, pruner: upkeep.Pruner, notify: Callable[[], None], steady: Steady | None = None
+    ) -> None:
         self._runner = runner
-        self._lanes = lanes
         self._pruner = pruner
         self._notify = notify
+        self._steady = steady
         self._was_full = False
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
-        created = await self._runner.write(lambda tx: enqueue(tx, self._lanes, jobs))
+        created = await self._runner.write(lambda tx: enqueue(tx, jobs))
         self._notify()
         return created
 
@@ -91,8 +94,11 @@ class SqliteJobs:
         asked_at = time.monotonic()
 
         def take(tx: Tx) -> list[Rescued]:
-            waited = timedelta(seconds=time.monotonic() - asked_at)
-            return rescue.rescue(tx, unbroken, limit, waited=waited)
+            now = time.monotonic()
+            waited = timedelta(seconds=now - asked_at)
+            if unbroken is None or self._steady is None:
+                return rescue.rescue(tx, unbroken, limit, waited=waited)
+            return rescue.rescue(tx, min(unbroken, self._steady.since(tx.now, now)), limit, waited=waited)
 
         rescued = await self._runner.write(take)
         if rescued:
@@ -137,28 +143,25 @@ class SqliteJobs:
 
 
 class SqliteExtender:
-    """`Extender` on SQLite: the extending thread's own connection."""
+    """`Extender` on SQLite: the extending thread's own connection, and its right to go first at the gate."""
 
-    def __init__(self, connection: Connection, gate: Gate | None, *, owns: bool) -> None:
+    def __init__(self, connection: Connection, gate: Gate, *, owns: bool) -> None:
         self._connection = connection
         self._gate = gate
         self._owns = owns
 
     def _write(self, work: Callable[[Tx], T]) -> T:
-        if self._gate is None:
-            with self._connection.write() as tx:
-                return work(tx)
-        with self._gate.passage(), self._connection.write() as tx:
+        with self._gate.passage(first=True), self._connection.write() as tx:
             return work(tx)
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
         return self._write(lambda tx: extend_many(tx, leases, duration))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        if self._gate is None:
-            with self._connection.read() as tx:
-                return leases.cancel_asked(tx, worker_id)
-        return self._write(lambda tx: leases.cancel_asked(tx, worker_id))
+        if not self._owns:  # in memory there is one connection for all
+            return self._write(lambda tx: leases.cancel_asked(tx, worker_id))
+        with self._connection.read() as tx:
+            return leases.cancel_asked(tx, worker_id)
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._write(lambda tx: leases.beat(tx, beat))

@@ -7,6 +7,7 @@ somebody listens, which is what another process's enqueue waits for at most.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 import threading
@@ -33,7 +34,12 @@ class SqliteNotifier:
     def notify(self) -> None:
         """Wake the listeners of this process; other processes see the commit itself."""
         for wake in tuple(self._listeners):
-            wake()
+            try:
+                wake()
+            except Exception as error:  # noqa: BLE001 - a hint never fails whoever gives it
+                _logger.debug("a listener that cannot be woken is dropped: %s", error)
+                with contextlib.suppress(ValueError):
+                    self._listeners.remove(wake)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at each hint until the returned function is called."""

@@ -6,12 +6,15 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from enum import Enum
 from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection, Parameters
-from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
+from holdfast.backends.sqlite.gate import Gate
+from holdfast.backends.sqlite.sessions import Session
 from holdfast.backends.sqlite.verbs.finish import complete, standing
-from holdfast.errors import ConfigError, LeaseLost, TransactionExpired
+from holdfast.errors import ConfigError, HoldfastError, LeaseLost, StoreError, TransactionExpired
 from holdfast.model.job import Lease
 from holdfast.store.values import Standing, Verdict
 
@@ -45,103 +48,155 @@ class Rows:
         return iter(self.fetchall())
 
 
+class State(Enum):
+    """Where a handler's transaction stands.
+
+    ```text
+       WAITING ──▶ OPEN ──▶ ENDED      committed, or rolled back by its handler
+          │          ├────▶ EXPIRED    rolled back because it lasted too long
+          ▼          └────▶ UNDONE     rolled back by SQLite itself, at an error inside it
+       UNWANTED   its handler was cancelled while it waited: rolled back as soon as it is begun
+    ```
+
+    Whoever takes it out of OPEN, under the lock, is the one who lets the next writer through the gate.
+    """
+
+    WAITING = "waiting"
+    OPEN = "open"
+    ENDED = "ended"
+    EXPIRED = "expired"
+    UNDONE = "undone"
+    UNWANTED = "unwanted"
+
+
 class OpenTransaction:
     """A transaction that a handler holds open on a session of its own."""
 
-    def __init__(self, session: Session, gate: Gate, lease: Lease, limit: timedelta) -> None:
+    def __init__(self, session: Session, gate: Gate, lease: Lease, *, limit: timedelta, deadlines: Deadlines) -> None:
         self.session = session
         self._gate = gate
         self._lease = lease
         self._limit = limit
-        self._state = "open"
+        self._deadlines = deadlines
+        self._deadline: Deadline | None = None
         self._lock = threading.Lock()
+        self._state = State.WAITING
+
+    @property
+    def is_open(self) -> bool:
+        """Whether statements may still be run."""
+        return self._state is State.OPEN
 
     def belongs_to(self, gate: Gate) -> bool:
         """Tell whether this is a transaction of the backend with this gate."""
         return self._gate is gate
 
     def begin(self, connection: Connection) -> None:
-        """Take the write lock and see that the lease is held."""
+        """Take the write lock, see that the lease is held, and let the time run."""
         self._gate.enter()
         try:
             connection.begin()
             if standing(connection.tx(), self._lease) is not Standing.HELD:
                 raise lease_lost(self._lease)  # noqa: TRY301 - the clean-up below is for this too
+            self._open()
         except BaseException:
-            try:
-                connection.rollback()  # whatever it was: a transaction left open would keep every writer waiting
-            finally:
-                self._gate.leave()
+            self._roll_back(connection)  # whatever it was: a transaction left open would keep every writer waiting
             raise
 
-    def commit(self, connection: Connection) -> None:
-        """Commit and let the next writer through; raise `TransactionExpired` if the limit has passed."""
+    def _open(self) -> None:
         with self._lock:
-            if self._state == "expired":
-                raise self._expired()
-            self._state = "ended"
+            if self._state is State.UNWANTED:
+                message = "nobody waits for this transaction any more"
+                raise ConfigError(message)
+            self._deadline = self._deadlines.set(self._limit, self.expire)
+            self._state = State.OPEN
+
+    def disown(self) -> None:
+        """Give up a transaction for which nobody waits any more, whether it was begun meanwhile or not."""
+        with self._lock:
+            if self._state is State.WAITING:
+                self._state = State.UNWANTED
+                return
+        self.session.submit(self.abandon)
+
+    def commit(self, connection: Connection) -> None:
+        """Commit and let the next writer through; raise if it is over already."""
+        self._note_undone(connection)
+        if not self._shut(State.ENDED):
+            raise self._over()
         try:
             connection.commit()
         finally:
             self._gate.leave()
 
     def abandon(self, connection: Connection) -> None:
-        """Roll back, unless expiry has done so."""
-        with self._lock:
-            if self._state != "open":
-                return
-            self._state = "ended"
-        try:
-            connection.rollback()
-        finally:
-            self._gate.leave()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether statements may still be run."""
-        return self._state == "open"
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether it was rolled back because its limit has passed."""
-        return self._state == "expired"
+        """Roll back, unless it is over already."""
+        if self._shut(State.ENDED):
+            self._roll_back(connection)
 
     def expire(self) -> None:
         """Roll back because the limit has passed; whoever waits for the write lock goes on."""
         with self._lock:
-            if self._state != "open":
+            if self._state is not State.OPEN:
                 return
-            self._state = "expired"
-        self.session.interrupt()
-        try:
-            self.session.run_blocking(lambda connection: connection.rollback())
-        finally:
-            self._gate.leave()
+            self._state = State.EXPIRED
+            self.session.interrupt()
+            self.session.submit(
+                self._roll_back
+            )  # under the lock: before anything that the next user of the session asks
 
     def guard(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
         """Return `work` refusing to run once the transaction is over, and with errors that explain themselves."""
 
         def guarded(connection: Connection) -> T:
-            if self.is_expired:
-                raise self._expired()
             if not self.is_open:
-                message = "this transaction has ended: use its connection inside the `with` block only"
-                raise ConfigError(message)
+                raise self._over()
             try:
-                return work(connection)
-            except sqlite3.OperationalError as error:
-                if self.is_expired:
-                    raise self._expired() from error
+                result = work(connection)
+            except sqlite3.Error as error:
+                self._note_undone(connection)
+                if self._state is State.EXPIRED:
+                    raise self._over() from error
                 raise
+            self._note_undone(connection)
+            return result
 
         return guarded
 
-    def _expired(self) -> TransactionExpired:
-        return TransactionExpired(
-            f"job {self._lease.job_id}: its transaction held the one write lock of SQLite longer than "
-            f"{self._limit.total_seconds():g} s (a third of the lease) and was rolled back. Do slow work before the "
-            "transaction and write only the effect inside it, or give the worker a longer lease"
-        )
+    def _note_undone(self, connection: Connection) -> None:
+        """Notice that SQLite has rolled back by itself: what came after would commit on its own, effect by effect."""
+        if not connection.raw.in_transaction and self._shut(State.UNDONE):
+            self._gate.leave()
+
+    def _shut(self, state: State) -> bool:
+        """Take it out of OPEN; False if somebody has done so before."""
+        with self._lock:
+            if self._state is not State.OPEN:
+                return False
+            self._state = state
+        if self._deadline is not None:
+            self._deadline.drop()
+        return True
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.rollback()
+        finally:
+            self._gate.leave()
+
+    def _over(self) -> HoldfastError:
+        if self._state is State.EXPIRED:
+            return TransactionExpired(
+                f"job {self._lease.job_id}: its transaction held the one write lock of SQLite longer than "
+                f"{self._limit.total_seconds():g} s (a third of the lease) and was rolled back. Do slow work before the "
+                "transaction and write only the effect inside it, or give the worker a longer lease"
+            )
+        if self._state is State.UNDONE:
+            return StoreError(
+                f"job {self._lease.job_id}: SQLite has rolled its transaction back at an error inside it (a full disk, "
+                "or a statement that asks for a rollback). Nothing of it was written: let the error end the attempt"
+            )
+        return ConfigError("this transaction has ended: use its connection inside the `with` block only")
 
 
 def _run_statement(sql: str, parameters: Parameters) -> Callable[[Connection], Rows]:

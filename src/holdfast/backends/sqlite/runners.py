@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.backends.sqlite.gate import Gate
+from holdfast.backends.sqlite.sessions import Session
 from holdfast.backends.sqlite.transactions import current
 from holdfast.backends.sqlite.trouble import translate
 

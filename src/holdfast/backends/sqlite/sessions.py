@@ -1,53 +1,15 @@
-"""Connections with a thread each, and the gate through which the writers of one process pass one by one.
-
-SQLite has one write lock per file. Processes wait for it by polling; within a process that would be waste, so writers
-queue at the gate first. The extending thread does not: it has a connection of its own and must not wait behind a
-handler's transaction longer than SQLite makes it. (In memory there is only one connection, so there everyone does.)
-"""
+"""Connections with a thread each."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
-from holdfast.errors import StoreUnavailable
 
 T = TypeVar("T")
-
-
-class Gate:
-    """Lets one writer of this process through at a time."""
-
-    def __init__(self, patience: float) -> None:
-        self._lock = threading.Lock()
-        self._patience = patience
-
-    def enter(self) -> None:
-        """Wait for the turn; raise `StoreUnavailable` when it does not come."""
-        if not self._lock.acquire(timeout=self._patience):
-            message = (
-                f"a transaction in this process has held the write lock for more than {self._patience:g} s: "
-                "do slow work before the transaction, not inside it"
-            )
-            raise StoreUnavailable(message)
-
-    def leave(self) -> None:
-        """Let the next one through; may be called from another thread than `enter`."""
-        self._lock.release()
-
-    @contextmanager
-    def passage(self) -> Generator[None]:
-        """Enter, and leave at the end."""
-        self.enter()
-        try:
-            yield
-        finally:
-            self.leave()
 
 
 class Session:
@@ -82,9 +44,13 @@ class Session:
         """
         return await asyncio.get_running_loop().run_in_executor(self._started(), self._call, work)
 
+    def submit(self, work: Callable[[Connection], T]) -> Future[T]:
+        """Have `work` done in the session's thread, after what it was asked before."""
+        return self._started().submit(self._call, work)
+
     def run_blocking(self, work: Callable[[Connection], T]) -> T:
         """Do `work` in the session's thread and wait for it."""
-        return self._started().submit(self._call, work).result()
+        return self.submit(work).result()
 
     def interrupt(self) -> None:
         """Break off the statement that runs, if one does."""

@@ -21,8 +21,9 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.deadlines import Deadlines
+from holdfast.backends.sqlite.gate import Gate
 from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction, OpenTransaction
-from holdfast.backends.sqlite.sessions import Gate, Session
+from holdfast.backends.sqlite.sessions import Session
 from holdfast.model.job import Lease
 
 T = TypeVar("T")
@@ -43,16 +44,20 @@ class SqliteTransactions:
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
         """Open a transaction for an async handler."""
         session = self._take()
-        transaction = OpenTransaction(session, self._gate, lease, limit)
+        transaction = OpenTransaction(session, self._gate, lease, limit=limit, deadlines=self._deadlines)
         try:
-            await _to_the_end(session.run(transaction.begin), lambda: session.run(transaction.abandon))
-            try:
-                with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
-                    yield AsyncTransaction(transaction)
-                    await _to_the_end(session.run(transaction.commit))
-            except BaseException:
-                await _to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
-                raise
+            await session.run(transaction.begin)
+        except BaseException:
+            transaction.disown()
+            self._put_back_when_free(session)
+            raise
+        try:
+            with _joinable(transaction):
+                yield AsyncTransaction(transaction)
+                await _to_the_end(session.run(transaction.commit))
+        except BaseException:
+            await _to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
+            raise
         finally:
             self._idle.append(session)
 
@@ -60,18 +65,26 @@ class SqliteTransactions:
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[BlockingTransaction]:
         """Open a transaction for a handler in a thread."""
         session = self._take()
-        transaction = OpenTransaction(session, self._gate, lease, limit)
+        transaction = OpenTransaction(session, self._gate, lease, limit=limit, deadlines=self._deadlines)
         try:
             session.run_blocking(transaction.begin)
-            try:
-                with self._deadlines.at(limit, transaction.expire), _joinable(transaction):
-                    yield BlockingTransaction(transaction)
-                    session.run_blocking(transaction.commit)
-            except BaseException:
-                session.run_blocking(transaction.abandon)
-                raise
+        except BaseException:
+            transaction.disown()
+            self._put_back_when_free(session)
+            raise
+        try:
+            with _joinable(transaction):
+                yield BlockingTransaction(transaction)
+                session.run_blocking(transaction.commit)
+        except BaseException:
+            session.run_blocking(transaction.abandon)
+            raise
         finally:
             self._idle.append(session)
+
+    def _put_back_when_free(self, session: Session) -> None:
+        """Keep a session for the next only after its thread has done with what it waits for."""
+        session.submit(lambda _: None).add_done_callback(lambda _: self._idle.append(session))
 
     def _take(self) -> Session:
         try:
@@ -100,13 +113,16 @@ def _joinable(transaction: OpenTransaction) -> Generator[None]:
         current.reset(token)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, T], undo: Callable[[], Coroutine[Any, Any, object]] | None = None) -> T:
-    """Wait for work that must not be left half-way; a cancellation is passed on once it is over (and undone)."""
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work that must not be left half-way; a cancellation is passed on once it is over."""
     task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if undo is not None and task.exception() is None:
-            await undo()
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # looked at, so that nobody complains that it was not
+        raise cancelled
+    return task.result()

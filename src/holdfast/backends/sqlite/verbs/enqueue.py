@@ -17,38 +17,28 @@ from holdfast.model.turn import turn_of
 _encode = msgspec.json.encode
 
 
-class Lanes:
-    """Lane ids by queue and task: those known to be committed are remembered."""
+def _lane(tx: Tx, queue: str, task: str) -> int:
+    """Return the id of a lane; one that is new is written in this transaction.
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], int] = {}
-
-    def find(self, tx: Tx, queue: str, task: str) -> int:
-        """Return the lane's id; a lane that is new is written in this transaction, and remembered at a later one."""
-        lane_id = self._known.get((queue, task))
-        if lane_id is not None:
-            return lane_id
-        names = {"queue": queue, "task": task}
+    Ids are not remembered from call to call: a transaction that was joined may be rolled back, its lanes with it.
+    """
+    names = {"queue": queue, "task": task}
+    lane_id = tx.value("find_lane", names)
+    if lane_id is None:
+        tx.run("add_queue", {"queue": queue})
+        tx.run("add_lane", names)
         lane_id = tx.value("find_lane", names)
-        if lane_id is None:
-            tx.run("add_queue", {"queue": queue})
-            tx.run("add_lane", names)
-            return int(tx.value("find_lane", names))
-        return int(lane_id)
-
-    def remember(self, queue: str, task: str, lane_id: int) -> None:
-        """Keep a lane that a committed transaction has shown."""
-        self._known[queue, task] = lane_id
+    return int(lane_id)
 
 
-def enqueue(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> list[bool]:
+def enqueue(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
     """Insert jobs; False for each whose id is known."""
     try:
         with tx.savepoint():
-            _insert(tx, lanes, jobs)
+            _insert(tx, jobs)
     except sqlite3.IntegrityError:
         new = _unknown(tx, jobs)
-        _insert(tx, lanes, [job for job, is_new in zip(jobs, new, strict=True) if is_new])
+        _insert(tx, [job for job, is_new in zip(jobs, new, strict=True) if is_new])
         return new
     return [True] * len(jobs)
 
@@ -63,12 +53,12 @@ def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
     return new
 
 
-def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
+def _insert(tx: Tx, jobs: Sequence[NewJob]) -> None:
     if not jobs:
         return
     now = tx.now
     if all(job.delay is None and job.run_at is None for job in jobs):
-        _insert_ready(tx, lanes, jobs)
+        _insert_ready(tx, jobs)
         return
     seq = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
     lane_ids: dict[tuple[str, str], int] = {}
@@ -80,7 +70,7 @@ def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
         line = (job.queue, job.task)
         lane_id = lane_ids.get(line)
         if lane_id is None:
-            lane_id = lane_ids[line] = lanes.find(tx, job.queue, job.task)
+            lane_id = lane_ids[line] = _lane(tx, job.queue, job.task)
         run_at = _run_at(job, now)
         turn = turn_of(run_at, job.priority)
         headers = _encode(job.headers).decode() if job.headers else None
@@ -100,12 +90,12 @@ def _insert(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
         count(tx, lane, enqueued=number)
 
 
-def _insert_ready(tx: Tx, lanes: Lanes, jobs: Sequence[NewJob]) -> None:
+def _insert_ready(tx: Tx, jobs: Sequence[NewJob]) -> None:
     """Insert jobs that are due now: the bodies from a generator, so that no list of rows is built; then ready."""
     now = tx.now
     after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
     lines = Counter([(job.queue, job.task) for job in jobs])
-    lane_ids = {line: lanes.find(tx, *line) for line in lines}
+    lane_ids = {line: _lane(tx, *line) for line in lines}
     turns = {priority: turn_of(now, priority) for priority in {job.priority for job in jobs}}
     bodies = (
         (
