@@ -38,8 +38,11 @@ class Portal:
         raise ConfigError(message)
 
     def _started(self) -> asyncio.AbstractEventLoop:
+        if self._process not in {0, os.getpid()}:
+            self._lock = threading.Lock()  # the parent's may have been held when it forked
+            self._loop = None
         with self._lock:
-            if self._loop is None or self._process != os.getpid():
+            if self._loop is None:
                 self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-sync", daemon=True)

@@ -91,6 +91,7 @@ class Context:
         """
         hold = self._hold
         hold.refuse_after_completion("open a transaction")
+        refuse_inside(self._backend)
         try:
             async with self._backend.transactions.begin(hold.lease, limit=hold.transaction_limit) as transaction:
                 failpoint("before_effect")
@@ -143,6 +144,7 @@ class SyncContext:
         self._refuse_in_loop()
         hold = self._hold
         hold.refuse_after_completion("open a transaction")
+        refuse_inside(self._backend)
         try:
             with self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit) as transaction:
                 failpoint("before_effect")
@@ -192,3 +194,10 @@ def complete_using(hold: Hold, backend: Backend, result: object, *, using: objec
     hold.require(backend.transactions.complete(hold.lease, hold.result_text(result), using=using))
     hold.settling()
     hold.completed_by = "using"
+
+
+def refuse_inside(backend: Backend) -> None:
+    """Refuse a transaction inside a transaction: the inner one would wait for the outer one to end."""
+    if backend.capabilities.joins_transactions and backend.transactions.is_inside():
+        message = "a transaction is open here already: write through its connection, or use a savepoint"
+        raise ConfigError(message)

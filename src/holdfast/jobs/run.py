@@ -5,12 +5,13 @@ The worker decides where a handler runs; here is what goes in and what its end m
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 from datetime import timedelta
 from typing import Any
 
-from holdfast.errors import ConfigError, LeaseLost
+from holdfast.errors import ConfigError
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
@@ -52,6 +53,19 @@ def arguments_of(task: Task, job: LeasedJob, context: Context | None) -> tuple[l
 def outcome_of_return(value: object) -> Completed:
     """Return the outcome of a handler that returned; a result that cannot be kept does not undo the work."""
     return COMPLETED if value is None else Completed(encode_result_or_reason(value))
+
+
+def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
+    """Return the outcome of a handler that returned, where it might have returned what is still to be awaited."""
+    if not inspect.isawaitable(value):
+        return outcome_of_return(value)
+    if inspect.iscoroutine(value):
+        value.close()
+    error = ConfigError(
+        f"task {task.name!r} returned a {type(value).__name__} that nobody has awaited, so its work was not done: "
+        "make the handler, or the decorator around it, an `async def` that awaits it"
+    )
+    return outcome_of_error(task, job, error)
 
 
 def outcome_of_error(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
@@ -105,6 +119,9 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
         if standing is Standing.HELD:
             context.uncompleted()
             return _uncommitted(context.job, outcome)
+        if standing is Standing.LOST:
+            context.uncompleted()
+            return outcome  # the store will answer that it is stale
     if not isinstance(outcome, Completed):
         _logger.error("job %s was completed by its own transaction, and then its handler raised", context.job.id)
     return None
@@ -116,8 +133,3 @@ def _uncommitted(job: LeasedJob, outcome: Outcome) -> Outcome:
     reason = "the handler called ctx.complete(using=…) and returned, but that transaction was not committed"
     failure = describe_reason("Uncommitted", reason)
     return Failed(failure) if job.is_last_attempt else Retried(timedelta(seconds=1), failure)
-
-
-def is_lost(error: BaseException) -> bool:
-    """Tell whether a handler ended because its lease was lost: then there is nothing to write."""
-    return isinstance(error, LeaseLost)

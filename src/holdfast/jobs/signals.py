@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 
@@ -22,7 +23,8 @@ class Signal:
             self._event.set()
             waiting, self._waiting = self._waiting, []
         for loop, event in waiting:
-            loop.call_soon_threadsafe(event.set)
+            with contextlib.suppress(RuntimeError):  # a loop that was closed has nobody left who waits
+                loop.call_soon_threadsafe(event.set)
 
     def is_set(self) -> bool:
         """Tell whether it has happened."""
@@ -36,8 +38,13 @@ class Signal:
             if self._event.is_set():
                 return
             event = asyncio.Event()
-            self._waiting.append((asyncio.get_running_loop(), event))
-        await event.wait()
+            entry = (asyncio.get_running_loop(), event)
+            self._waiting.append(entry)
+        try:
+            await event.wait()
+        finally:
+            with self._lock, contextlib.suppress(ValueError):  # taken out already by `set`
+                self._waiting.remove(entry)
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Wait for it in a thread; False if it has not happened after `timeout` seconds."""

@@ -26,6 +26,7 @@ from holdfast.jobs.run import (
     outcome_of_error,
     outcome_of_return,
     outcome_of_timeout,
+    outcome_of_value,
     unless_settled,
 )
 from holdfast.jobs.task import Executor
@@ -71,6 +72,7 @@ class Attempts:
         self._broke = broke
         self._threads = Threads("holdfast-handler")
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._contexts: dict[Key, Context] = {}
         self._why: dict[Key, Why] = {}
         self._in_child: set[Key] = set()
@@ -108,7 +110,9 @@ class Attempts:
                 self.limits[key] = (time.monotonic() + limit, job)
             run = self._run_in_thread if plan.executor is Executor.THREAD else self._run_in_loop
             work = run(plan, job, limit)
-        self._tasks[key] = asyncio.create_task(self._to_the_end(job, key, work), name=f"holdfast job {job.id}")
+        running = asyncio.create_task(self._to_the_end(job, key, work), name=f"holdfast job {job.id}")
+        running.add_done_callback(self._ending.discard)
+        self._tasks[key] = running
 
     async def _to_the_end(self, job: LeasedJob, key: Key, work: Coroutine[Any, Any, Outcome | None]) -> None:
         try:
@@ -118,13 +122,14 @@ class Attempts:
         except BaseException as error:  # noqa: BLE001 - not the handler's: this worker cannot even begin an attempt
             self._broke(error)
             return
-        context = self._contexts.pop(key, None)
-        if outcome is not None:
-            outcome = await self._unless_settled(context, outcome)
+        # The handler has ended: from here on there is nothing to abort, and no time limit to be past.
+        self._ending.add(self._tasks.pop(key))
         self.limits.pop(key, None)
         self._in_child.discard(key)
         self._why.pop(key, None)
-        del self._tasks[key]
+        context = self._contexts.pop(key, None)
+        if outcome is not None:
+            outcome = await self._unless_settled(context, outcome)
         self._ended(job, outcome if outcome is None else self._told(job, outcome))
 
     async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
@@ -165,7 +170,7 @@ class Attempts:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return outcome_of_error(task, job, error)
-        return outcome_of_return(value)
+        return outcome_of_value(task, job, value)
 
     async def _run_in_thread(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
         try:
@@ -186,7 +191,7 @@ class Attempts:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return outcome_of_error(plan.task, job, error)
-        return outcome_of_return(value)
+        return outcome_of_value(plan.task, job, value)
 
     async def _run_in_child(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome | None:
         return await self._children.run(plan.task, job, timeout=limit, keeper=self._surroundings.holdings)
@@ -226,11 +231,11 @@ class Attempts:
     @property
     def is_empty(self) -> bool:
         """Whether no attempt runs."""
-        return not self._tasks
+        return not (self._tasks or self._ending)
 
     async def close(self) -> None:
         """End the children; threads that still run are left to the end of the process."""
-        for running in list(self._tasks.values()):
+        for running in [*self._tasks.values(), *self._ending]:
             running.cancel()
         await self._children.close()
         self._threads.close()

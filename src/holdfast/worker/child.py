@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from holdfast.errors import ConfigError, StoreError
 from holdfast.jobs.context import Context
-from holdfast.jobs.run import arguments_of, outcome_of_error, outcome_of_return, unless_settled
+from holdfast.jobs.run import arguments_of, outcome_of_error, outcome_of_value, unless_settled
 from holdfast.model.outcome import Cancelled, Outcome
 from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
@@ -139,7 +139,7 @@ class Attempt:
                 await self.backend.open()
                 self._context = Context(job, self.backend, lease=self._run.lease, keeper=self._link)
             args, kwargs = arguments_of(task, job, self._context)
-            outcome = outcome_of_return(await self._call(args, kwargs))
+            outcome = outcome_of_value(task, job, await self._call(args, kwargs))
         except asyncio.CancelledError:
             outcome = self._broken_off()
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome

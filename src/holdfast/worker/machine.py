@@ -50,7 +50,7 @@ class Machine(Custody):
         """Take in the verdicts on a flush, in its order."""
         self._upkeep.access.succeeded(now)
         for seq in self._finishes.answered():
-            del self._held[seq]
+            self._held.pop(seq, None)  # a task that its handler left behind may have settled it meanwhile
         delay = self._tally.count(finishes, verdicts)
         if delay is not None:
             self._upkeep.scheduled(now, delay)

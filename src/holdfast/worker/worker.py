@@ -12,23 +12,23 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-from holdfast.errors import ConfigError, HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
-from holdfast.model.job import Lease, LeasedJob
+from holdfast.model.job import LeasedJob
 from holdfast.model.names import check_name
 from holdfast.model.outcome import Outcome
-from holdfast.runtime.failpoint import failpoint
 from holdfast.store.backend import Backend
-from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention, WorkerBeat
-from holdfast.worker.access import GAP_PER_LEASE
+from holdfast.store.values import ClaimRequest, Outstanding, Retention, WorkerBeat
 from holdfast.worker.attempts import RUNNING, Attempts
+from holdfast.worker.calls import PASSING, StoreCalls
 from holdfast.worker.child_pool import ChildPool
-from holdfast.worker.decision import Decision, Exit, Status
+from holdfast.worker.decision import Exit, Status
+from holdfast.worker.endings import in_any_case
 from holdfast.worker.identity import incarnation
 from holdfast.worker.keeper import Keeper
 from holdfast.worker.machine import Machine
@@ -37,11 +37,10 @@ from holdfast.worker.settings import Settings
 from holdfast.worker.surroundings import Surroundings
 from holdfast.worker.switching import quick_switches
 
-T = TypeVar("T")
 _logger = logging.getLogger("holdfast.worker")
 monotonic = time.monotonic
+_FAREWELL = 5.0  # seconds to write and give back what is held when a worker is cancelled or broken
 _SLICE = 0.002  # seconds of handlers between two looks at what the store has answered
-_PASSING = (StoreUnavailable, OutcomeUnknown)
 
 
 class WorkerBroken(HoldfastError):  # noqa: N818
@@ -75,11 +74,8 @@ class Worker:
         self.worker_id = incarnation(worker_id)
         self.queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
         self._backend = backend
-        self._until_idle = until_idle
-        self._retention = retention or Retention()
         self._stuck_grace = stuck_grace
         self._lease = timedelta(seconds=settings.lease)
-        self._late = settings.lease * GAP_PER_LEASE
         self._machine = Machine(settings)
         self._is_custom = type(self).process is not Worker.process
         self._plans = {
@@ -87,13 +83,19 @@ class Worker:
         }
         self._task_names = tuple(self._plans)
         self._isolates = not self._is_custom and all(task.reference is not None for task in tasks)
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls = StoreCalls(
+            self._machine,
+            lambda: self._backend.jobs,
+            settings,
+            request=self._request,
+            retention=retention or Retention(),
+            until_idle=until_idle,
+            ended=self._call_ended,
+        )
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hint = False
         self._broken: BaseException | None = None
-        self.left: Outstanding | None = None
-        """What was left when an until-empty worker ended."""
 
     async def process(self, job: LeasedJob, ctx: Context) -> Any:
         """Do one job; override this in a subclass (`async def`, or a plain method to run in a thread).
@@ -106,6 +108,11 @@ class Worker:
             kwargs[context] = ctx
         result = self._plans[job.task].task.handler(*args, **kwargs)
         return await result if asyncio.iscoroutine(result) else result
+
+    @property
+    def left(self) -> Outstanding | None:
+        """What was left when a worker that runs until empty ended."""
+        return self._calls.left
 
     def status(self) -> Status:
         """Return where the worker stands: its phase, what runs, what waits, what became of the rest."""
@@ -153,16 +160,41 @@ class Worker:
         )
         unlisten = self._backend.notifier.listen(self._woken)
         keeper.start()
+        exit_ = None
         try:
             await self._reported(reported)
             with quick_switches():
-                return await self._turn_until_exit(attempts)
+                exit_ = await self._turn_until_exit(attempts)
+            return exit_
         finally:
+            await in_any_case(self._wind_up(attempts, keeper, unlisten, gives_back=exit_ is None))
+
+    async def _wind_up(
+        self, attempts: Attempts, keeper: Keeper, unlisten: Callable[[], None], *, gives_back: bool
+    ) -> None:
+        """End everything that was begun; after an end that was not decided, give back what is held, if that can be."""
+        try:
             unlisten()
+            if gives_back:
+                await self._give_back(attempts)
             await attempts.close()
-            await self._end_calls()
+            await self._calls.finished()
+        finally:
             keeper.close()
-            await self._forget()
+        await self._forget()
+
+    async def _give_back(self, attempts: Attempts) -> None:
+        """Write the finishes that are buffered and release the rest, within a bound; what is left expires."""
+        now = time.monotonic()
+        self._machine.stop(now)
+        self._machine.stop(now)
+        try:
+            async with asyncio.timeout(2 * self.settings.abort_grace + _FAREWELL):
+                await self._turn_until_exit(attempts, broken_too=True)
+        except TimeoutError:
+            _logger.warning(
+                "this worker ends though it holds %d jobs: their leases expire", len(self._machine.holdings)
+            )
 
     async def _reported(self, reported: asyncio.Event) -> None:
         """Wait until the store has heard of this worker, or could not: whoever holds jobs is on the list."""
@@ -171,12 +203,12 @@ class Worker:
             changed.clear()
             await changed.wait()
 
-    async def _turn_until_exit(self, attempts: Attempts) -> Exit:
+    async def _turn_until_exit(self, attempts: Attempts, *, broken_too: bool = False) -> Exit:
         changed = self._changed
         assert changed is not None  # noqa: S101 - set by run
         machine = self._machine
         while True:
-            if self._broken is not None:
+            if self._broken is not None and not broken_too:
                 message = f"this worker cannot go on: {type(self._broken).__name__}: {self._broken}"
                 raise WorkerBroken(message) from self._broken
             changed.clear()
@@ -185,7 +217,9 @@ class Worker:
                 self._hint = False
                 machine.woken(now)
             decision = machine.decide(now)
-            self._carry_out(decision, attempts)
+            self._calls.carry_out(decision)
+            for job, why in decision.abort:
+                attempts.abort(job, why)
             if decision.exit is not None:
                 return decision.exit
             if self._begin_jobs(attempts, now):
@@ -221,49 +255,10 @@ class Worker:
         finally:
             timer.cancel()
 
-    # --- what the machine decides -----------------------------------------------------------------------------------
+    # --- what happens -----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, decision: Decision, attempts: Attempts) -> None:
-        if decision.claim:
-            self._call(self._claim(decision.claim))
-        if decision.flush:
-            self._call(self._flush(decision.flush))
-        if decision.release_unstarted:
-            self._call(self._release(decision.release_unstarted, started=False))
-        if decision.release_started:
-            self._call(self._release(decision.release_started, started=True))
-        for job, why in decision.abort:
-            attempts.abort(job, why)
-        if decision.promote:
-            self._call(self._promote())
-        if decision.rescue is not None:
-            self._call(self._rescue(decision.rescue))
-        if decision.prune:
-            self._call(self._prune())
-        if decision.check_empty:
-            self._call(self._check_empty())
-
-    def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._calls.add(task)
-        task.add_done_callback(self._call_ended)
-
-    def _call_ended(self, task: asyncio.Task[None]) -> None:
-        self._calls.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._break(task.exception())
-        self._nudge()
-
-    async def _timed(self, call: Awaitable[T]) -> T:
-        """Wait for the store's answer; a late one says that others, too, may have waited to extend their leases."""
-        sent_at = time.monotonic()
-        answer = await call
-        if time.monotonic() - sent_at > self._late:
-            self._machine.stalled()
-        return answer
-
-    async def _claim(self, limit: int) -> None:
-        request = ClaimRequest(
+    def _request(self, limit: int) -> ClaimRequest:
+        return ClaimRequest(
             worker_id=self.worker_id,
             tasks=self._task_names,
             limit=limit,
@@ -271,80 +266,11 @@ class Worker:
             queues=self.queues,
             isolates=self._isolates,
         )
-        sent_at = time.monotonic()
-        try:
-            claim = await self._timed(self._backend.jobs.claim(request))
-            if claim.jobs:
-                failpoint("after_claim")
-        except _PASSING as error:
-            _logger.warning("claiming failed, trying again: %s", error)
-            self._machine.claim_failed(time.monotonic())
-        else:
-            asked = len(claim.jobs) if claim.is_cut else limit
-            self._machine.claimed(time.monotonic(), claim.jobs, asked=asked, sent_at=sent_at)
 
-    async def _flush(self, finishes: list[Finish]) -> None:
-        failpoint("before_flush")
-        try:
-            verdicts = await self._timed(self._backend.jobs.finish(finishes))
-            failpoint("after_flush")
-        except _PASSING as error:
-            _logger.warning("writing %d finished attempts failed, trying again: %s", len(finishes), error)
-            self._machine.flush_failed(time.monotonic(), finishes)
-        else:
-            self._machine.flushed(time.monotonic(), finishes, verdicts)
-
-    async def _release(self, leases: list[Lease], *, started: bool) -> None:
-        try:
-            await self._timed(self._backend.jobs.release(leases, started=started))
-        except _PASSING as error:
-            _logger.warning("giving back %d jobs failed: %s", len(leases), error)
-            self._machine.release_failed(time.monotonic(), leases)
-        else:
-            self._machine.released(time.monotonic(), leases)
-
-    async def _promote(self) -> None:
-        try:
-            promotion = await self._timed(self._backend.jobs.promote(self.settings.promote_limit))
-        except _PASSING as error:
-            self._upkeep_failed("moving due jobs to ready", error)
-        else:
-            self._machine.promoted(time.monotonic(), promotion)
-
-    async def _rescue(self, unbroken: timedelta) -> None:
-        limit = self.settings.rescue_limit
-        try:
-            rescued = await self._timed(self._backend.jobs.rescue(unbroken, limit))
-        except _PASSING as error:
-            self._upkeep_failed("rescuing expired leases", error)
-            return
-        for job in rescued:
-            _logger.warning("job %s (%s) was lost by worker %s: now %s", job.job_id, job.task, job.worker_id, job.state)
-        self._machine.rescued(time.monotonic(), len(rescued), asked=limit)
-
-    async def _prune(self) -> None:
-        limit = self.settings.prune_limit
-        try:
-            pruned = await self._timed(self._backend.jobs.prune(self._retention, limit))
-        except _PASSING as error:
-            self._upkeep_failed("pruning finished jobs", error)
-        else:
-            self._machine.pruned(time.monotonic(), pruned, limit)
-
-    async def _check_empty(self) -> None:
-        try:
-            left = await self._timed(self._backend.jobs.outstanding(self._task_names, self.queues))
-        except _PASSING as error:
-            self._upkeep_failed("looking whether anything is left", error)
-            return
-        self.left = left
-        self._machine.emptiness(time.monotonic(), left.ready == 0 if self._until_idle else left.is_empty)
-
-    def _upkeep_failed(self, what: str, error: HoldfastError) -> None:
-        _logger.warning("%s failed, trying again: %s", what, error)
-        self._machine.upkeep_failed(time.monotonic())
-
-    # --- what happens -----------------------------------------------------------------------------------------------
+    def _call_ended(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._break(error)
+        self._nudge()
 
     def _ended(self, job: LeasedJob, outcome: Outcome | None) -> None:
         self._machine.ended(time.monotonic(), job, outcome)
@@ -377,17 +303,13 @@ class Worker:
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    async def _end_calls(self) -> None:
-        if self._calls:
-            await asyncio.wait(self._calls)
-
     async def _forget(self) -> None:
         """Take this worker off the list; what it still holds, if anything, is left to expire."""
         if len(self._machine.holdings):
             return
         try:
             await self._backend.jobs.rescue_worker(self.worker_id, "it has ended", 1)
-        except _PASSING as error:
+        except PASSING as error:
             _logger.warning("this worker could not be taken off the list: %s", error)
 
     def _beat(self) -> WorkerBeat:

@@ -141,9 +141,7 @@ class OpenTransaction:
                 return
             self._state = State.EXPIRED
             self.session.interrupt()
-            self.session.submit(
-                self._roll_back
-            )  # under the lock: before anything that the next user of the session asks
+            self.session.submit(self._roll_back)  # under the lock: before what the session's next user asks
 
     def guard(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
         """Return `work` refusing to run once the transaction is over, and with errors that explain themselves."""
@@ -188,8 +186,8 @@ class OpenTransaction:
         if self._state is State.EXPIRED:
             return TransactionExpired(
                 f"job {self._lease.job_id}: its transaction held the one write lock of SQLite longer than "
-                f"{self._limit.total_seconds():g} s (a third of the lease) and was rolled back. Do slow work before the "
-                "transaction and write only the effect inside it, or give the worker a longer lease"
+                f"{self._limit.total_seconds():g} s (a third of the lease) and was rolled back. Do slow work before "
+                "the transaction and write only the effect inside it, or give the worker a longer lease"
             )
         if self._state is State.UNDONE:
             return StoreError(
