@@ -1,0 +1,78 @@
+"""What the documentation shows is run, and where it points is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#]+?)(?:#[^)]*)?\)")
+
+
+def blocks(page: str) -> list[str]:
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    missing = [
+        target
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_python_example_can_be_read_by_python(page):
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_example_of_the_readme_charges_every_order_once(tmp_path):
+    (tmp_path / "orders.py").write_text(blocks("README.md")[0], encoding="utf-8")
+
+    run(tmp_path, "orders.py")
+
+    with sqlite3.connect(tmp_path / "orders.db") as connection:
+        assert connection.execute("select count(*), count(distinct order_id) from payment").fetchone() == (1000, 1000)
+    connection.close()
+
+
+def test_the_first_job_of_the_tutorial_runs(tmp_path):
+    hello, ask, work, *_ = blocks("docs/tutorial/first-job.md")
+    for name, text in (("hello.py", hello), ("ask.py", ask), ("work.py", work)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    job_id = run(tmp_path, "ask.py").strip()
+
+    worker = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        watch = f"from hello import app; job = app.job({job_id!r}).sync; print(job.wait(timeout=30), job.result())"
+        assert run(tmp_path, "-c", watch).split() == ["completed", "Hello,", "Ada!"]
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=20) == 0
+    finally:
+        worker.kill()
+        worker.wait()
