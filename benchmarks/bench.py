@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from benchmarks.record import Record, record
-from benchmarks.stores import SqliteStore
+from benchmarks.stores import Store
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -21,6 +21,7 @@ class Sizes(msgspec.Struct, frozen=True):
     deep: int  # ready jobs of the far case
     claims: int  # measured per case
     memory: int  # drained while memory is watched
+    held: tuple[int, ...]  # done under a held snapshot before the rate is taken
 
     @classmethod
     def of(cls, jobs: int) -> Sizes:
@@ -29,11 +30,12 @@ class Sizes(msgspec.Struct, frozen=True):
         return cls(
             jobs=jobs,
             single=min(2000, max(20, jobs // 50)),
-            latency=20 if small else 250,
+            latency=20 if small else 500,
             shallow=1000,
             deep=max(2000, 10 * jobs),
             claims=5 if small else 151,
             memory=10 * jobs,
+            held=(2 * jobs, 20 * jobs),
         )
 
 
@@ -51,7 +53,7 @@ def check(found: object, wanted: object, what: str) -> None:
 class Bench(msgspec.Struct, frozen=True):
     """One run."""
 
-    store: SqliteStore
+    store: Store
     sizes: Sizes
     repeats: int = 3
 

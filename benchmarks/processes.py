@@ -1,7 +1,7 @@
 """Processes of a benchmark: started fresh, made ready, and set off together.
 
-A process prints `ready` once it has imported and connected, waits for a line, works, and prints one line of JSON. So
-the start of the interpreter is in no figure.
+A process finds its database's name in its environment, prints `ready` once it has imported and connected, waits for a
+line, works, and prints one line of JSON. So the start of the interpreter is in no figure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from benchmarks.raw.common import TARGET
+
 _ROOT = Path(__file__).resolve().parents[1]
 _PATIENCE = 1800.0
 
@@ -24,8 +26,9 @@ _PATIENCE = 1800.0
 class Process:
     """One process that is ready to work."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(_ROOT)])}
+    def __init__(self, module: str, target: str, *arguments: str) -> None:
+        paths = os.pathsep.join([*sys.path, str(_ROOT)])
+        environment = {**os.environ, "PYTHONPATH": paths, TARGET: target}
         self._child = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -35,10 +38,14 @@ class Process:
         )
         self._resources = psutil.Process(self._child.pid)
 
-    def wait_until_ready(self) -> None:
+    def line(self) -> str:
+        """Wait for its next line."""
         assert self._child.stdout is not None
-        line = self._child.stdout.readline()
-        if line != "ready\n":
+        return self._child.stdout.readline().rstrip("\n")
+
+    def wait_until_ready(self) -> None:
+        line = self.line()
+        if line != "ready":
             message = f"a process of the benchmark did not start: {line!r}"
             raise RuntimeError(message)
 
@@ -47,6 +54,10 @@ class Process:
         assert self._child.stdin is not None
         self._child.stdin.write("go\n")
         self._child.stdin.flush()
+
+    def stop(self) -> None:
+        """Let one that goes on come to its end."""
+        self.go()
 
     def memory(self) -> float | None:
         """Return its resident memory in MB; None once it has ended."""
@@ -74,11 +85,11 @@ class Process:
 
 
 @contextmanager
-def started(count: int, module: str, *arguments: str) -> Generator[Sequence[Process]]:
+def started(count: int, module: str, target: str, *arguments: str) -> Generator[Sequence[Process]]:
     """Start processes and wait until each is ready; none outlives the block."""
     processes: list[Process] = []
     try:
-        processes.extend(Process(module, *arguments) for _ in range(count))
+        processes.extend(Process(module, target, *arguments) for _ in range(count))
         for process in processes:
             process.wait_until_ready()
         yield processes
@@ -87,9 +98,9 @@ def started(count: int, module: str, *arguments: str) -> Generator[Sequence[Proc
             process.kill()
 
 
-def run(count: int, module: str, *arguments: str) -> list[Any]:
+def run(count: int, module: str, target: str, *arguments: str) -> list[Any]:
     """Set off `count` processes together and return what each told."""
-    with started(count, module, *arguments) as processes:
+    with started(count, module, target, *arguments) as processes:
         for process in processes:
             process.go()
         return [process.told() for process in processes]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
 import time
 from typing import Any
 
+from benchmarks.raw.common import TARGET
 from holdfast import App, TaskHandle
 
 handled = 0
@@ -37,9 +39,11 @@ async def drain(url: str) -> dict[str, Any]:
     await app.opened()
     worker = app.worker(until_empty=True)
     _ready()
+    began = time.process_time()
     await worker.run()
+    cpu = time.process_time() - began
     await app.close()
-    return {"handled": handled, "totals": worker.status().totals.completed}
+    return {"handled": handled, "cpu": cpu, "totals": worker.status().totals.completed}
 
 
 async def serve(url: str, count: int) -> dict[str, Any]:
@@ -61,10 +65,44 @@ async def serve(url: str, count: int) -> dict[str, Any]:
     return {"starts": starts}
 
 
-def main(what: str, url: str, *more: str) -> None:
+async def steady(url: str, size: int) -> dict[str, Any]:
+    """Run a worker until a further line comes in, saying so after each round of a certain size.
+
+    It tells how many handlers were called, and when those of urgent jobs began, which have negative numbers.
+    """
+    app = App(url)
+    starts: list[tuple[int, int]] = []
+    count = 0
+
+    async def nothing(n: int) -> None:
+        nonlocal count
+        if n < 0:
+            starts.append((n, time.monotonic_ns()))
+            return
+        count += 1
+        if count % size == 0:
+            print("round", flush=True)
+
+    app.task(nothing)
+    await app.opened()
+    worker = app.worker()
+    _ready()
+    asyncio.get_running_loop().add_reader(sys.stdin, worker.stop)
+    await worker.run()
+    await app.close()
+    return {"handled": count + len(starts), "starts": starts}
+
+
+def main(what: str, *more: str) -> None:
     """Be a process of a benchmark: say that it is ready, wait for the word, work, tell what was done."""
     logging.basicConfig(level=logging.ERROR)
-    told = asyncio.run(drain(url) if what == "drain" else serve(url, int(more[0])))
+    url = os.environ[TARGET]
+    work = {
+        "drain": lambda: drain(url),
+        "serve": lambda: serve(url, int(more[0])),
+        "steady": lambda: steady(url, int(more[0])),
+    }
+    told = asyncio.run(work[what]())
     print(json.dumps(told), flush=True)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -26,15 +27,25 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where a run was made. `sync_us` is how long the disk takes to sync a few bytes."""
+    """Where a run was made, and with what. `sync_us` is how long the disk takes to sync a few bytes."""
 
     cores: int
     cpu: str
     kernel: str
     python: str
     store: str
+    driver: str
+    holdfast: str
     sync_us: float
     load: float
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A rival that took part, or the reason why it could not."""
+
+    name: str
+    version: str
+    reason: str | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -45,6 +56,7 @@ class Report(msgspec.Struct, frozen=True):
     jobs: int
     machine: Machine
     records: list[Record]
+    peers: list[Peer]
 
 
 def record(name: str, store: str, value: float, *, unit: str, raw: float | None) -> Record:
@@ -52,7 +64,7 @@ def record(name: str, store: str, value: float, *, unit: str, raw: float | None)
     return Record(name, store, value, unit, raw, value / raw if raw else None)
 
 
-def machine(store: str) -> Machine:
+def machine(store: str, driver: str) -> Machine:
     """Look at this machine."""
     return Machine(
         cores=os.cpu_count() or 1,
@@ -60,6 +72,8 @@ def machine(store: str) -> Machine:
         kernel=f"{platform.system()} {platform.release()}",
         python=f"{platform.python_implementation()} {platform.python_version()}",
         store=store,
+        driver=driver,
+        holdfast=version("holdfast"),
         sync_us=round(_sync_time() * 1e6, 1),
         load=round(os.getloadavg()[0], 2),
     )
@@ -100,10 +114,12 @@ def _commit() -> str:
     return shown.stdout.strip()
 
 
-def report(records: list[Record], *, jobs: int, store: str, at: datetime | None = None) -> Report:
+def report(
+    records: list[Record], peers: list[Peer], *, jobs: int, machine: Machine, at: datetime | None = None
+) -> Report:
     """Put a run together."""
     when = (at or datetime.now(UTC)).isoformat(timespec="seconds")
-    return Report(when, _commit(), jobs, machine(store), records)
+    return Report(when, _commit(), jobs, machine, records, peers)
 
 
 def save(run: Report, path: Path) -> None:

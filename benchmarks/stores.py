@@ -1,14 +1,23 @@
-"""Fresh databases for a benchmark, and what is in them afterwards, read with the driver alone."""
+"""Fresh databases for a benchmark, and what is in them afterwards, read with the driver alone.
+
+A store is named by a URL, but the data behind the URL is never touched: SQLite files are made beside the one that it
+names, and on PostgreSQL a schema with a name of its own. Both are removed at the end.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
+
+from benchmarks.raw import sqlite as raw_sqlite
+from benchmarks.raw.common import Held as RawHeld
 
 _COUNTS = """
 select (select count(distinct id) from holdfast_job), (select count(*) from holdfast_ready),
@@ -34,16 +43,88 @@ class Place(NamedTuple):
     """A fresh database: where Holdfast finds it, and where the driver does."""
 
     url: str
-    path: str
+    raw: str
+
+
+class Inserter(NamedTuple):
+    """Raw enqueues on one connection: many in one transaction, one in its own, and what is there afterwards."""
+
+    bulk: Callable[[int], None]
+    one: Callable[[int], None]
+    held: Callable[[], RawHeld]
+
+
+class Yardstick(Protocol):
+    """The hand-written loop of a store: a module of `benchmarks.raw`."""
+
+    @property
+    def PROGRAM(self) -> str: ...  # noqa: N802 - a constant of a module
+    def create(self, target: str, /) -> None: ...
+    def connect(self, target: str, /) -> Any: ...
+    def bulk(self, connection: Any, count: int, /) -> None: ...
+    def one(self, connection: Any, number: int, /) -> None: ...
+    def held(self, target: str, /) -> RawHeld: ...
+    def span(self, target: str, /) -> float: ...
+
+
+class Store(Protocol):
+    """Databases of one run."""
+
+    name: str
+    raw: Yardstick
+
+    @property
+    def version(self) -> str:
+        """What the store says of itself."""
+        ...
+
+    @property
+    def driver(self) -> str:
+        """The driver, with its version."""
+        ...
+
+    def fresh(self) -> AbstractContextManager[Place]:
+        """Give a database that holds nothing yet; remove it at the end."""
+        ...
+
+    def held(self, place: Place) -> Held:
+        """Count what Holdfast's tables hold."""
+        ...
+
+    def span(self, place: Place, since: int = 0) -> float:
+        """Return the seconds from the first claim (of those since an instant) to the last completion, by the ledger."""
+        ...
+
+    def now(self) -> int:
+        """Return the store's time in microseconds."""
+        ...
+
+    def completed(self, place: Place) -> int:
+        """Return how many jobs are completed, by the ledger."""
+        ...
+
+    def snapshot(self, place: Place) -> AbstractContextManager[None]:
+        """Hold a snapshot open, so that nothing can be cleaned away that was there when it began, or came since."""
+        ...
+
+    def inserting(self, place: Place) -> AbstractContextManager[Inserter]:
+        """Give raw enqueues into a fresh database."""
+        ...
+
+    def metered(self, place: Place) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
+        """Measure what the store spends inside the block: unit by name, told once the block has ended."""
+        ...
 
 
 class SqliteStore:
-    """Databases of one run, in a directory that is removed at the end."""
+    """Files in a directory that is removed at the end."""
 
     name = "sqlite"
+    driver = "sqlite3"
+    raw: Yardstick = raw_sqlite
 
     def __init__(self, directory: str | None = None) -> None:
-        self._directory = directory
+        self.directory = directory
 
     @property
     def version(self) -> str:
@@ -51,33 +132,83 @@ class SqliteStore:
 
     @contextmanager
     def fresh(self) -> Generator[Place]:
-        """Give a database that does not exist yet; remove it at the end."""
-        with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=self._directory) as directory:
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=self.directory) as directory:
             path = f"{directory}/bench.db"
             yield Place(f"sqlite:///{path}", path)
 
     def held(self, place: Place) -> Held:
-        """Count what Holdfast's tables hold."""
-        connection = sqlite3.connect(place.path)
-        numbers: tuple[int, ...] = connection.execute(_COUNTS).fetchone()
-        connection.close()
+        with closing(sqlite3.connect(place.raw)) as connection:
+            numbers: tuple[int, ...] = connection.execute(_COUNTS).fetchone()
         return Held(*numbers)
 
-    def span(self, place: Place) -> float:
-        """Return the seconds from the first claim to the last completion, by the ledger."""
-        connection = sqlite3.connect(place.path)
-        (micros,) = connection.execute("select max(finished_at) - min(started_at) from holdfast_completed").fetchone()
-        connection.close()
+    def span(self, place: Place, since: int = 0) -> float:
+        statement = "select max(finished_at) - min(started_at) from holdfast_completed where started_at >= ?"
+        with closing(sqlite3.connect(place.raw)) as connection:
+            (micros,) = connection.execute(statement, (since,)).fetchone()
         return float(micros) / 1e6
 
+    def now(self) -> int:
+        return time.time_ns() // 1000
 
-def store_of(url: str | None) -> SqliteStore:
-    """Return the store that a URL names; databases are made beside the file that it names, never in it."""
+    def completed(self, place: Place) -> int:
+        with closing(sqlite3.connect(place.raw)) as connection:
+            (count,) = connection.execute("select count(*) from holdfast_completed").fetchone()
+        return int(count)
+
+    @contextmanager
+    def snapshot(self, place: Place) -> Generator[None]:
+        with closing(sqlite3.connect(place.raw, isolation_level=None)) as connection:
+            connection.execute("begin")
+            connection.execute("select count(*) from holdfast_job").fetchone()
+            yield
+            connection.execute("rollback")
+
+    @contextmanager
+    def inserting(self, place: Place) -> Generator[Inserter]:
+        raw_sqlite.create(place.raw)
+        with closing(raw_sqlite.connect(place.raw)) as connection:
+            yield Inserter(
+                partial(raw_sqlite.bulk, connection),
+                partial(raw_sqlite.one, connection),
+                partial(raw_sqlite.held, place.raw),
+            )
+
+    @contextmanager
+    def metered(self, place: Place) -> Generator[Callable[[], Mapping[str, float]]]:  # noqa: ARG002 - as the protocol
+        yield dict
+
+
+class UnknownStoreError(ValueError):
+    """The URL names no store that benchmarks know, or one whose driver is missing."""
+
+
+def store_of(url: str | None) -> Store:
+    """Return the store that a URL names; None: SQLite in the system's folder for temporary files."""
     if url is None:
         return SqliteStore()
-    parts = urlsplit(url)
-    if parts.scheme != "sqlite":
-        message = f"{url!r}: benchmarks know only sqlite so far: sqlite:///some/where/bench.db, or leave it out"
-        raise ValueError(message)
-    path = Path(unquote(parts.path.removeprefix("/")) or ".")
-    return SqliteStore(str(path.absolute().parent) if parts.path.removeprefix("/") else None)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        message = f"the URL cannot be read: {error}"
+        raise UnknownStoreError(message) from None
+    if parts.scheme == "sqlite":
+        return SqliteStore(_directory(parts.path.removeprefix("/")))
+    if parts.scheme in {"postgresql", "postgres"}:
+        try:
+            from benchmarks.postgres_store import PostgresStore
+        except ImportError as error:
+            message = f"benchmarks on PostgreSQL need psycopg: pip install 'holdfast[postgres]' ({error})"
+            raise UnknownStoreError(message) from None
+        return PostgresStore(url)
+    message = f"benchmarks know sqlite:///some/where/bench.db and postgresql://user@host/database, not {parts.scheme}:"
+    raise UnknownStoreError(message)
+
+
+def _directory(name: str) -> str | None:
+    if not name:
+        return None
+    directory = Path(unquote(name)).absolute().parent
+    if not directory.is_dir():
+        message = f"there is no directory {directory} to make databases in"
+        raise UnknownStoreError(message)
+    return str(directory)

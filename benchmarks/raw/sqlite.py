@@ -17,16 +17,15 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import sys
 import time
-from typing import Any, NamedTuple
+from contextlib import closing
+from typing import Any
 
-import msgspec
+from benchmarks.raw.common import BATCH, Drained, Held, be_a_process, decode, handle, ready_to_go, uuids
 
-BATCH = 500
+PROGRAM = "benchmarks.raw.sqlite"
 LOOK_EVERY = 0.001  # seconds between looks at data_version
 _LEASE = 30_000_000
-decode = msgspec.json.Decoder(dict[str, int]).decode
 
 _SCHEMA = """
 create table meta (fence integer not null);
@@ -44,21 +43,6 @@ create table done (
 """
 
 
-class Drained(NamedTuple):
-    """What one process has done, by its own count."""
-
-    handled: int
-
-
-class Held(NamedTuple):
-    """What the database holds."""
-
-    ids: int
-    ready: int
-    leased: int
-    done: int
-
-
 def connect(path: str) -> sqlite3.Connection:
     """Open with the durability that Holdfast has by default."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=30)
@@ -71,18 +55,6 @@ def create(path: str) -> None:
     connection = connect(path)
     connection.executescript(_SCHEMA)
     connection.close()
-
-
-def uuids(count: int) -> list[str]:
-    """Return UUIDv7s in increasing order: a counter in the twelve bits after the version, the rest random."""
-    start = time.time_ns() // 1_000_000
-    noise = os.urandom(8 * count).hex()
-    ids: list[str] = []
-    for index in range(count):
-        millisecond = f"{start + (index >> 12):012x}"
-        tail = noise[16 * index : 16 * index + 16]
-        ids.append(f"{millisecond[:8]}-{millisecond[8:]}-7{index & 0xFFF:03x}-8{tail[:3]}-{tail[3:15]}")
-    return ids
 
 
 def bulk(connection: sqlite3.Connection, count: int) -> None:
@@ -141,10 +113,6 @@ def finish(connection: sqlite3.Connection, fence: int, seqs: list[int]) -> None:
         raise RuntimeError(message)
 
 
-async def handle(job_id: str, n: int) -> None:
-    """Do nothing with a job."""
-
-
 def drain(connection: sqlite3.Connection, worker: str) -> Drained:
     """Claim and finish until nothing is ready."""
     handled = 0
@@ -198,18 +166,17 @@ def span(path: str) -> float:
     return float(micros) / 1e6
 
 
-def main(what: str, path: str, *more: str) -> None:
-    """Be a process of a benchmark: say that it is ready, wait for the word, work, tell what was done."""
-    connection = connect(path)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    worker = f"raw-{os.getpid()}"
-    if what == "drain":
-        print(json.dumps({"handled": drain(connection, worker).handled}), flush=True)
-    else:
-        print(json.dumps({"starts": watch(connection, worker, int(more[0]))}), flush=True)
-    connection.close()
+def _drain(path: str) -> Drained:
+    with closing(connect(path)) as connection:
+        ready_to_go()
+        return drain(connection, f"raw-{os.getpid()}")
+
+
+def _watch(path: str, count: int) -> list[tuple[int, int]]:
+    with closing(connect(path)) as connection:
+        ready_to_go()
+        return watch(connection, f"raw-{os.getpid()}", count)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    be_a_process(_drain, _watch)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios import depth, drain, enqueue, latency, memory
+from benchmarks.scenarios import depth, drain, enqueue, held, latency, memory
 
 Scenario = Callable[[Bench], list[Record]]
 
@@ -14,8 +14,10 @@ SCENARIOS: dict[str, Scenario] = {
     "enqueue.bulk": enqueue.bulk,
     "enqueue.one": enqueue.one,
     "enqueue.sync_one": enqueue.sync_one,
+    "enqueue.hundred": enqueue.hundred,
     "drain.one": drain.one,
     "drain.two": drain.two,
+    "drain.held": held.held,
     "latency": latency.latency,
     "claim.depth": depth.depth,
     "memory.drain": memory.drain,

@@ -1,4 +1,4 @@
-"""Enqueue: many in one call, one by one, and one by one from blocking code."""
+"""Enqueue: many in one call, one by one, one by one from blocking code, and one by one by a hundred callers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 
 from benchmarks import program
 from benchmarks.bench import Bench, check
-from benchmarks.raw import sqlite as raw_sqlite
 from benchmarks.record import Record
+from benchmarks.stores import Inserter
 from holdfast import TaskHandle
+
+_CALLERS = 100
 
 
 def _ours(bench: Bench, count: int, enqueue: Callable[[TaskHandle[..., Any]], Awaitable[None]]) -> float:
@@ -34,15 +36,12 @@ def _check_ours(held: Any, count: int) -> None:
     check((held.ids, held.ready), (count, count), "distinct ids and ready jobs after the enqueue")
 
 
-def _raw(bench: Bench, count: int, enqueue: Callable[[Any], None]) -> float:
-    with bench.store.fresh() as place:
-        raw_sqlite.create(place.path)
-        connection = raw_sqlite.connect(place.path)
+def _raw(bench: Bench, count: int, enqueue: Callable[[Inserter], None]) -> float:
+    with bench.store.fresh() as place, bench.store.inserting(place) as inserter:
         began = time.perf_counter()
-        enqueue(connection)
+        enqueue(inserter)
         seconds = time.perf_counter() - began
-        connection.close()
-        held = raw_sqlite.held(place.path)
+        held = inserter.held()
         check((held.ids, held.ready), (count, count), "distinct ids and ready jobs after the raw insert")
     return count / seconds
 
@@ -50,11 +49,16 @@ def _raw(bench: Bench, count: int, enqueue: Callable[[Any], None]) -> float:
 def _raw_one_by_one(bench: Bench) -> float:
     count = bench.sizes.single
 
-    def insert(connection: Any) -> None:
+    def insert(inserter: Inserter) -> None:
         for number in range(count):
-            raw_sqlite.one(connection, number)
+            inserter.one(number)
 
     return _raw(bench, count, insert)
+
+
+async def _one_by_one(task: TaskHandle[..., Any], numbers: range) -> None:
+    for number in numbers:
+        await task.enqueue(n=number)
 
 
 def bulk(bench: Bench) -> list[Record]:
@@ -69,7 +73,7 @@ def bulk(bench: Bench) -> list[Record]:
         bench.compare(
             "enqueue.bulk",
             lambda: _ours(bench, count, enqueue),
-            lambda: _raw(bench, count, lambda connection: raw_sqlite.bulk(connection, count)),
+            lambda: _raw(bench, count, lambda inserter: inserter.bulk(count)),
             unit="jobs/s",
         )
     ]
@@ -79,13 +83,26 @@ def one(bench: Bench) -> list[Record]:
     """Each awaited before the next: what one caller gets, a sync of the disk per job."""
     count = bench.sizes.single
 
-    async def enqueue(task: TaskHandle[..., Any]) -> None:
-        for number in range(count):
-            await task.enqueue(n=number)
+    def ours() -> float:
+        return _ours(bench, count, lambda task: _one_by_one(task, range(count)))
+
+    return [bench.compare("enqueue.one", ours, lambda: _raw_one_by_one(bench), unit="jobs/s")]
+
+
+def hundred(bench: Bench) -> list[Record]:
+    """A hundred callers in one process, each with one enqueue under way. `raw` is our own rate of a single caller."""
+    alone = bench.sizes.single
+    share = max(1, 4 * alone // _CALLERS)
+
+    async def together(task: TaskHandle[..., Any]) -> None:
+        await asyncio.gather(*(_one_by_one(task, range(share)) for _ in range(_CALLERS)))
 
     return [
         bench.compare(
-            "enqueue.one", lambda: _ours(bench, count, enqueue), lambda: _raw_one_by_one(bench), unit="jobs/s"
+            "enqueue.hundred",
+            lambda: _ours(bench, share * _CALLERS, together),
+            lambda: _ours(bench, alone, lambda task: _one_by_one(task, range(alone))),
+            unit="jobs/s",
         )
     ]
 

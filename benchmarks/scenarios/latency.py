@@ -13,7 +13,7 @@ from statistics import median
 
 from benchmarks import processes
 from benchmarks.bench import Bench, check
-from benchmarks.raw import sqlite as raw_sqlite
+from benchmarks.raw.common import Held as RawHeld
 from benchmarks.record import Record
 from holdfast import App
 
@@ -51,7 +51,7 @@ def _ours(bench: Bench) -> tuple[float, float]:
                     returns.append(time.monotonic_ns())
             return returns
 
-        with processes.started(1, "benchmarks.program", "serve", place.url, str(count)) as (worker,):
+        with processes.started(1, "benchmarks.program", place.url, "serve", str(count)) as (worker,):
             worker.go()
             returns = asyncio.run(produce())
             told = worker.told(_PATIENCE)
@@ -63,19 +63,20 @@ def _ours(bench: Bench) -> tuple[float, float]:
 def _raw(bench: Bench) -> tuple[float, float]:
     count = bench.sizes.latency
     with bench.store.fresh() as place:
-        raw_sqlite.create(place.path)
+        raw = bench.store.raw
+        raw.create(place.raw)
         draw = random.Random(1)
         returns: list[int] = []
-        with processes.started(1, "benchmarks.raw.sqlite", "watch", place.path, str(count)) as (worker,):
+        with processes.started(1, raw.PROGRAM, place.raw, "watch", str(count)) as (worker,):
             worker.go()
-            connection = raw_sqlite.connect(place.path)
+            connection = raw.connect(place.raw)
             for number in range(count):
                 time.sleep(_pause(draw))
-                raw_sqlite.one(connection, number)
+                raw.one(connection, number)
                 returns.append(time.monotonic_ns())
             connection.close()
             told = worker.told(_PATIENCE)
-        check(raw_sqlite.held(place.path), raw_sqlite.Held(count, 0, 0, count), "what the raw tables hold")
+        check(raw.held(place.raw), RawHeld(count, 0, 0, count), "what the raw tables hold")
         return _percentiles(returns, [(number, began) for number, began in told["starts"]])
 
 

@@ -15,7 +15,7 @@ _LOOK_EVERY = 0.05
 
 def _growth(module: str, target: str) -> tuple[float, int]:
     """Return the peak over what it had when ready, in MB, and how many handlers were called."""
-    with processes.started(1, module, "drain", target) as (worker,):
+    with processes.started(1, module, target, "drain") as (worker,):
         before = peak = worker.memory() or 0.0
         worker.go()
         while not worker.has_ended:
@@ -32,7 +32,7 @@ def drain(bench: Bench) -> list[Record]:
         ours, handled = _growth("benchmarks.program", place.url)
         check_done(bench, place, count=count, handled=handled)
     with bench.store.fresh() as place:
-        fill_raw(place, count)
-        raw, handled = _growth("benchmarks.raw.sqlite", place.path)
-        check_raw_done(place, count=count, handled=handled)
+        fill_raw(bench, place, count)
+        raw, handled = _growth(bench.store.raw.PROGRAM, place.raw)
+        check_raw_done(bench, place, count=count, handled=handled)
     return [bench.record("memory.drain", ours, unit="MB", raw=raw)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -162,3 +163,30 @@ async def test_arguments_arrive_as_the_annotated_types_and_results_are_read_as_a
     assert seen == [(order, Size.LARGE, {"a", "b"}, b"\xff\0")]
     assert await job.result(Order) == order
     assert (await job.result())["number"] == 7
+
+
+async def test_a_listener_whose_event_loop_was_closed_does_not_fail_an_enqueue(app: App):
+    @app.task
+    async def quick() -> None: ...
+
+    backend = await app.opened()
+    closed = asyncio.new_event_loop()
+    closed.close()
+    heard: list[str] = []
+    tries: list[str] = []
+
+    def dead() -> None:
+        tries.append("dead")
+        closed.call_soon_threadsafe(heard.append, "dead")
+
+    backend.notifier.listen(dead)
+    unlisten = backend.notifier.listen(lambda: heard.append("living"))
+    jobs = [await quick.enqueue(), await quick.enqueue()]
+    unlisten()
+    assert set(tries) == {"dead"}
+    tries.clear()
+    jobs.append(await quick.enqueue())
+
+    assert [await job.state() for job in jobs] == [JobState.READY] * 3
+    assert set(heard) == {"living"}
+    assert tries == [], "it was not asked again"

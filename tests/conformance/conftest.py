@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -68,7 +68,7 @@ class PostgresEffects:
     """A table of effects in the schema of the test."""
 
     def __init__(self, url: str) -> None:
-        self._server, _, schema = url.rpartition("?schema=")
+        self._server, schema = parts_of(url)
         table = sql.Identifier(schema, "effect")
         self._create = sql.SQL("create table {} (job_id text not null)").format(table)
         self._insert = sql.SQL("insert into {} (job_id) values (%s)").format(table)

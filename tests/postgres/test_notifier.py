@@ -7,6 +7,7 @@ import secrets
 import time
 
 import psycopg
+from tests.servers.postgres import parts_of
 
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.notify import waker
@@ -27,7 +28,7 @@ async def test_a_listener_whose_session_was_terminated_listens_again(backend: Ba
         heard, wake = waker()
         stop = other.notifier.listen(wake)
         await _hears(backend, heard)
-        with psycopg.connect(url.rpartition("?schema=")[0], autocommit=True) as connection:
+        with psycopg.connect(parts_of(url)[0], autocommit=True) as connection:
             query = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = %s"
             assert len(connection.execute(query, (name,)).fetchall()) >= 2  # the pool's, and the one that listens
         heard.clear()
@@ -36,8 +37,8 @@ async def test_a_listener_whose_session_was_terminated_listens_again(backend: Ba
 
 
 async def test_many_hints_are_told_to_others_as_few(backend: Backend, url: str):
-    channel = f"holdfast_{url.rpartition('=')[2]}"
-    with psycopg.connect(url.rpartition("?schema=")[0], autocommit=True) as connection:
+    channel = f"holdfast_{parts_of(url)[1]}"
+    with psycopg.connect(parts_of(url)[0], autocommit=True) as connection:
         connection.execute(psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(channel)))
         began = time.monotonic()
         while time.monotonic() - began < 0.5:

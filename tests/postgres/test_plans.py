@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.statements import Statements
 from holdfast.store.backend import Backend
@@ -58,7 +59,7 @@ def statistics(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def connection(backend: Backend, url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(url.rpartition("?schema=")[0], autocommit=True) as connection:
+    with psycopg.connect(parts_of(url)[0], autocommit=True) as connection:
         yield connection
 
 
@@ -89,7 +90,7 @@ def _bad_plans(connection: psycopg.Connection, schema: str) -> list[str]:
 
 
 async def test_no_hot_statement_reads_a_whole_table(url: str, connection: psycopg.Connection, statistics: str):
-    schema = url.rpartition("=")[2]
+    schema = parts_of(url)[1]
     _fill(connection, schema, statistics, 20_000)
     assert _bad_plans(connection, schema) == []
 
@@ -99,6 +100,6 @@ async def test_no_hot_statement_reads_a_whole_table(url: str, connection: psycop
 async def test_no_hot_statement_reads_a_whole_table_of_a_million(
     url: str, connection: psycopg.Connection, statistics: str
 ):
-    schema = url.rpartition("=")[2]
+    schema = parts_of(url)[1]
     _fill(connection, schema, statistics, 1_000_000)
     assert _bad_plans(connection, schema) == []

@@ -6,6 +6,7 @@ import asyncio
 
 import psycopg
 import pytest
+from tests.servers.postgres import parts_of
 
 from holdfast.app.open import open_backend
 from holdfast.errors import SchemaMismatch
@@ -38,7 +39,7 @@ async def test_many_may_open_at_once_and_one_installs(url: str):
 async def test_tables_of_another_version_are_refused(url: str, version: int, remedy: str):
     backend = open_backend(url)
     await backend.schema.install()
-    server, _, schema = url.rpartition("?schema=")
+    server, schema = parts_of(url)
     with psycopg.connect(server) as connection:
         query = psycopg.sql.SQL("update {} set schema_version = %s").format(psycopg.sql.Identifier(schema, "meta"))
         connection.execute(query, (version,))
@@ -49,7 +50,7 @@ async def test_tables_of_another_version_are_refused(url: str, version: int, rem
 
 async def test_the_script_installs_what_install_does(url: str):
     backend = open_backend(url)
-    with psycopg.connect(url.rpartition("?schema=")[0]) as connection:
+    with psycopg.connect(parts_of(url)[0]) as connection:
         connection.execute(backend.schema.script().encode())
     await backend.schema.check()
     await backend.close()

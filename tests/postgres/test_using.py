@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from tests.servers.postgres import parts_of
 
 from holdfast.errors import ConfigError, JobNotFound, Unsupported
 from holdfast.model.outcome import Completed
@@ -16,7 +17,7 @@ from holdfast.testing.conformance.base import a_job, hold_one, state_of
 
 
 def _server(url: str) -> str:
-    return url.rpartition("?schema=")[0]
+    return parts_of(url)[0]
 
 
 def _engine_url(url: str) -> str:

@@ -131,10 +131,16 @@ def new_schema_url() -> str:
     return f"{url}{'&' if '?' in url else '?'}schema=test_{secrets.token_hex(6)}"
 
 
+def parts_of(url: str) -> tuple[str, str]:
+    """Return the plain URL of the server, and the schema, of a URL of `new_schema_url`."""
+    base, _, schema = url.rpartition("schema=")
+    return base.rstrip("?&"), schema
+
+
 def drop_schema(url: str) -> None:
     """Drop the schema that a URL of `new_schema_url` names, with all in it."""
-    base, _, schema = url.rpartition("schema=")
-    with psycopg.connect(base.rstrip("?&"), autocommit=True) as connection:
+    server, schema = parts_of(url)
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'drop schema if exists "{schema}" cascade'.encode())
 
 

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 
 
-def _as_user() -> dict[str, Any]:
+def server_user() -> dict[str, Any]:
     """PostgreSQL refuses to run as root: then it runs as somebody else."""
     if os.getuid() != 0:
         return {}
@@ -45,7 +45,7 @@ def start(folder: Path, binaries: Path, **settings: str) -> tuple[subprocess.Pop
     """Make a cluster in `folder` and start it; return the server process and its URL once it answers."""
     data = folder / "data"
     data.mkdir(mode=0o700)
-    user = _as_user()
+    user = server_user()
     if user:
         os.chown(data, user["user"], user["group"])
     command = [
@@ -70,7 +70,7 @@ def serve(data: Path, binaries: Path, **settings: str) -> tuple[subprocess.Popen
     port = settings.pop("port", None) or str(_free_port())
     chosen = {**SETTINGS, "port": port, "unix_socket_directories": str(data), **settings}
     options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
-    server = subprocess.Popen([binaries / "postgres", "-D", data, *options], cwd="/", **_as_user())
+    server = subprocess.Popen([binaries / "postgres", "-D", data, *options], cwd="/", **server_user())
     url = f"postgresql://holdfast@127.0.0.1:{port}/postgres"
     while True:
         try:

@@ -45,6 +45,12 @@ async def test_an_error_comes_back_as_text_and_is_retried_by_policy(pool):
     assert "holdfast/worker/child.py" not in outcome.failure.traceback
 
 
+async def test_a_handler_that_returns_a_coroutine_has_not_done_its_work(pool):
+    outcome = await run(pool, app.add_without_await, 2, b=3)
+    assert isinstance(outcome, Retried)
+    assert "returned a coroutine that nobody has awaited" in outcome.failure.message
+
+
 async def test_an_error_on_the_last_attempt_fails_the_job(pool):
     assert isinstance(await run(pool, app.raise_error, "no", attempt=5), Failed)
 

@@ -274,6 +274,13 @@ class App:
         await worker.run()
         return worker.status().totals
 
+    async def wake(self) -> None:
+        """Hint to waiting workers that there may be work, as after a transaction of one's own that enqueued with `using`.
+
+        Nothing depends on it: without a hint they look by themselves, every `poll_interval`.
+        """
+        (await self.opened()).notifier.notify()
+
     # --- leases and workers -----------------------------------------------------------------------------------------
 
     async def leases(self, limit: int = 100, *, expired_only: bool = False) -> list[LeaseView]:

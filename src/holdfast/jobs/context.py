@@ -17,10 +17,11 @@ from holdfast.jobs.hold import Hold, Settling
 from holdfast.jobs.signals import Signal
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import Completed
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.text import clean
 from holdfast.store.backend import Backend
-from holdfast.store.values import Standing
+from holdfast.store.values import Finish, Standing
 
 T = TypeVar("T")
 _NOTE_LIMIT = 1024
@@ -114,7 +115,11 @@ class Context:
 
     async def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction: it is completed when, and only if, that one commits."""
-        complete_using(self._hold, self._backend, result, using=using)
+        hold = self._hold
+        hold.refuse_after_completion("complete the job")
+        finish = Finish(hold.lease, Completed(hold.result_text(result)))
+        (verdict,) = await self._backend.transactions.join(using).finish([finish])
+        hold.completing(verdict)
 
     def uncompleted(self) -> None:
         """Take back what `complete` noted: the caller's transaction did not commit."""
@@ -167,7 +172,9 @@ class SyncContext:
 
     def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction."""
-        complete_using(self._hold, self._backend, result, using=using)
+        hold = self._hold
+        hold.refuse_after_completion("complete the job")
+        hold.completing(self._backend.transactions.complete(hold.lease, hold.result_text(result), using=using))
 
     def _refuse_in_loop(self) -> None:
         """A blocking call in the loop's own thread would stop every handler beside it, or wait for itself."""
@@ -186,14 +193,6 @@ class SyncContext:
             work.close()
             raise
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-
-def complete_using(hold: Hold, backend: Backend, result: object, *, using: object) -> None:
-    """Write the fenced completion in the caller's own transaction; whether it commits, the store will be asked."""
-    hold.refuse_after_completion("complete the job")
-    hold.require(backend.transactions.complete(hold.lease, hold.result_text(result), using=using))
-    hold.settling()
-    hold.completed_by = "using"
 
 
 def refuse_inside(backend: Backend) -> None:

@@ -57,6 +57,12 @@ class Hold:
         if self._keeper is not None:
             self._keeper.settling(self.job.seq)
 
+    def completing(self, verdict: Verdict) -> None:
+        """Note that the completion was written in the caller's own transaction, which may or may not commit."""
+        self.require(verdict)
+        self.settling()
+        self.completed_by = "using"
+
     def settled(self) -> None:
         """Note that the completion was committed."""
         self.completed_by = "transaction"

@@ -24,7 +24,6 @@ from holdfast.jobs.context import Context
 from holdfast.jobs.run import (
     COMPLETED,
     outcome_of_error,
-    outcome_of_return,
     outcome_of_timeout,
     outcome_of_value,
     unless_settled,
@@ -90,7 +89,7 @@ class Attempts:
             args, kwargs = plan.decode(job.payload)
             plan.handler(*args, **kwargs).send(None)
         except StopIteration as stop:
-            return COMPLETED if stop.value is None else outcome_of_return(stop.value)
+            return COMPLETED if stop.value is None else self._told(job, outcome_of_value(plan.task, job, stop.value))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome, SystemExit too

@@ -71,6 +71,11 @@ async def add_async(a: int, b: int) -> int:
 
 
 @Handle
+def add_without_await(a: int, b: int) -> object:
+    return add_async.task.handler(a, b)
+
+
+@Handle
 def whoami() -> tuple[int, int, int]:
     return os.getpid(), os.getpgid(0), os.getppid()
 

@@ -109,6 +109,15 @@ def test_a_stale_verdict_drops_the_job_and_is_counted():
     assert (len(m.holdings), totals.lost, totals.completed) == (0, 1, 1)
 
 
+def test_a_job_settled_by_a_task_that_its_handler_left_behind_is_counted_once_when_its_finish_is_answered():
+    m = with_jobs(1)
+    m.ended(0.1, begin(m), Completed())
+    flush = m.decide(0.1).flush or []
+    m.holdings.settled(1)
+    m.flushed(0.2, flush, [DONE])
+    assert (len(m.holdings), m.status().totals.completed) == (0, 1)
+
+
 def test_a_lost_lease_aborts_the_handler_and_its_end_is_not_written():
     m = with_jobs(1)
     job = begin(m)

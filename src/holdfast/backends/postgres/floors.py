@@ -3,7 +3,8 @@
 What was claimed leaves dead entries at the front of the lane's index, and while a long transaction elsewhere holds a
 snapshot open they cannot be removed: a claim that walks them gets slower with every job done. So a claim begins at the
 place of the last one. That is a hint of this process: jobs that come to lie below it, put there by others, are found by
-claims that begin at the start; these may take a fiftieth of the time, and are free while they are quick.
+claims that begin at the start; these may take a fiftieth of the time, a fifth while there is nothing else to do, and
+are free while they are quick.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 _SHARE = 50
+_IDLE_SHARE = 5
 _QUICK = 0.005
 _SOONEST = 0.05
 
@@ -49,11 +51,12 @@ class Floors:
                 if known is None or known < (turn, seq):
                     self._places[lane_id] = (turn, seq)
 
-    def came_short(self) -> bool:
+    def came_short(self, *, found_none: bool) -> bool:
         """Begin at the start next time, if that can be afforded; whether it can."""
+        share = _IDLE_SHARE if found_none else _SHARE
         with self._lock:
             rested = self._clock() - self._scanned_at
-            if not self._places or not (self._cost <= _QUICK or rested >= self._cost * _SHARE):
+            if not self._places or not (self._cost <= _QUICK or rested >= self._cost * share):
                 return False
             self._places.clear()
             return True

@@ -112,10 +112,10 @@ class PostgresJobs:
         if request.limit < 1 or not request.tasks:
             return Claim([])
         taken, scanned = await self._claim(request)
-        if not taken.jobs and not scanned and self._floors.came_short():
+        if not taken.jobs and not scanned and self._floors.came_short(found_none=True):
             taken, scanned = await self._claim(request)
         elif len(taken.jobs) < request.limit and not taken.is_cut:
-            self._floors.came_short()
+            self._floors.came_short(found_none=False)
         return taken
 
     async def _claim(self, request: ClaimRequest) -> tuple[Claim, bool]:

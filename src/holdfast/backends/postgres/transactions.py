@@ -21,6 +21,9 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
+import psycopg
+
+from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
@@ -74,11 +77,10 @@ class PostgresTransactions:
                         yield transaction
                         transaction.seal()
                 except BaseException as error:
-                    await _to_the_end(block.__aexit__(type(error), error, error.__traceback__))
-                    raise
-                finally:
                     expiring.cancel()
-                    await transaction.settle_expiry()
+                    await _to_the_end(_undo(transaction, block, error))
+                    raise
+                expiring.cancel()
                 with transaction.explained(committing=True):
                     await _to_the_end(block.__aexit__(None, None, None))
             finally:
@@ -103,15 +105,35 @@ class PostgresTransactions:
                         yield transaction
                         transaction.seal()
                 except BaseException as error:
-                    block.__exit__(type(error), error, error.__traceback__)
-                    raise
-                finally:
                     expiring.cancel()
+                    expiring.join()  # a rollback for the limit's sake that has begun is let end
+                    _undo_blocking(transaction, block, error)
+                    raise
+                expiring.cancel()
                 with transaction.explained(committing=True):
                     block.__exit__(None, None, None)
             finally:
                 transaction.end()
         transaction.committed()
+
+
+async def _undo(transaction: AsyncTransaction, block: Any, error: BaseException) -> None:
+    """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
+    await transaction.settle_expiry()
+    if not transaction.connection.closed:
+        try:
+            await block.__aexit__(type(error), error, error.__traceback__)
+        except psycopg.Error:
+            drop(transaction.connection)
+
+
+def _undo_blocking(transaction: BlockingTransaction, block: Any, error: BaseException) -> None:
+    """The same, in a thread."""
+    if not transaction.connection.closed:
+        try:
+            block.__exit__(type(error), error, error.__traceback__)
+        except psycopg.Error:
+            drop(transaction.connection)
 
 
 @contextmanager

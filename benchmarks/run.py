@@ -1,0 +1,52 @@
+"""A run: the chosen scenarios on one store, and rivals beside them if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from benchmarks import rivals
+from benchmarks.bench import Bench, Sizes, Wrong
+from benchmarks.record import Peer, Record, Report, machine, report
+from benchmarks.scenarios import SCENARIOS, chosen
+from benchmarks.stores import UnknownStoreError, store_of
+from benchmarks.table import aim_of
+
+__all__ = ["Plan", "UnknownScenarioError", "UnknownStoreError", "Wrong", "aim_of", "run"]
+
+
+class UnknownScenarioError(ValueError):
+    """No scenario has such a name."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to run, and how much of it."""
+
+    url: str | None = None
+    jobs: int = 100_000
+    repeats: int = 3
+    only: tuple[str, ...] = ()
+    peers: bool = False
+
+
+def run(plan: Plan, tell: Callable[[str], None]) -> Report:
+    """Run a plan; `tell` hears what is under way."""
+    store = store_of(plan.url)
+    scenarios = chosen(plan.only)
+    if not scenarios:
+        message = f"no scenario begins with {', '.join(plan.only)}: there are {', '.join(SCENARIOS)}"
+        raise UnknownScenarioError(message)
+    began = datetime.now(UTC)
+    seen = machine(f"{store.name} {store.version}", store.driver)  # before the load is our own
+    bench = Bench(store, Sizes.of(plan.jobs), plan.repeats)
+    records: list[Record] = []
+    for name, scenario in scenarios.items():
+        tell(name)
+        records.extend(scenario(bench))
+    peers: list[Peer] = []
+    if plan.peers:
+        compared, peers = rivals.compare(bench, records, tell)
+        records.extend(compared)
+    return report(records, peers, jobs=plan.jobs, machine=seen, at=began)

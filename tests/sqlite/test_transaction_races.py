@@ -1,0 +1,331 @@
+"""Handlers' transactions at the edges: cancelled at the gate, undone by SQLite, past their limit, refused the file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.app.work import ask, change, connected
+
+from holdfast.app.open import open_backend
+from holdfast.backends.sqlite.backend import SqliteBackend
+from holdfast.backends.sqlite.deadlines import Deadlines
+from holdfast.backends.sqlite.open_transaction import OpenTransaction
+from holdfast.backends.sqlite.sessions import Session
+from holdfast.errors import StoreError, StoreUnavailable, TransactionExpired
+from holdfast.store.values import Standing
+from holdfast.testing.conformance.base import a_job, enqueue, hold_one
+
+LONG = timedelta(seconds=30)
+SHORT = timedelta(seconds=0.05)
+SOON = 5.0
+PATIENCE = 1.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteBackend]:
+    """A store on a file, whose writers wait a second for the write lock and no longer."""
+    backend = open_backend(f"sqlite:///{path}?synchronous=normal&busy_timeout={PATIENCE}")
+    assert isinstance(backend, SqliteBackend)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+async def somebody_waits(store: SqliteBackend) -> None:
+    """Wait until a writer of this process stands at the gate."""
+    async with asyncio.timeout(SOON):
+        while not store._parts.gate._waiting:
+            await asyncio.sleep(0.001)
+
+
+@contextlib.contextmanager
+def nothing_lasts():
+    """See that what is done inside does not take as long as a wait for the write lock."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < PATIENCE
+
+
+# --- nobody waits for it any more ------------------------------------------------------------------------------------
+
+
+async def cancelled(task: asyncio.Task[None], times: int) -> None:
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(task), SOON)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_handler_cancelled_at_the_gate_leaves_no_lock_behind_however_often_it_is_cancelled(store, times):
+    holder, waiter = await hold_one(store), await hold_one(store)
+    is_held, go_on = asyncio.Event(), asyncio.Event()
+    entered: list[str] = []
+
+    async def hold() -> None:
+        async with store.begin(holder.lease, limit=LONG):
+            is_held.set()
+            await go_on.wait()
+
+    async def wait() -> None:
+        async with store.begin(waiter.lease, limit=LONG):
+            entered.append("never")
+
+    holding = asyncio.create_task(hold())
+    await is_held.wait()
+    waiting = asyncio.create_task(wait())
+    await somebody_waits(store)
+    await cancelled(waiting, times)  # ends at once, though the lock is held by another
+    go_on.set()
+    await holding
+
+    with nothing_lasts():
+        await enqueue(store, a_job())
+        async with store.begin(waiter.lease, limit=LONG):
+            pass
+    assert entered == []
+
+
+async def test_a_transaction_begun_for_a_handler_that_was_cancelled_in_that_moment_is_rolled_back(store, monkeypatch):
+    job = await hold_one(store)
+    is_begun = threading.Event()
+    real = OpenTransaction._open
+
+    def told(transaction: OpenTransaction) -> None:
+        real(transaction)
+        is_begun.set()
+
+    monkeypatch.setattr(OpenTransaction, "_open", told)
+
+    async def handle() -> None:
+        async with store.begin(job.lease, limit=LONG):
+            pytest.fail("the handler was cancelled before it could enter")
+
+    handling = asyncio.create_task(handle())
+    await asyncio.sleep(0)
+    assert is_begun.wait(SOON)  # blocks the loop: the handler cannot hear of it
+    await cancelled(handling, 1)
+
+    with nothing_lasts():
+        await enqueue(store, a_job())
+        async with store.begin(job.lease, limit=LONG):
+            pass
+
+
+async def test_a_transaction_that_another_process_keeps_out_gives_up_in_time_and_leaves_the_gate_free(store, path):
+    job = await hold_one(store)
+    with connected(path) as other:
+        other.execute("begin immediate")
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            async with store.begin(job.lease, limit=LONG):
+                pytest.fail("another holds the write lock")
+        assert time.monotonic() - began < 2 * PATIENCE
+        other.execute("rollback")
+
+    with nothing_lasts():
+        async with store.begin(job.lease, limit=LONG):
+            pass
+
+
+# --- undone by SQLite ------------------------------------------------------------------------------------------------
+
+
+UNDOING = {"by a statement": "insert or rollback into effect values ('there')", "by a trigger": "delete from effect"}
+
+
+@pytest.fixture
+def effects(store: SqliteBackend, path: Path):
+    change(path, "create table effect (name text unique)")
+    change(path, "insert into effect values ('there')")
+    change(path, "create trigger kept before delete on effect begin select raise(rollback, 'kept'); end")
+    return lambda: [name for (name,) in ask(path, "select name from effect order by rowid")]
+
+
+@pytest.mark.parametrize("sql", UNDOING.values(), ids=UNDOING)
+async def test_after_sqlite_has_rolled_back_by_itself_nothing_more_is_written_through_the_transaction(
+    store, effects, sql
+):
+    job = await hold_one(store)
+    with pytest.raises(StoreError, match="SQLite has rolled its transaction back"):
+        async with store.begin(job.lease, limit=LONG) as transaction:
+            await transaction.connection.execute("insert into effect values ('before')")
+            with pytest.raises(sqlite3.IntegrityError):
+                await transaction.connection.execute(sql)
+            with pytest.raises(StoreError, match="Nothing of it was written"):
+                await transaction.connection.execute("insert into effect values ('after')")
+            await transaction.complete(job.lease, None)
+
+    assert effects() == ["there"]
+    assert await store.jobs.verify(job.lease) is Standing.HELD
+
+
+@pytest.mark.parametrize("sql", UNDOING.values(), ids=UNDOING)
+async def test_a_thread_handlers_transaction_that_sqlite_has_rolled_back_is_over_too(store, effects, sql):
+    job = await hold_one(store)
+
+    def handle() -> None:
+        with store.begin_blocking(job.lease, limit=LONG) as transaction:
+            transaction.connection.execute("insert into effect values ('before')")
+            with pytest.raises(sqlite3.IntegrityError):
+                transaction.connection.execute(sql)
+            transaction.connection.executemany("insert into effect values (?)", [("after",)])
+
+    with pytest.raises(StoreError, match="SQLite has rolled its transaction back"):
+        await asyncio.to_thread(handle)
+
+    assert effects() == ["there"]
+
+
+async def test_a_handler_that_keeps_silent_about_the_rollback_cannot_commit(store, effects):
+    job = await hold_one(store)
+    with pytest.raises(StoreError, match="SQLite has rolled its transaction back"):
+        async with store.begin(job.lease, limit=LONG) as transaction:
+            await transaction.connection.execute("insert into effect values ('before')")
+            with contextlib.suppress(sqlite3.IntegrityError):
+                await transaction.connection.execute("delete from effect")
+
+    assert effects() == ["there"]
+
+
+async def test_a_transaction_undone_by_sqlite_lets_the_next_writer_through_at_once_and_only_one(store, effects):
+    job, other = await hold_one(store), await hold_one(store)
+    gate = store._parts.gate
+    with pytest.raises(StoreError):
+        async with store.begin(job.lease, limit=LONG) as transaction:
+            with contextlib.suppress(sqlite3.IntegrityError):
+                await transaction.connection.execute("delete from effect")
+            with nothing_lasts():
+                await asyncio.create_task(_effect_of(store, other, "other"))
+
+    assert effects() == ["there", "other"]
+    assert not gate._is_taken
+    gate.enter()
+    assert gate._is_taken, "left twice, it would let two writers through"
+    gate.leave()
+
+
+async def _effect_of(store: SqliteBackend, job, name: str) -> None:
+    async with store.begin(job.lease, limit=LONG) as transaction:
+        await transaction.connection.execute("insert into effect values (?)", (name,))
+
+
+# --- past its limit --------------------------------------------------------------------------------------------------
+
+
+async def test_the_limit_of_a_transaction_holds_though_the_event_loop_is_blocked_from_its_beginning(store, path):
+    job = await hold_one(store)
+
+    async def handle() -> None:
+        async with store.begin(job.lease, limit=SHORT):
+            pass
+
+    handling = asyncio.create_task(handle())
+    await asyncio.sleep(0)
+    with connected(path) as other:  # from here on the loop is blocked
+        other.execute("pragma busy_timeout = 0")
+        give_up = time.monotonic() + SOON
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            while time.monotonic() < give_up:
+                other.execute("begin immediate")
+                other.execute("rollback")
+        other.execute("pragma busy_timeout = 2000")
+        other.execute("begin immediate")  # the lock was freed, though the handler has not even heard that it had it
+        other.execute("rollback")
+
+    with pytest.raises(TransactionExpired):
+        await handling
+
+
+async def test_the_rollback_of_an_expired_transaction_comes_before_what_its_session_does_next(store, monkeypatch):
+    first, second = await hold_one(store), await hold_one(store)
+    is_expiring, next_is_asked = threading.Event(), threading.Event()
+    real = Session.interrupt
+
+    def slow(session: Session) -> None:
+        is_expiring.set()
+        next_is_asked.wait(0.3)
+        real(session)
+
+    monkeypatch.setattr(Session, "interrupt", slow)
+
+    async def follow() -> None:
+        async with store.begin(second.lease, limit=LONG):
+            pass
+
+    with pytest.raises(TransactionExpired):
+        async with store.begin(first.lease, limit=SHORT):
+            assert await asyncio.to_thread(is_expiring.wait, SOON)
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0)
+    next_is_asked.set()
+    with nothing_lasts():
+        await following
+
+
+# --- the thread that watches limits ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deadlines():
+    deadlines = Deadlines()
+    yield deadlines
+    deadlines.close()
+    assert deadlines._thread is not None
+    deadlines._thread.join(SOON)
+    assert not deadlines._thread.is_alive()
+
+
+def test_an_action_that_raises_does_not_keep_the_next_from_its_time(deadlines, caplog):
+    is_called = threading.Event()
+
+    def refuse() -> None:
+        raise OSError("no")
+
+    deadlines.set(timedelta(0), refuse)
+    deadlines.set(timedelta(0), is_called.set)
+
+    assert is_called.wait(SOON)
+    assert "could not be rolled back" in caplog.text
+
+
+def test_nothing_is_kept_of_deadlines_that_were_met_or_dropped(deadlines):
+    class Action:
+        def __call__(self) -> None:
+            pytest.fail("it was dropped")
+
+    action = Action()
+    kept = weakref.ref(action)
+    deadline = deadlines.set(LONG, action)
+    soon = deadlines.set(SHORT, Action())
+    for each in (deadline, soon):
+        each.drop()
+    del action
+    assert kept() is None
+    last = threading.Event()
+    deadlines.set(2 * SHORT, last.set)
+    assert last.wait(SOON)
+    assert [entry for entry in deadlines._waiting if entry[2] is not deadline] == []
+
+
+def test_a_deadline_that_comes_before_the_one_that_is_waited_for_is_met_in_its_time(deadlines):
+    is_called = threading.Event()
+    deadlines.set(LONG, lambda: None)
+    deadlines.set(SHORT, is_called.set)
+
+    assert is_called.wait(SOON)
