@@ -36,7 +36,7 @@ test: setup ## the suite, without the slow and torture marks
 	@$(BIN)/pytest -m "not slow and not torture" -n 2 --dist worksteal -q
 
 test-slow: setup ## the tests that take seconds or start real processes
-	@$(BIN)/pytest -m slow -q
+	@$(BIN)/pytest -m slow -n 2 --dist worksteal -q
 
 check: setup ## style, types, layers and house rules
 	@$(BIN)/ruff check --quiet .

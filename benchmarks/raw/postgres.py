@@ -130,7 +130,7 @@ async def _connect_async(target: str) -> psycopg.AsyncConnection[Any]:
         conninfo, autocommit=True, prepare_threshold=0
     )
     await connection.execute("select set_config('search_path', %s, false)", (schema,))
-    await connection.execute(_KEEP_TO_INDEXES.encode())
+    await connection.execute(_KEEP_TO_INDEXES.encode(), prepare=False)
     return connection
 
 
@@ -236,7 +236,7 @@ def watch(target: str, count: int) -> list[tuple[int, int]]:
     worker = f"raw-{os.getpid()}"
     with closing(connect(target)) as listener, closing(connect(target)) as connection:
         listener.execute(sql.SQL("listen {}").format(sql.Identifier(_channel(listener))))
-        connection.execute(_KEEP_TO_INDEXES.encode())
+        connection.execute(_KEEP_TO_INDEXES.encode(), prepare=False)
         ready_to_go()
         while len(starts) < count:
             rows: list[Row] = connection.execute(_CLAIM, (*_LOWEST, worker), binary=True).fetchall()

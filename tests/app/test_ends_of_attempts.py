@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ LEASE = timedelta(seconds=30)
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what no event tells of."""
     async with asyncio.timeout(LIMIT):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - there is none
             await asyncio.sleep(0.002)
 
 
@@ -133,8 +133,8 @@ class Bench:
 
 
 @pytest.fixture
-async def backend(file_app: App) -> AsyncIterator[Backend]:
-    yield await file_app.opened()
+async def backend(file_app: App) -> Backend:
+    return await file_app.opened()
 
 
 async def claimed(backend: Backend, handle: TaskHandle[..., Any]) -> LeasedJob:

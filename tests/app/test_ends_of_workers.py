@@ -50,7 +50,7 @@ class Work:
         worker = self.app.worker(**(QUIET | settings))
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(LIMIT):
-            while worker.status().buffered < ENDED:
+            while worker.status().buffered < ENDED:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.002)
         assert [await job.state() for job in self.jobs] == [JobState.RUNNING] * (ENDED + 1)
         return worker, running

@@ -126,7 +126,7 @@ async def test_leases_are_extended_before_the_transactions_of_handlers_that_came
 
     async def lease_until(connection) -> int:
         rows = await connection.execute("select lease_until from holdfast_running where seq = ?", (jobs[0].seq,))
-        return rows.fetchone()[0]
+        return int(rows.fetchone()[0])
 
     async def hold() -> None:
         async with store.begin(jobs[0].lease, limit=LONG) as transaction:

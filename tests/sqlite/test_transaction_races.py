@@ -1,5 +1,7 @@
 """Handlers' transactions at the edges: cancelled at the gate, undone by SQLite, past their limit, refused the file."""
 
+# ruff: noqa: PT012 - what a transaction raises is raised out of its block
+
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +50,7 @@ async def store(path: Path) -> AsyncIterator[SqliteBackend]:
 async def somebody_waits(store: SqliteBackend) -> None:
     """Wait until a writer of this process stands at the gate."""
     async with asyncio.timeout(SOON):
-        while not store._parts.gate._waiting:
+        while not store._parts.gate._waiting:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.001)
 
 

@@ -275,7 +275,7 @@ class App:
         return worker.status().totals
 
     async def wake(self) -> None:
-        """Hint to waiting workers that there may be work, as after a transaction of one's own that enqueued with `using`.
+        """Hint to waiting workers that there may be work, as after a transaction of one's own that enqueued some.
 
         Nothing depends on it: without a hint they look by themselves, every `poll_interval`.
         """
