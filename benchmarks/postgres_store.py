@@ -16,7 +16,7 @@ from psycopg import sql
 from benchmarks.meter import Meter
 from benchmarks.raw import postgres as raw_postgres
 from benchmarks.raw import postgres_tables
-from benchmarks.stores import Held, Inserter, Place, Yardstick
+from benchmarks.stores import Held, Inserter, Place, UnreachableError, Yardstick
 from holdfast import App
 
 _COUNTS = """
@@ -44,7 +44,12 @@ class PostgresStore:
 
     @property
     def version(self) -> str:
-        with closing(self._connect()) as connection:
+        try:
+            connection = self._connect()
+        except psycopg.Error as error:
+            message = f"the server cannot be reached: {' '.join(str(error).split())}"
+            raise UnreachableError(message) from None
+        with closing(connection):
             return str(connection.info.parameter_status("server_version"))
 
     @property
@@ -113,8 +118,7 @@ class PostgresStore:
             connection.rollback()
 
     @contextmanager
-    def database(self) -> Generator[str]:
-        """Give a database of its own, for those who cannot be told a schema; drop it at the end."""
+    def foreign(self) -> Generator[str]:
         name = f"holdfast_bench_{secrets.token_hex(6)}"
         with closing(self._connect()) as connection:
             connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))

@@ -11,10 +11,10 @@ from benchmarks import rivals
 from benchmarks.bench import Bench, Sizes, Wrong
 from benchmarks.record import Peer, Record, Report, machine, report
 from benchmarks.scenarios import SCENARIOS, chosen
-from benchmarks.stores import UnknownStoreError, store_of
+from benchmarks.stores import UnknownStoreError, UnreachableError, store_of
 from benchmarks.table import aim_of
 
-__all__ = ["Plan", "UnknownScenarioError", "UnknownStoreError", "Wrong", "aim_of", "run"]
+__all__ = ["Plan", "UnknownScenarioError", "UnknownStoreError", "UnreachableError", "Wrong", "aim_of", "run"]
 
 
 class UnknownScenarioError(ValueError):

@@ -111,6 +111,10 @@ class Store(Protocol):
         """Give raw enqueues into a fresh database."""
         ...
 
+    def foreign(self) -> AbstractContextManager[str]:
+        """Give a database to a program that is not ours and may do in it what it likes; remove it at the end."""
+        ...
+
     def metered(self, place: Place) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
         """Measure what the store spends inside the block: unit by name, told once the block has ended."""
         ...
@@ -174,12 +178,21 @@ class SqliteStore:
             )
 
     @contextmanager
+    def foreign(self) -> Generator[str]:
+        with self.fresh() as place:
+            yield place.raw
+
+    @contextmanager
     def metered(self, place: Place) -> Generator[Callable[[], Mapping[str, float]]]:  # noqa: ARG002 - as the protocol
         yield dict
 
 
 class UnknownStoreError(ValueError):
     """The URL names no store that benchmarks know, or one whose driver is missing."""
+
+
+class UnreachableError(Exception):
+    """The server cannot be reached."""
 
 
 def store_of(url: str | None) -> Store:

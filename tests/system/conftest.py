@@ -6,14 +6,44 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers.missing import give_up
+from tests.servers.postgres import NoServerError
 from tests.system.harness import Gate, Ledger, Workers
-from tests.system.stores import SqliteStore, Store
+from tests.system.stores import PostgresStore, SqliteStore, Store
+
+# Shown on PostgreSQL by `make test-slow`: as on SQLite, only with more round trips.
+SLOW_ON_POSTGRES = (
+    "broken_workers",
+    "guilty_jobs",
+    "killed_job_child_is_followed",
+    "loses_no_outside_effect",
+    "pay_in_thread-after_effect",
+    "pay_in_thread-before_effect",
+    "pay-before_commit",
+    "job_child_dies_with_its_killed_worker",
+    "stuck_job_runs_alone",
+    "blocked_loop_keeps_the_jobs",
+    "thread_that_ignores_the_end",
+    "gives_the_running_job_back_at_once",
+    "two_workers_end_when_nothing",
+)
 
 
-@pytest.fixture(params=["sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    assert request.param == "sqlite"
-    return SqliteStore(tmp_path / "ledger.db")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = item.nodeid.rpartition("tests/system/test_")[2]
+        if "postgres" in name and any(part in name for part in SLOW_ON_POSTGRES):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    try:
+        store = SqliteStore(tmp_path / "ledger.db") if request.param == "sqlite" else PostgresStore()
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    yield store
+    store.close()
 
 
 @pytest.fixture

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import Connection, sql
+from tests.servers.postgres import server_url
+
+
+_STATES = ("ready", "scheduled", "running", "completed", "failed", "cancelled")
 
 
 class Effect(NamedTuple):
@@ -37,6 +46,10 @@ class Store(Protocol):
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every writer waiting, by this process."""
+        ...
+
+    def close(self) -> None:
+        """Remove the store."""
         ...
 
 
@@ -72,3 +85,49 @@ class SqliteStore:
             connection.execute("begin immediate")
             yield
             connection.execute("rollback")
+
+    def close(self) -> None:
+        """The file goes with the folder of the test."""
+
+
+class PostgresStore:
+    """A database of its own on the server of the run, or on another."""
+
+    lease = 1.0
+    one_writer = False
+
+    def __init__(self, server: str | None = None) -> None:
+        self._server = server or server_url()
+        self._name = f"test_{secrets.token_hex(6)}"
+        self.url = urlunsplit(urlsplit(self._server)._replace(path=f"/{self._name}"))
+        with self._connected(self._server) as connection:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(self._name)))
+        with self._connected(self.url) as connection:
+            connection.execute("create table effect (job_id text, attempt integer, fence bigint, pid integer)")
+
+    @contextmanager
+    def _connected(self, url: str) -> Iterator[Connection[Any]]:
+        with psycopg.connect(url, autocommit=True, application_name="test") as connection:
+            yield connection
+
+    def effects(self) -> list[Effect]:
+        with self._connected(self.url) as connection:
+            return [Effect(*row) for row in connection.execute("select job_id, attempt, fence, pid from effect")]
+
+    def check(self) -> None:
+        """No job is in two states, and none in no state."""
+        states = " union all ".join(f"select seq from holdfast.{state}" for state in _STATES)
+        query = f"select seq from holdfast.job full join ({states}) as placed using (seq) group by seq"
+        with self._connected(self.url) as connection:
+            odd = f"{query} having count(placed.seq) <> 1 or bool_or(holdfast.job.id is null)"
+            assert connection.execute(odd.encode()).fetchall() == []
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._connected(self.url) as connection, connection.transaction(force_rollback=True):
+            connection.execute("lock table holdfast.job, holdfast.running, holdfast.worker in exclusive mode")
+            yield
+
+    def close(self) -> None:
+        with self._connected(self._server) as connection:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(self._name)))

@@ -36,6 +36,10 @@ from holdfast.store.values import (
 COPY_FROM = 300  # so many jobs, and COPY pays for its further round trips
 
 
+class _LateRescueError(Exception):
+    """What it took is to be rolled back: those who wait behind the same lock live."""
+
+
 class PostgresJobs:
     """`JobStore` on PostgreSQL."""
 
@@ -157,12 +161,16 @@ class PostgresJobs:
             return []
 
         def take() -> Steps[tuple[list[Rescued], Moves]]:
+            taken = yield from rescue.rescue(unbroken, limit)
             waited = timedelta(seconds=time.monotonic() - asked_at)
             if unbroken is not None and waited > unbroken / 4:  # the store was out of reach, for others too
-                return [], Moves()
-            return (yield from rescue.rescue(unbroken, limit))
+                raise _LateRescueError
+            return taken
 
-        rescued, moves = await self._runner.write(take)
+        try:
+            rescued, moves = await self._runner.write(take)
+        except _LateRescueError:
+            return []
         self._lie_ready(moves)
         return rescued
 

@@ -1,0 +1,195 @@
+"""`holdfast bench`: the benchmarks of the source tree, over a store of one's own choice.
+
+They are not part of the package: they come with a checkout, and are found beside it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import click
+import msgspec
+
+import holdfast
+from holdfast.cli.document import json_option, show_json
+from holdfast.cli.failures import Code, Failure, debug_option, is_debugging, warn
+from holdfast.cli.logs import configure_logs
+from holdfast.cli.table import Cell, Column, console, show_table
+from holdfast.cli.target import check_url
+from holdfast.errors import ConfigError
+
+_MANY = 100  # from here on a figure is read without decimals
+
+
+class Record(Protocol):
+    """A figure: ours, what it is compared with, and the one by the other."""
+
+    name: str
+    store: str
+    value: float
+    unit: str
+    raw: float | None
+    ratio: float | None
+
+
+class Peer(Protocol):
+    """A rival, or the reason why it was not measured."""
+
+    name: str
+    version: str
+    reason: str | None
+
+
+class Report(Protocol):
+    """What a run leaves."""
+
+    jobs: int
+    machine: Any
+    records: list[Record]
+    peers: list[Peer]
+
+
+class Benchmarks(Protocol):
+    """The module `benchmarks.run` of a checkout."""
+
+    Plan: Callable[..., Any]
+    UnknownScenarioError: type[Exception]
+    UnknownStoreError: type[Exception]
+    UnreachableError: type[Exception]
+    Wrong: type[Exception]
+
+    def run(self, plan: Any, tell: Callable[[str], None], /) -> Report:
+        """Run a plan."""
+        ...
+
+    def aim_of(self, record: Record, /) -> tuple[str, bool]:
+        """Return what a figure is to reach, and whether it does."""
+        ...
+
+
+def checkout() -> Path:
+    """Return the top of the source tree that this package runs from; raise `ConfigError` if there is none."""
+    package = Path(holdfast.__file__).resolve().parent
+    root = package.parents[1]
+    if package != root / "src" / "holdfast" or not (root / "benchmarks" / "run.py").is_file():
+        message = (
+            f"there are no benchmarks beside {package}: they belong to a checkout, not to an installed package\n"
+            "Clone the repository, run `make setup` in it, and start .venv/bin/holdfast there."
+        )
+        raise ConfigError(message)
+    return root
+
+
+def _benchmarks() -> Benchmarks:
+    root = str(checkout())
+    if root not in sys.path:
+        sys.path.append(root)
+    try:
+        return cast("Benchmarks", importlib.import_module("benchmarks.run"))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "benchmarks":
+            raise
+        message = f"the benchmarks need {error.name}, which is not installed: `make setup` in {root} installs it"
+        raise ConfigError(message) from error
+
+
+@click.command()
+@click.option(
+    "--url",
+    envvar="HOLDFAST_URL",
+    help="The store, as a URL; or $HOLDFAST_URL. What it holds is left alone.  [default: SQLite, in a temporary file]",
+)
+@click.option(
+    "--jobs", type=click.IntRange(100), default=100_000, show_default=True, help="How many jobs the rates are over."
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Only scenarios that begin so; may be repeated.")
+@click.option(
+    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="Runs of each; the median counts."
+)
+@click.option("--peers", is_flag=True, help="Install other libraries into a temporary directory, and measure them too.")
+@json_option
+@debug_option
+def bench(*, url: str | None, jobs: int, only: tuple[str, ...], repeats: int, peers: bool, as_json: bool) -> None:
+    """Measure Holdfast on a store, beside hand-written loops that use the driver alone.
+
+    Databases or schemas with names of their own are made beside what the URL names, and removed. Needs a checkout.
+    """
+    configure_logs(logging.INFO if is_debugging() else logging.ERROR)
+    check_url(url)
+    benchmarks = _benchmarks()
+    report = _run(benchmarks, benchmarks.Plan(url, jobs, repeats, only, peers))
+    if as_json:
+        show_json(msgspec.to_builtins(report))
+    else:
+        _show(benchmarks, report)
+    for peer in report.peers:
+        if peer.reason is not None:
+            warn(f"{peer.name} was not measured: {peer.reason}")
+
+
+def _run(benchmarks: Benchmarks, plan: Any) -> Report:
+    err = console(stderr=True)
+    try:
+        with err.status("") as status:
+            return benchmarks.run(plan, lambda name: status.update(f"{name} …"))
+    except benchmarks.UnknownScenarioError as error:
+        raise click.UsageError(str(error)) from None
+    except benchmarks.UnknownStoreError as error:
+        raise ConfigError(str(error)) from None
+    except benchmarks.UnreachableError as error:
+        raise Failure(str(error), Code.UNAVAILABLE) from None
+    except benchmarks.Wrong as error:
+        raise Failure(f"the figures are worth nothing: {error}") from None
+
+
+_COLUMNS = (
+    Column("name"),
+    Column("store"),
+    Column("value", right=True),
+    Column("unit"),
+    Column("raw", right=True),
+    Column("ratio", right=True),
+)
+
+
+def _show(benchmarks: Benchmarks, report: Report) -> None:
+    if not console().is_terminal:
+        show_table(_COLUMNS, [_exact(record) for record in report.records])
+        return
+    show_table((*_COLUMNS, Column("aim")), [_readable(benchmarks, record) for record in report.records])
+    machine = report.machine
+    click.echo(
+        f"\n{report.jobs:,} jobs; {machine.store}, {machine.driver}; {machine.python}, {machine.kernel}, "
+        f"{machine.cores} cores, {machine.cpu}; a sync takes {machine.sync_us:g} µs; load {machine.load:g}"
+    )
+    measured = ", ".join(f"{peer.name} {peer.version}" for peer in report.peers if peer.reason is None)
+    if measured:
+        click.echo(f"Compared with {measured}.")
+
+
+def _exact(record: Record) -> Sequence[Cell]:
+    return (record.name, record.store, record.value, record.unit, record.raw, record.ratio)
+
+
+def _readable(benchmarks: Benchmarks, record: Record) -> Sequence[Cell]:
+    aim, is_met = benchmarks.aim_of(record)
+    return (
+        record.name,
+        record.store,
+        _figure(record.value),
+        record.unit,
+        _figure(record.raw),
+        None if record.ratio is None else f"{record.ratio:.2f}",
+        aim if is_met else f"{aim}: missed",
+    )
+
+
+def _figure(value: float | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:,.0f}" if abs(value) >= _MANY else f"{value:.2f}"

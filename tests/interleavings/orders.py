@@ -1,0 +1,112 @@
+"""Which orders of steps there are, and which of them are worth running.
+
+An order is found by running it: a side tells its next step only when it has the answer to the last one. So the search
+begins anew for each order, repeats the choices made so far, and takes another way at the last place where there is one.
+
+Two neighbouring steps of different sides that touch nothing in common can change places, and nobody could tell. Of all
+orders that differ only so, one is run: a side whose step was tried first at some place sleeps in the other ways from
+there, until a step is taken that its own clashes with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a step touches: `reads` sees what is committed, `locks` is written or locked, `ends` is let go at its end."""
+
+    reads: frozenset[str] = NOTHING
+    locks: frozenset[str] = NOTHING
+    ends: frozenset[str] = NOTHING
+
+    def __or__(self, other: Footprint) -> Footprint:
+        """Return what both touch together."""
+        return Footprint(self.reads | other.reads, self.locks | other.locks, self.ends | other.ends)
+
+    def clashes(self, other: Footprint) -> bool:
+        """Tell whether the order of the two can be told.
+
+        Nobody sees what is not committed, so a read does not clash with a write, but with the end that lets it be seen.
+        """
+        return bool(
+            self.locks & other.locks
+            or self.ends & (other.reads | other.locks)
+            or other.ends & (self.reads | self.locks)
+        )
+
+
+class DivergedError(AssertionError):
+    """The same choices have led elsewhere: the orders cannot be counted."""
+
+
+@dataclass
+class _Place:
+    """A place where there was a choice of sides."""
+
+    steps: dict[int, Footprint]
+    asleep: frozenset[int]
+    chosen: int
+    tried: set[int] = field(default_factory=set)
+
+    def asleep_after(self) -> frozenset[int]:
+        """Return who need not go next after the chosen side has gone."""
+        step = self.steps[self.chosen]
+        return frozenset(
+            side for side in self.asleep | self.tried if side != self.chosen and not self.steps[side].clashes(step)
+        )
+
+    def choose_another(self) -> bool:
+        """Take another side that was not tried here; False if there is none."""
+        self.tried.add(self.chosen)
+        for side in self.steps:
+            if side not in self.tried and side not in self.asleep:
+                self.chosen = side
+                return True
+        return False
+
+
+class Orders:
+    """All orders, one at a time: `while orders.another(): ... orders.choose(...) ...`.
+
+    With `every`, no order is left out for being the like of another.
+    """
+
+    def __init__(self, *, every: bool = False) -> None:
+        self._every = every
+        self._places: list[_Place] = []
+        self._depth = 0
+        self._begun = False
+
+    def another(self) -> bool:
+        """Begin the next order; False if there is none."""
+        self._depth = 0
+        if not self._begun:
+            self._begun = True
+            return True
+        while self._places and not self._places[-1].choose_another():
+            self._places.pop()
+        return bool(self._places)
+
+    def choose(self, steps: Mapping[int, Footprint]) -> int | None:
+        """Return the side that goes next; None if an order like this one was run before."""
+        if self._depth == len(self._places):
+            asleep = NOTHING_ASLEEP
+            if self._places and not self._every:
+                asleep = self._places[-1].asleep_after()
+            awake = [side for side in steps if side not in asleep]
+            if not awake:
+                return None
+            self._places.append(_Place(dict(steps), asleep, awake[0]))
+        place = self._places[self._depth]
+        if place.steps != steps:
+            raise DivergedError(f"at step {self._depth}: {place.steps} were {steps}")
+        self._depth += 1
+        return place.chosen
+
+
+NOTHING_ASLEEP: frozenset[int] = frozenset()

@@ -1,0 +1,153 @@
+"""The store's own verbs on real connections of PostgreSQL, each statement a step.
+
+What stands above the verbs, `PostgresJobs`, is the real one; only its runner is ours. It ends each transaction in a step
+of its own, as a caller's transaction does that enqueues or completes through `using=`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+from tests.interleavings.orders import Footprint
+from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
+
+from holdfast.backends.postgres.driving import _answer
+from holdfast.backends.postgres.floors import Floors
+from holdfast.backends.postgres.jobs import PostgresJobs
+from holdfast.backends.postgres.lanes import Lanes
+from holdfast.backends.postgres.statements import TEMPLATES, Statements
+from holdfast.backends.postgres.steps import Ask, Asked, Load, Steps, run
+from holdfast.backends.postgres.trouble import is_worth_repeating
+from holdfast.backends.postgres.verbs import leases
+from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.backends.postgres.verbs.upkeep import Pruner
+from holdfast.model.job import Lease
+from holdfast.store.jobs import JobStore
+from holdfast.store.values import Extension, Verdict
+
+T = TypeVar("T")
+_TABLE = re.compile(r"\{schema\}\.(\w+)")
+_WRITTEN = re.compile(r"(?:insert into|delete from|update|copy) \{schema\}\.(\w+)")
+_APPENDED_TO = re.compile(r"insert into \{schema\}\.tally\b")
+
+
+@cache
+def footprint(statement: str) -> Footprint:
+    """Return the tables that a statement touches. Rows are only ever added to `tally`: nobody minds in which order."""
+    text = _APPENDED_TO.sub("", re.sub(r"(?m)^--.*$", "", TEMPLATES[statement]))
+    tables = frozenset(_TABLE.findall(text))
+    locks = tables if re.search(r"\bfor (?:update|key share)\b", text) else frozenset(_WRITTEN.findall(text))
+    return Footprint(reads=tables, locks=locks)
+
+
+class SteppingRunner:
+    """A `Runner` on one connection, whose statements wait for their side's turn."""
+
+    def __init__(self, side: Side, connection: AsyncConnection[Any], statements: Statements) -> None:
+        self._side = side
+        self._connection = connection
+        self._statements = statements
+        self._is_joined = False
+
+    async def once(self, verb: Callable[[], Steps[T]]) -> T:
+        async with self._transaction():
+            return await self._drive(verb())
+
+    async def write(self, verb: Callable[[], Steps[T]]) -> T:
+        async with self._transaction():
+            return await self._drive(verb())
+
+    async def look(self, verb: Callable[[], Steps[T]]) -> T:
+        return await self._drive(verb())
+
+    async def read(self, verb: Callable[[], Steps[T]]) -> T:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        """Let all verbs inside be of one transaction."""
+        async with self._transaction():
+            self._is_joined = True
+            try:
+                yield
+            finally:
+                self._is_joined = False
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        if self._is_joined:
+            yield
+            return
+        side = self._side
+        try:
+            await self._connection.execute(b"begin isolation level read committed")
+            yield
+            ends = Footprint(ends=side.transaction.locks)
+            word = "commit" if side.commits else "rollback"
+            await side.step(word, ends, partial(self._connection.execute, word.encode()))
+        except BaseException as error:
+            await self._connection.execute(b"rollback")
+            if isinstance(error, psycopg.Error) and is_worth_repeating(error):
+                raise BrokenOffError from error
+            raise
+        finally:
+            side.transaction = Footprint()
+        if not side.commits:
+            raise RolledBackError
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        try:
+            asked = next(steps)
+            while True:
+                asked = steps.send(await self._answer(asked))
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            steps.close()
+
+    async def _answer(self, asked: Asked) -> list[Any]:
+        assert isinstance(asked, Ask | Load)
+        touched = footprint(asked.statement)
+
+        async def act() -> list[Any]:
+            self._side.transaction |= touched
+            return await _answer(self._connection, self._statements, asked)
+
+        rows: list[Any] = await self._side.step(asked.statement, touched, act)
+        return rows
+
+
+class PostgresVerbs:
+    """What the operations call, on one side."""
+
+    def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
+        self._runner = runner
+        self.jobs: JobStore = PostgresJobs(
+            runner, lanes=lanes, floors=Floors(), pruner=Pruner(), notify=lambda: None
+        )
+
+    async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
+        return await self._runner.once(lambda: leases.extend_many(held, duration))
+
+    async def complete_inside(self, lease: Lease) -> Verdict:
+        """Complete as a handler's transaction does: the lease locked first."""
+
+        def steps() -> Steps[Verdict]:
+            if not (yield from run("lock_lease", seq=lease.seq, fence=lease.fence, milliseconds=60_000)):
+                return Verdict.LOST
+            return (yield from complete(lease, None))
+
+        return await self._runner.write(steps)
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        async with self._runner.together():
+            yield

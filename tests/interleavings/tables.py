@@ -1,0 +1,133 @@
+"""The tables of a store under test: put back as they were before each order, and read after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from holdfast.model.turn import run_at_of
+
+STATES = ("ready", "scheduled", "running", "completed", "failed", "cancelled")
+_TABLES = ("job", *STATES, "attempt", "tally", "minute_count")
+_COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+class Tables:
+    """The tables of one schema, through a connection of our own. Also tells who waits for whom."""
+
+    def __init__(self, connection: AsyncConnection[Any], schema: str, backends: Sequence[int]) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._backends = list(backends)
+        self._restore: dict[str, bytes] = {}
+        parts = ", ".join(f"'{t}', (select coalesce(json_agg(t), '[]') from {schema}.{t} as t)" for t in _TABLES)
+        self._read = f"select json_build_object({parts})".encode()
+
+    async def clear(self) -> None:
+        """Empty all tables."""
+        await self._connection.execute("; ".join(f"delete from {self._schema}.{t}" for t in _TABLES).encode())
+
+    async def keep(self, name: str) -> None:
+        """Remember what the tables hold now."""
+        rows = await self.read()
+        statements = [f"delete from {self._schema}.{table}" for table in _TABLES]
+        for table in filter(rows.__getitem__, _TABLES):
+            kept = f"{self._schema}.kept_{name}_{table}"
+            await self._connection.execute(f"create table {kept} as table {self._schema}.{table}".encode())
+            statements.append(f"insert into {self._schema}.{table} select * from {kept}")
+        for sequence in ("fence", "job_seq"):
+            found = await self._connection.execute(
+                f"select last_value, is_called from {self._schema}.{sequence}".encode()
+            )
+            last, is_called = await found.fetchone() or (1, False)
+            statements.append(f"select setval('{self._schema}.{sequence}', {last}, {is_called})")
+        self._restore[name] = "; ".join(statements).encode()
+
+    async def restore(self, name: str) -> None:
+        """Put back what was remembered."""
+        await self._connection.execute(self._restore[name])
+
+    async def read(self) -> Rows:
+        """Return all rows."""
+        found = await (await self._connection.execute(self._read)).fetchone()
+        assert found is not None
+        rows: Rows = found[0]
+        return rows
+
+    async def blockers(self, sides: Sequence[int]) -> dict[int, set[int]]:
+        """Return for each of these sides those whose locks it waits for."""
+        found = await self._connection.execute(
+            "select given, pg_blocking_pids(given) from unnest(%s::integer[]) as given",
+            ([self._backends[side] for side in sides],),
+        )
+        number = {backend: side for side, backend in enumerate(self._backends)}
+        return {number[pid]: {number[one] for one in before if one in number} for pid, before in await found.fetchall()}
+
+
+def check_whole(rows: Rows) -> None:
+    """Check what holds in every state of the store, whatever has happened."""
+    places: dict[int, list[str]] = {job["seq"]: [] for job in rows["job"]}
+    for state in STATES:
+        for row in rows[state]:
+            assert row["seq"] in places, f"{state} has a row without a job"
+            places[row["seq"]].append(state)
+    for seq, states in places.items():
+        assert len(states) == 1, f"job {seq} is in {states or 'no table'}"
+    jobs = {job["seq"]: job for job in rows["job"]}
+    for row in rows["ready"]:
+        assert row["turn"] == jobs[row["seq"]]["turn"], "a ready job cannot be found by its turn"
+    for row in rows["scheduled"]:
+        job = jobs[row["seq"]]
+        assert row["run_at"] == run_at_of(job["turn"], job["priority"]), "a scheduled job cannot be found by its turn"
+    _check_attempts(rows)
+
+
+def _check_attempts(rows: Rows) -> None:
+    past: dict[int, list[tuple[int, int]]] = {job["seq"]: [] for job in rows["job"]}
+    for row in rows["attempt"]:
+        assert row["seq"] in past, "an attempt is left of a job that is gone"
+        past[row["seq"]].append((row["attempt"], row["fence"]))
+    for state in STATES:
+        for row in rows[state]:
+            attempts = sorted(past[row["seq"]])
+            if state in {"running", "completed"}:
+                attempts.append((row["attempt"], row["fence"]))
+            assert [attempt for attempt, _ in attempts] == list(range(1, row["attempt"] + 1)), "attempts have a gap"
+            fences = [fence for _, fence in attempts]
+            assert fences == sorted(set(fences)), f"the fences {fences} do not grow"
+
+
+def observed(rows: Rows) -> dict[str, Any]:
+    """Return what can be told of the store, without seqs and fences, which are its own affair."""
+    attempts: dict[int, list[tuple[int, str, str]]] = {job["seq"]: [] for job in rows["job"]}
+    for row in rows["attempt"]:
+        attempts[row["seq"]].append((row["attempt"], row["worker_id"], row["outcome"]))
+    standing = {row["seq"]: (state, row) for state in STATES for row in rows[state]}
+    seen: dict[str, Any] = {}
+    for job in rows["job"]:
+        state, row = standing[job["seq"]]
+        seen[job["id"]] = {
+            "state": state,
+            "turn": job["turn"],
+            "attempt": row["attempt"],
+            "attempts": sorted(attempts[job["seq"]]),
+            **_particulars(state, row),
+        }
+    counted = {name: sum(row[name] for row in rows["tally"] + rows["minute_count"]) for name in _COUNTS}
+    return {"jobs": seen, "counts": counted}
+
+
+def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:
+    """What only some of the tables hold."""
+    kept = ("excused", "interrupted", "lost", "retrying", "worker_id", "lease_until", "lease_span", "isolated")
+    names = {
+        "completed": ("worker_id", "result"),
+        "scheduled": kept[:4],
+        "running": (*kept[:3], *kept[4:], "cancel_reason"),
+        "ready": kept[:3],
+    }
+    return {name: row[name] for name in names.get(state, ("lost",))}
