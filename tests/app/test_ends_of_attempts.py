@@ -222,9 +222,19 @@ async def test_a_lease_lost_after_a_completion_that_was_rolled_back_is_counted_a
 # --- what a handler leaves behind ------------------------------------------------------------------------------------
 
 
-async def test_a_transaction_that_outlives_its_handler_does_not_break_the_worker(file_app: App):
+async def test_a_transaction_that_outlives_its_handler_does_not_break_the_worker(
+    file_app: App, backend: Backend, monkeypatch
+):
     behind: list[asyncio.Task[None]] = []
     go_on = asyncio.Event()
+    finish = backend.jobs.finish
+
+    async def answer_late(finishes: Any) -> Any:
+        verdicts = await finish(finishes)
+        await asyncio.gather(*behind)  # the answer finds the job settled
+        return verdicts
+
+    monkeypatch.setattr(backend.jobs, "finish", answer_late)
 
     @file_app.task
     async def charge(ctx: Context) -> None:
@@ -243,7 +253,6 @@ async def test_a_transaction_that_outlives_its_handler_does_not_break_the_worker
     running = asyncio.create_task(worker.run())
     await until(lambda: worker.status().buffered == 1)  # its finish waits for the write lock
     go_on.set()
-    await asyncio.gather(*behind)
     await asyncio.wait_for(running, LIMIT)
 
     assert await job.state() is JobState.COMPLETED

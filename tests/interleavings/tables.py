@@ -11,7 +11,7 @@ from holdfast.model.turn import run_at_of
 
 STATES = ("ready", "scheduled", "running", "completed", "failed", "cancelled")
 _TABLES = ("job", *STATES, "attempt", "tally", "minute_count")
-_COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
+COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -117,7 +117,7 @@ def observed(rows: Rows) -> dict[str, Any]:
             "attempts": sorted(attempts[job["seq"]]),
             **_particulars(state, row),
         }
-    counted = {name: sum(row[name] for row in rows["tally"] + rows["minute_count"]) for name in _COUNTS}
+    counted = {name: sum(row[name] for row in rows["tally"] + rows["minute_count"]) for name in COUNTS}
     return {"jobs": seen, "counts": counted}
 
 
@@ -125,7 +125,7 @@ def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:
     """What only some of the tables hold."""
     kept = ("excused", "interrupted", "lost", "retrying", "worker_id", "lease_until", "lease_span", "isolated")
     names = {
-        "completed": ("worker_id", "result"),
+        "completed": ("result",),
         "scheduled": kept[:4],
         "running": (*kept[:3], *kept[4:], "cancel_reason"),
         "ready": kept[:3],

@@ -12,7 +12,7 @@ from holdfast.backends.postgres.floors import Floors
 from holdfast.backends.postgres.gathering import Gathering
 from holdfast.backends.postgres.lanes import Lanes
 from holdfast.backends.postgres.runners import PoolRunner, Runner
-from holdfast.backends.postgres.steps import Steps, value
+from holdfast.backends.postgres.steps import value
 from holdfast.backends.postgres.transactions import current
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
@@ -34,10 +34,6 @@ from holdfast.store.values import (
 )
 
 COPY_FROM = 300  # so many jobs, and COPY pays for its further round trips
-
-
-class _LateRescueError(Exception):
-    """What it took is to be rolled back: those who wait behind the same lock live."""
 
 
 class PostgresJobs:
@@ -159,18 +155,7 @@ class PostgresJobs:
         asked_at = time.monotonic()
         if not await self._runner.look(lambda: rescue.any_expired(unbroken)):
             return []
-
-        def take() -> Steps[tuple[list[Rescued], Moves]]:
-            taken = yield from rescue.rescue(unbroken, limit)
-            waited = timedelta(seconds=time.monotonic() - asked_at)
-            if unbroken is not None and waited > unbroken / 4:  # the store was out of reach, for others too
-                raise _LateRescueError
-            return taken
-
-        try:
-            rescued, moves = await self._runner.write(take)
-        except _LateRescueError:
-            return []
+        rescued, moves = await self._runner.write(lambda: rescue.rescue(unbroken, limit, asked_at=asked_at))
         self._lie_ready(moves)
         return rescued
 

@@ -31,13 +31,15 @@ cross join lateral (
 -- Rows that a handler's transaction holds are passed over: their holder is at work.
 with expired as materialized (
     select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, cancel_asked,
-           cancel_reason
+           cancel_reason, lease_span
     from {schema}.running
     where lease_until <= {now} and (%(unbroken)s::bigint is null or lease_span <= 2 * %(unbroken)s::bigint)
     order by lease_until limit %(limit)s
     for update skip locked
 )
-select expired.*, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}
+select expired.seq, expired.lane_id, expired.fence, expired.worker_id, expired.started_at, expired.attempt,
+       expired.excused, expired.interrupted, expired.lost, expired.isolated, expired.cancel_asked,
+       expired.cancel_reason, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}, expired.lease_span
 from expired cross join lateral (
     select max_attempts, turn, priority, payload_bytes from {schema}.job where seq = expired.seq limit 1
 ) as job;

@@ -6,6 +6,7 @@ one that is taken here is stale for its holder from this commit on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
@@ -17,6 +18,8 @@ from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
 from holdfast.store.values import Rescued, Verdict
+
+_LATE = 4  # a wait of more than this part of a lease breaks the access of whoever waited
 
 
 def lock(leases: Iterable[tuple[int, int]]) -> Steps[list[Running]]:
@@ -47,10 +50,15 @@ def any_expired(unbroken: timedelta | None) -> Steps[bool]:
     return bool((yield from value("any_expired", unbroken=_access(unbroken))))
 
 
-def rescue(unbroken: timedelta | None, limit: int) -> Steps[tuple[list[Rescued], Moves]]:
-    """Take expired leases."""
+def rescue(unbroken: timedelta | None, limit: int, *, asked_at: float) -> Steps[tuple[list[Rescued], Moves]]:
+    """Take expired leases; what was asked for by a monotonic clock at `asked_at` and came late is left to its holder.
+
+    A statement that waited for a lock, or for the network, finds leases expired that nobody could extend meanwhile.
+    """
     found = yield from rows("lock_expired", unbroken=_access(unbroken), limit=limit)
-    return (yield from _take([Running(*row) for row in found], "its lease expired"))
+    waited = span_micros(timedelta(seconds=time.monotonic() - asked_at))
+    taken = [Running(*row) for *row, span in found if unbroken is None or _LATE * waited <= span]
+    return (yield from _take(taken, "its lease expired"))
 
 
 def rescue_worker(worker_id: str, reason: str, limit: int) -> Steps[tuple[list[Rescued], Moves]]:

@@ -1,0 +1,129 @@
+"""The place where operations meet: a schema of its own, a connection for each side, and one to look on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import product
+from typing import Any
+
+from psycopg import AsyncConnection
+from tests.interleavings.judging import Judge, Outcomes
+from tests.interleavings.operations import OPERATIONS, SETUPS, Instant, Leases, Operation, World, a_job
+from tests.interleavings.orders import Orders
+from tests.interleavings.postgres import PostgresVerbs, SteppingRunner
+from tests.interleavings.stepping import Order, Side, run_order
+from tests.interleavings.tables import Tables, check_whole, observed
+
+from holdfast.backends.postgres.backend import PostgresBackend
+from holdfast.backends.postgres.connecting import connect
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.statements import Statements
+from holdfast.testing.stores import open_store
+
+SIDES = 3
+
+
+class Arena:
+    """Runs operations together and checks what comes of it."""
+
+    def __init__(
+        self, backend: PostgresBackend, clock: Instant, connections: Sequence[AsyncConnection[Any]], tables: Tables
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._connections = connections
+        self._tables = tables
+        self._prepared: dict[str, tuple[Leases, int, Judge]] = {}
+        self._allowed: dict[tuple[Any, ...], Outcomes] = {}
+        self.orders_run = 0
+
+    async def _prepare(self, state: str) -> tuple[Leases, int, Judge]:
+        """Bring the store into a state once; later it is put back."""
+        if state not in self._prepared:
+            await self._tables.clear()
+            self._clock.now_us = Instant().now_us
+            leases = await SETUPS[state](self._backend.jobs, self._clock)
+            await self._tables.keep(state)
+            judge = await Judge.of(state)
+            seen = observed(await self._tables.read())
+            assert (seen, []) == (seen if ((), seen) in await judge.allowed([], []) else None, []), "set up differently"
+            self._prepared[state] = leases, self._clock.now_us, judge
+        return self._prepared[state]
+
+    async def explore(self, state: str, names: Sequence[str], *, every: bool = False) -> int:
+        """Run the operations in all orders, with all endings; return how many orders were run."""
+        number = 0
+        for endings in product([True, False], repeat=len(names)):
+            number += await self.explore_endings(state, names, endings, every=every)
+        return number
+
+    async def explore_endings(
+        self, state: str, names: Sequence[str], endings: Sequence[bool], *, every: bool = False
+    ) -> int:
+        """Run the operations in all orders, each side with its ending; return how many orders were run."""
+        leases, now_us, judge = await self._prepare(state)
+        self._clock.now_us = now_us
+        operations = [OPERATIONS[name] for name in names]
+        orders = Orders(every=every)
+        number = 0
+        while orders.another():
+            await self._tables.restore(state)
+            order = await run_order(orders, [self._bind(one, leases) for one in operations], endings, self._tables)
+            if order is not None:
+                number += 1
+                await self._check(state, order, operations, judge)
+        self.orders_run += number
+        return number
+
+    def _bind(self, operation: Operation, leases: Leases) -> Any:
+        async def run(side: Side) -> Any:
+            runner = SteppingRunner(side, self._connections[side.number], self._backend._statements)
+            verbs = PostgresVerbs(runner, self._backend.jobs._lanes)
+            return await operation(World(verbs, leases, f"side-{side.number}"))
+
+        return run
+
+    async def _check(self, state: str, order: Order, operations: Sequence[Operation], judge: Judge) -> None:
+        names = [f"{one.name}{'' if side.commits else ' (rolled back)'}" for one, side in zip(operations, order.sides)]
+        told = f"{state}: {' x '.join(names)}\n{order}"
+        for side in order.sides:
+            assert side.error is None, f"{told}\n{side.error!r}"
+        rows = await self._tables.read()
+        try:
+            check_whole(rows)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{told}") from None
+        committed = [one if side.commits else None for one, side in zip(operations, order.sides, strict=True)]
+        may_skip = [side.may_skip for side in order.sides]
+        key = (state, *((one.name if one else None) for one in committed), *may_skip)
+        if key not in self._allowed:
+            self._allowed[key] = await judge.allowed(committed, may_skip)
+        came = tuple(side.result if side.commits else None for side in order.sides), observed(rows)
+        if came not in self._allowed[key]:
+            right = "\nor ".join(map(str, self._allowed[key]))
+            raise AssertionError(f"no order of whole operations has this outcome:\n{told}\nis {came}\nnot {right}")
+
+
+@asynccontextmanager
+async def open_arena(url: str) -> AsyncIterator[Arena]:
+    """Open an arena in a schema that does not exist yet."""
+    clock = Instant()
+    location = Location.parse(url)
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(open_store(url, clock=clock))
+        assert isinstance(backend, PostgresBackend)
+        connections = []
+        for _ in range(SIDES + 1):
+            connection = await connect(location)
+            stack.push_async_callback(connection.close)
+            await connection.execute("set synchronous_commit = off")
+            connections.append(connection)
+        for connection in connections[:SIDES]:
+            await connection.execute("set deadlock_timeout = '1ms'")
+        pids = [connection.info.backend_pid for connection in connections[:SIDES]]
+        await backend.jobs.enqueue([a_job()])  # its lane stays
+        yield Arena(backend, clock, connections[:SIDES], Tables(connections[SIDES], location.schema, pids))
+
+
+__all__ = ["Arena", "Statements", "open_arena"]

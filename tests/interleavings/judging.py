@@ -1,0 +1,129 @@
+"""Which outcomes are right: those that some order of whole operations has on the reference model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import permutations, product
+from typing import Any
+
+from tests.interleavings.operations import SETUPS, Instant, Leases, Operation, World
+from tests.interleavings.tables import COUNTS
+
+from holdfast.model.job import JobState, Lease
+from holdfast.model.outcome import Completed
+from holdfast.store.jobs import JobStore
+from holdfast.store.values import Extension, Finish, Verdict
+from holdfast.testing.reference import Reference
+from holdfast.testing.reference.backend import ReferenceJobs
+from holdfast.testing.reference.records import Record
+
+Outcomes = list[tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+class ReferenceVerbs:
+    """What the operations call, on the model."""
+
+    def __init__(self, model: Reference) -> None:
+        self.model = model
+        self.jobs: JobStore = ReferenceJobs(model)
+
+    async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
+        return self.model.extend_all(held, duration)
+
+    async def complete_inside(self, lease: Lease) -> Verdict:
+        if self.model.of_lease(lease) is None:
+            return Verdict.LOST
+        return self.model.finish([Finish(lease, Completed())])[0]
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        yield
+
+
+@dataclass
+class Judge:
+    """Knows the right outcomes in one state."""
+
+    model: Reference
+    leases: Leases
+
+    @classmethod
+    async def of(cls, state: str) -> Judge:
+        """Bring the model into a state."""
+        clock = Instant()
+        model = Reference(clock)
+        return cls(model, await SETUPS[state](ReferenceJobs(model), clock))
+
+    async def allowed(self, operations: Sequence[Operation | None], may_skip: Sequence[bool]) -> Outcomes:
+        """Return the results and states of all serial orders; None stands for an operation that was rolled back.
+
+        An operation that met rows held by another may do as if the jobs were not there: all of them, or any one.
+        """
+        there = [number for number, operation in enumerate(operations) if operation is not None]
+        sights: list[list[frozenset[str]]] = [[frozenset()] for _ in operations]
+        for number in there:
+            operation = operations[number]
+            if operation is not None and operation.skips and may_skip[number]:
+                ids = list(self.model.records)
+                sights[number] += [frozenset(ids), *(frozenset({job_id}) for job_id in ids)]
+        outcomes: Outcomes = []
+        for order in permutations(there):
+            for unseen in product(*sights):
+                outcome = await self._serial(operations, order, unseen)
+                if outcome not in outcomes:
+                    outcomes.append(outcome)
+        return outcomes
+
+    async def _serial(
+        self, operations: Sequence[Operation | None], order: Sequence[int], unseen: Sequence[frozenset[str]]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        model = copy.deepcopy(self.model)
+        results: list[Any] = [None] * len(operations)
+        for number in order:
+            operation = operations[number]
+            assert operation is not None
+            world = World(ReferenceVerbs(model), self.leases, f"side-{number}")
+            if operation.name == "extend many" and unseen[number]:
+                results[number] = await operation(World(ReferenceVerbs(copy.deepcopy(model)), self.leases, ""))
+                continue
+            hidden = {job_id: model.records.pop(job_id) for job_id in unseen[number] if job_id in model.records}
+            results[number] = await operation(world)
+            model.records.update(hidden)
+        return tuple(results), observed(model)
+
+
+def observed(model: Reference) -> dict[str, Any]:
+    """Return what can be told of the model, as `tables.observed` does of the store."""
+    counted = {name: sum(counter[name] for counter in model.counts.values()) for name in COUNTS}
+    return {"jobs": {job_id: _job(record) for job_id, record in model.records.items()}, "counts": counted}
+
+
+def _job(record: Record) -> dict[str, Any]:
+    counters = record.counters
+    seen: dict[str, Any] = {
+        "state": record.state.value,
+        "turn": record.turn_us,
+        "attempt": counters.attempt,
+        "attempts": sorted((view.attempt, view.worker_id, view.outcome) for view in record.attempts),
+    }
+    if not record.is_final:
+        seen |= {"excused": counters.excused, "interrupted": counters.interrupted, "lost": counters.lost}
+    if record.state is JobState.SCHEDULED:
+        seen["retrying"] = record.retrying
+    elif record.state is JobState.COMPLETED:
+        seen["result"] = record.result
+    elif record.is_final:
+        seen["lost"] = counters.lost
+    if record.hold is not None:
+        seen |= {
+            "worker_id": record.hold.worker_id,
+            "lease_until": record.hold.expires_us,
+            "lease_span": record.hold.duration_us,
+            "isolated": record.hold.isolated,
+            "cancel_reason": record.cancel_reason,
+        }
+    return seen

@@ -1,0 +1,229 @@
+"""The operations that are run together, and the states of a job in which they are.
+
+Each is written once against `Verbs`, and runs on the store, step by step, and on the reference model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from holdfast.errors import JobNotFound
+from holdfast.model.job import Lease, NewJob
+from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
+from holdfast.store.jobs import JobStore
+from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Retention, Verdict
+
+JOB = "00000000-0000-7000-8000-000000000001"
+SECOND = "00000000-0000-7000-8000-000000000002"
+QUEUE, TASK = "mail", "greet"
+LEASE = timedelta(seconds=30)
+RETRIED = Retried(timedelta(seconds=10), Failure("ValueError", "no"))
+SOON = timedelta(days=1)
+FOR_EVER = timedelta(days=400)
+
+Leases = dict[str, Lease]
+
+
+class Instant:
+    """The clock of the store and of the model; it stands still while operations run together."""
+
+    def __init__(self) -> None:
+        self.now_us = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_us
+
+    def advance(self, span: timedelta) -> None:
+        self.now_us += span // timedelta(microseconds=1)
+
+
+class Verbs(Protocol):
+    """The verbs of a store, bound to one side."""
+
+    jobs: JobStore
+
+    async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension: ...
+
+    async def complete_inside(self, lease: Lease) -> Verdict: ...
+
+    def together(self) -> AbstractAsyncContextManager[None]: ...
+
+
+@dataclass(frozen=True)
+class World:
+    """What an operation is given."""
+
+    verbs: Verbs
+    leases: Leases
+    worker_id: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation by name. `skips`: it passes over rows that another transaction holds."""
+
+    name: str
+    run: Callable[[World], Awaitable[Any]]
+    skips: bool = False
+
+    async def __call__(self, world: World) -> Any:
+        """Run it; what comes back is without seqs and fences."""
+        try:
+            return _plain(await self.run(world))
+        except JobNotFound:
+            return "JobNotFound"
+
+
+def _plain(result: Any) -> Any:
+    match result:
+        case Promotion(moved):
+            return moved
+        case Extension(lost, asked):
+            return [lease.job_id for lease in lost], [lease.job_id for lease in asked]
+        case _:
+            return result
+
+
+def a_job(job_id: str = JOB) -> NewJob:
+    """Return a job to enqueue."""
+    return NewJob(id=job_id, queue=QUEUE, task=TASK, payload="[]", max_attempts=5)
+
+
+def request(worker_id: str, limit: int = 10) -> ClaimRequest:
+    """Return a request for whatever is ready."""
+    return ClaimRequest(worker_id=worker_id, tasks=(TASK,), limit=limit, lease=LEASE)
+
+
+async def _claim(world: World) -> Any:
+    claim = await world.verbs.jobs.claim(request(world.worker_id))
+    return [(job.id, job.attempt, job.excused, job.interrupted, job.lost) for job in claim.jobs]
+
+
+async def _enqueue_both(world: World, *ids: str) -> Any:
+    async with world.verbs.together():
+        return [await world.verbs.jobs.enqueue([a_job(job_id)]) for job_id in ids]
+
+
+async def _complete_then_enqueue(world: World) -> Any:
+    """The last step of a handler that hands on to another job, in its own transaction."""
+    async with world.verbs.together():
+        verdict = await world.verbs.complete_inside(world.leases["holder"])
+        return verdict, await world.verbs.jobs.enqueue([a_job(SECOND)])
+
+
+def _finish(outcome: Outcome, *holders: str) -> Callable[[World], Awaitable[Any]]:
+    return lambda w: w.verbs.jobs.finish([Finish(w.leases[holder], outcome) for holder in holders])
+
+
+_ALL = [
+    Operation("enqueue", lambda w: w.verbs.jobs.enqueue([a_job()])),
+    Operation("enqueue both", lambda w: _enqueue_both(w, JOB, SECOND)),
+    Operation("enqueue both, second first", lambda w: _enqueue_both(w, SECOND, JOB)),
+    Operation("claim", _claim, skips=True),
+    Operation("promote", lambda w: w.verbs.jobs.promote(10), skips=True),
+    Operation("extend", lambda w: w.verbs.jobs.extend(w.leases["holder"], LEASE)),
+    Operation("extend many", lambda w: w.verbs.extend_many([w.leases["holder"]], LEASE), skips=True),
+    Operation("complete", _finish(Completed("1"), "holder")),
+    Operation("complete inside", lambda w: w.verbs.complete_inside(w.leases["holder"])),
+    Operation("complete, then enqueue", _complete_then_enqueue),
+    Operation("retried", _finish(RETRIED, "holder")),
+    Operation("failed", _finish(Failed(Failure("ValueError", "no")), "holder")),
+    Operation("release", lambda w: w.verbs.jobs.release([w.leases["holder"]], started=True)),
+    Operation("progress", lambda w: w.verbs.jobs.progress(w.leases["holder"], 50, None)),
+    Operation("verify", lambda w: w.verbs.jobs.verify(w.leases["holder"])),
+    Operation("rescue", lambda w: w.verbs.jobs.rescue(None, 10), skips=True),
+    Operation("rescue worker", lambda w: w.verbs.jobs.rescue_worker("holder", "killed", 10), skips=True),
+    Operation("reset", lambda w: w.verbs.jobs.reset(JOB)),
+    Operation("cancel", lambda w: w.verbs.jobs.cancel(JOB, "unwanted")),
+    Operation("retry", lambda w: w.verbs.jobs.retry(JOB)),
+    Operation("prune", lambda w: w.verbs.jobs.prune(Retention(SOON, SOON, SOON, None), 10)),
+    Operation("stale complete", _finish(Completed("2"), "zombie")),
+    Operation("stale retried", _finish(RETRIED, "zombie")),
+    Operation("stale extend", lambda w: w.verbs.jobs.extend(w.leases["zombie"], FOR_EVER)),
+    Operation("stale extend many", lambda w: w.verbs.extend_many([w.leases["zombie"]], FOR_EVER)),
+    Operation("stale release", lambda w: w.verbs.jobs.release([w.leases["zombie"]], started=False)),
+    Operation("stale complete inside", lambda w: w.verbs.complete_inside(w.leases["zombie"])),
+    Operation("complete mixed", _finish(Completed("3"), "holder", "other", "other zombie", "zombie")),
+    Operation("retried mixed", _finish(RETRIED, "other zombie", "other", "zombie", "holder")),
+    Operation("release both", lambda w: w.verbs.jobs.release([w.leases["other"], w.leases["holder"]], started=True)),
+]
+OPERATIONS = {operation.name: operation for operation in _ALL}
+
+
+async def _take(jobs: JobStore, worker_id: str) -> Lease:
+    (job,) = (await jobs.claim(request(worker_id, 1))).jobs
+    return job.lease
+
+
+async def _absent(jobs: JobStore, clock: Instant) -> Leases:
+    return {}
+
+
+async def _ready(jobs: JobStore, clock: Instant) -> Leases:
+    """Its first holder fell silent, was taken for dead, and still thinks that it holds the job."""
+    await jobs.enqueue([a_job()])
+    zombie = await _take(jobs, "zombie")
+    clock.advance(LEASE * 2)
+    await jobs.rescue(None, 10)
+    return {"zombie": zombie}
+
+
+async def _running(jobs: JobStore, clock: Instant) -> Leases:
+    """Its second holder has let the lease run out; its first one is stale."""
+    leases = await _ready(jobs, clock)
+    leases["holder"] = await _take(jobs, "holder")
+    clock.advance(LEASE * 2)
+    return leases
+
+
+async def _asked(jobs: JobStore, clock: Instant) -> Leases:
+    leases = await _running(jobs, clock)
+    await jobs.cancel(JOB, "unwanted")
+    return leases
+
+
+async def _due(jobs: JobStore, clock: Instant) -> Leases:
+    leases = await _running(jobs, clock)
+    await jobs.finish([Finish(leases["holder"], RETRIED)])
+    clock.advance(timedelta(minutes=1))
+    return leases
+
+
+def _ended(outcome: Outcome) -> Callable[[JobStore, Instant], Awaitable[Leases]]:
+    async def end(jobs: JobStore, clock: Instant) -> Leases:
+        leases = await _running(jobs, clock)
+        await jobs.finish([Finish(leases["holder"], outcome)])
+        clock.advance(timedelta(days=10))
+        return leases
+
+    return end
+
+
+async def _two(jobs: JobStore, clock: Instant) -> Leases:
+    """Two such jobs."""
+    leases = await _running(jobs, clock)
+    await jobs.enqueue([a_job(SECOND)])
+    leases["other zombie"] = await _take(jobs, "zombie")
+    clock.advance(LEASE * 2)
+    await jobs.extend(leases["holder"], LEASE)
+    await jobs.rescue(None, 10)
+    leases["other"] = await _take(jobs, "holder")
+    clock.advance(LEASE * 2)
+    return leases
+
+
+SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
+    "absent": _absent,
+    "ready": _ready,
+    "due": _due,
+    "running": _running,
+    "asked": _asked,
+    "completed": _ended(Completed("1")),
+    "failed": _ended(Failed(Failure("ValueError", "no"))),
+    "cancelled": _ended(Cancelled("unwanted")),
+    "two": _two,
+}
