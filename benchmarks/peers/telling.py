@@ -40,9 +40,15 @@ class Handled:
         if self.count == self._wanted:
             self._loop.call_soon_threadsafe(self._all.set)
 
-    async def seconds_until(self, left: Callable[[], Awaitable[int]]) -> float:
-        """Wait for the last handler, and then until the database has nothing left to do."""
-        await self._all.wait()
+    async def seconds_until(
+        self, left: Callable[[], Awaitable[int]], worker: asyncio.Task[None] | None = None
+    ) -> float:
+        """Wait for the last handler, and then until the database has nothing left to do. A worker must not fail."""
+        waiting = asyncio.create_task(self._all.wait())
+        await asyncio.wait([waiting, *([] if worker is None else [worker])], return_when=asyncio.FIRST_COMPLETED)
+        if worker is not None and worker.done():
+            worker.result()
+        await waiting
         while await left():
             await asyncio.sleep(LOOK_EVERY)
         return time.perf_counter() - self.began

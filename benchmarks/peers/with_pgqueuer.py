@@ -45,7 +45,7 @@ async def main() -> None:
     worker = asyncio.create_task(
         manager.run(batch_size=_BATCH, dequeue_timeout=timedelta(seconds=1), log_aggregation_interval=timedelta(0))
     )
-    seconds = await handled.seconds_until(lambda: watcher.fetchval(_LEFT))
+    seconds = await handled.seconds_until(lambda: watcher.fetchval(_LEFT), worker)
     tell(await watcher.fetchval(_DONE), seconds)
     manager.shutdown.set()
     await worker

@@ -40,7 +40,7 @@ async def main() -> None:
         worker = asyncio.create_task(
             app.run_worker_async(concurrency=_CONCURRENCY, wait=False, install_signal_handlers=False)
         )
-        seconds = await handled.seconds_until(lambda: number(_LEFT))
+        seconds = await handled.seconds_until(lambda: number(_LEFT), worker)
         tell(await number(_DONE), seconds)
         await worker
 

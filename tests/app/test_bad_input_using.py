@@ -116,3 +116,21 @@ async def test_bad_arguments_leave_the_callers_transaction_usable(file_app, tmp_
         assert connection.execute("select count(*) from mine").fetchone() == (0,)
 
     assert await job.state() is JobState.READY
+
+
+@pytest.mark.parametrize("text", [str, bytes])
+async def test_what_the_caller_makes_of_rows_is_of_no_matter_and_stays_as_it_was(file_app, tmp_path, text):
+    def named(cursor: sqlite3.Cursor, row: tuple[object, ...]) -> dict[str, object]:
+        return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+    send = file_app.task(_send)
+    await file_app.opened()
+    with connected(tmp_path / "jobs.db") as connection:
+        connection.row_factory, connection.text_factory = named, text
+        connection.execute("begin immediate")
+        await send.options(using=connection, delay=60).enqueue(n=1)
+        await send.options(using=connection).enqueue_many([{"n": 2}, {"n": 3}])
+        assert connection.execute("select 7 as seven").fetchone() == {"seven": 7}
+        connection.execute("commit")
+
+    assert await total(file_app) == 3

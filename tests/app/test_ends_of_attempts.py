@@ -195,6 +195,7 @@ async def test_a_worker_told_to_give_everything_back_hears_of_the_end_of_a_handl
 
     status = worker.status()
     assert (status.phase, status.running, status.totals.abandoned) == ("ended", (), 0)
+    assert (status.totals.completed, status.totals.released) == (1, 0)
     assert await job.state() is JobState.COMPLETED
     assert await file_app.leases() == []
 

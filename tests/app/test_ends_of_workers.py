@@ -131,6 +131,27 @@ async def test_a_worker_that_is_broken_writes_what_has_ended_and_gives_back_the_
     await work.assert_given_back()
 
 
+@pytest.mark.parametrize("verb", ["claim", "finish"])
+async def test_a_worker_broken_by_a_call_does_not_wait_for_its_answer(work: Work, monkeypatch, caplog, verb):
+    backend = await work.app.opened()
+    real = getattr(backend.jobs, verb)
+    calls: list[str] = []
+
+    async def fail_once(argument: Any) -> Any:
+        calls.append(verb)
+        if len(calls) == 1:
+            raise ValueError("unforeseen")
+        return await real(argument)
+
+    _, running = await work.begin(flush_after=0.3)
+    monkeypatch.setattr(backend.jobs, verb, fail_once)
+    with pytest.raises(WorkerBroken, match="unforeseen"):
+        await asyncio.wait_for(running, 2)
+
+    assert "this worker ends though it holds" not in caplog.text
+    await work.assert_given_back()
+
+
 async def test_a_cancelled_worker_without_its_store_ends_within_a_bound_and_its_leases_expire(
     tmp_path: Path, monkeypatch, caplog
 ):

@@ -15,7 +15,7 @@ from holdfast.errors import JobNotFound
 from holdfast.model.job import Lease, NewJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
 from holdfast.store.jobs import JobStore
-from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Retention, Verdict
+from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Rescued, Retention, Verdict
 
 JOB = "00000000-0000-7000-8000-000000000001"
 SECOND = "00000000-0000-7000-8000-000000000002"
@@ -84,6 +84,8 @@ def _plain(result: Any) -> Any:
             return moved
         case Extension(lost, asked):
             return [lease.job_id for lease in lost], [lease.job_id for lease in asked]
+        case [Rescued(), *_]:
+            return sorted(result, key=lambda rescued: rescued.job_id)
         case _:
             return result
 

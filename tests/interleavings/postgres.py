@@ -14,16 +14,16 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.rows import tuple_row
 from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
-from holdfast.backends.postgres.driving import _answer
 from holdfast.backends.postgres.floors import Floors
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.lanes import Lanes
 from holdfast.backends.postgres.statements import TEMPLATES, Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Load, Steps, run
+from holdfast.backends.postgres.steps import Ask, Asked, Steps, run
 from holdfast.backends.postgres.trouble import is_worth_repeating
 from holdfast.backends.postgres.verbs import leases
 from holdfast.backends.postgres.verbs.finish import complete
@@ -114,12 +114,16 @@ class SteppingRunner:
             steps.close()
 
     async def _answer(self, asked: Asked) -> list[Any]:
-        assert isinstance(asked, Ask | Load)
+        assert isinstance(asked, Ask)
         touched = footprint(asked.statement)
 
         async def act() -> list[Any]:
-            self._side.transaction |= touched
-            return await _answer(self._connection, self._statements, asked)
+            async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+                parameters = self._statements.parameters(asked.parameters)
+                await cursor.execute(self._statements.text(asked.statement), parameters, binary=True)
+                if cursor.rowcount:  # what found nothing holds nothing
+                    self._side.transaction |= touched
+                return await cursor.fetchall() if cursor.description else []
 
         rows: list[Any] = await self._side.step(asked.statement, touched, act)
         return rows

@@ -73,7 +73,8 @@ class Side:
     def _see_who_is_in_the_way(self, footprint: Footprint) -> None:
         """What another's open transaction holds may be passed over by a statement that skips locked rows."""
         for other in self.others:
-            if other is not self and footprint.locks & other.transaction.locks:
+            held = other.transaction | (other.under_way or Footprint())
+            if other is not self and footprint.locks & held.locks:
                 self.may_skip = True
 
 

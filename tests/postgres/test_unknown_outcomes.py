@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from tests.postgres.proxy import CuttingProxy
+from tests.servers.proxy import Proxy, When
 
 from holdfast.errors import OutcomeUnknown
 from holdfast.store.backend import Backend
@@ -22,15 +22,15 @@ BOTH = pytest.mark.parametrize(("when", "standing"), [("before", Standing.HELD),
 
 
 @pytest.fixture
-def proxy(url: str) -> Iterator[CuttingProxy]:
-    proxy = CuttingProxy(url)
+def proxy(url: str) -> Iterator[Proxy]:
+    proxy = Proxy(url)
     yield proxy
     proxy.close()
 
 
 @BOTH
 async def test_a_cut_at_the_commit_of_a_handlers_transaction_is_told_and_verify_resolves_it(
-    backend: Backend, proxy: CuttingProxy, when: str, standing: Standing
+    backend: Backend, proxy: Proxy, when: When, standing: Standing
 ):
     job = await hold_one(backend)
     async with open_store(proxy.url) as far:
@@ -43,7 +43,7 @@ async def test_a_cut_at_the_commit_of_a_handlers_transaction_is_told_and_verify_
 
 @BOTH
 async def test_a_cut_at_the_commit_of_a_blocking_transaction_is_told_and_verify_resolves_it(
-    backend: Backend, proxy: CuttingProxy, when: str, standing: Standing
+    backend: Backend, proxy: Proxy, when: When, standing: Standing
 ):
     job = await hold_one(backend)
     async with open_store(proxy.url) as far:
@@ -60,7 +60,7 @@ async def test_a_cut_at_the_commit_of_a_blocking_transaction_is_told_and_verify_
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_bulk_enqueue_whose_commit_was_cut_is_repeated_with_the_same_ids_and_makes_each_job_once(
-    backend: Backend, proxy: CuttingProxy, when: str
+    backend: Backend, proxy: Proxy, when: When
 ):
     jobs = [a_job() for _ in range(400)]
     async with open_store(proxy.url) as far:

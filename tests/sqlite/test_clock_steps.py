@@ -14,6 +14,7 @@ from holdfast.model.job import LeasedJob
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.base import LEASE, hold_one, in_extender
 from holdfast.testing.stores import open_store
+from holdfast.worker.settings import MAX_EXTEND_AT
 
 HOUR = timedelta(hours=1)
 DAY = 86_400 * 1_000_000
@@ -93,6 +94,18 @@ async def test_a_lease_that_seems_to_have_expired_by_a_step_forward_is_left_to_i
     assert await taken(store) == []
     await extend(store, job)
     hands.pass_by(20)
+    assert await taken(store) == []
+
+
+async def test_after_a_step_forward_a_lease_is_left_to_a_worker_that_extends_as_late_as_it_may(store, hands):
+    job = await hold_one(store)
+    hands.step(3600)
+    assert await taken(store) == []
+    hands.pass_by(MAX_EXTEND_AT * LEASE.total_seconds() + 0.5)  # half a second: how often the extending thread looks
+    assert await taken(store) == []
+    await extend(store, job)
+    hands.pass_by(10)
+
     assert await taken(store) == []
 
 

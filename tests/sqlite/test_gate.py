@@ -29,7 +29,7 @@ def threads():
 
 def until_waiting(gate: Gate, count: int) -> None:
     give_up = time.monotonic() + SOON
-    while len(gate._waiting) != count:
+    while len(gate._waiting) + len(gate._first) != count:
         assert time.monotonic() < give_up
         time.sleep(0.001)
 

@@ -280,6 +280,29 @@ async def test_the_rollback_of_an_expired_transaction_comes_before_what_its_sess
         await following
 
 
+@pytest.mark.parametrize("how", ["expired", "undone"])
+async def test_an_enqueue_inside_a_transaction_that_is_over_is_refused_and_not_committed_alone(store, effects, how):
+    job, late, after = await hold_one(store), a_job(), a_job()
+    error = TransactionExpired if how == "expired" else StoreError
+    with pytest.raises(error):
+        async with store.begin(job.lease, limit=SHORT if how == "expired" else LONG) as transaction:
+            if how == "undone":
+                with contextlib.suppress(sqlite3.IntegrityError):
+                    await transaction.connection.execute("delete from effect")
+            else:
+                await _until_expired(transaction)
+            await store.jobs.enqueue([late])
+
+    assert await enqueue(store, after) == [after.id]
+    assert await store.insight.find(late.id, 1) == []
+
+
+async def _until_expired(transaction) -> None:
+    with pytest.raises(TransactionExpired):
+        while True:
+            await transaction.connection.execute("select 1")
+
+
 # --- the thread that watches limits ----------------------------------------------------------------------------------
 
 

@@ -121,6 +121,10 @@ class Context:
         (verdict,) = await self._backend.transactions.join(using).finish([finish])
         hold.completing(verdict)
 
+    def committed(self) -> None:
+        """Note that the caller's transaction has committed."""
+        self._hold.settled()
+
     def uncompleted(self) -> None:
         """Take back what `complete` noted: the caller's transaction did not commit."""
         self._hold.unsettled()

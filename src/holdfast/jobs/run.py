@@ -122,6 +122,7 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
         if standing is Standing.LOST:
             context.uncompleted()
             return outcome  # the store will answer that it is stale
+        context.committed()
     if not isinstance(outcome, Completed):
         _logger.error("job %s was completed by its own transaction, and then its handler raised", context.job.id)
     return None

@@ -104,6 +104,9 @@ class StoreCalls:
         except PASSING as error:
             _logger.warning("claiming failed, trying again: %s", error)
             self._machine.claim_failed(time.monotonic())
+        except BaseException:
+            self._machine.claim_failed(time.monotonic())  # the worker ends of it, and waits for no answer
+            raise
         else:
             asked = len(claim.jobs) if claim.is_cut else limit
             self._machine.claimed(time.monotonic(), claim.jobs, asked=asked, sent_at=sent_at)
@@ -116,6 +119,9 @@ class StoreCalls:
         except PASSING as error:
             _logger.warning("writing %d finished attempts failed, trying again: %s", len(finishes), error)
             self._machine.flush_failed(time.monotonic(), finishes)
+        except BaseException:
+            self._machine.flush_failed(time.monotonic(), finishes)
+            raise
         else:
             self._machine.flushed(time.monotonic(), finishes, verdicts)
 
@@ -125,6 +131,9 @@ class StoreCalls:
         except PASSING as error:
             _logger.warning("giving back %d jobs failed: %s", len(leases), error)
             self._machine.release_failed(time.monotonic(), leases)
+        except BaseException:
+            self._machine.release_failed(time.monotonic(), leases)
+            raise
         else:
             self._machine.released(time.monotonic(), leases)
 

@@ -168,7 +168,9 @@ class Custody:
 
     def _give_up(self, seq: int) -> None:
         """Hold a job no longer, wherever it is; of the prefetched ones `_sweep` takes it out."""
-        job = self._held.pop(seq)
+        job = self._held.pop(seq, None)
+        if job is None:  # its handler's thread has settled it in this very moment
+            return
         self.holdings.settling_seqs.discard(seq)
         self.holdings.stale.pop(seq, None)
         if seq in self._running:

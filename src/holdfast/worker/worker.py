@@ -177,10 +177,12 @@ class Worker:
             unlisten()
             if gives_back:
                 await self._give_back(attempts)
-            await attempts.close()
-            await self._calls.finished()
         finally:
-            keeper.close()
+            try:
+                await attempts.close()
+                await self._calls.finished()
+            finally:
+                await asyncio.to_thread(keeper.close)  # it may be waiting for the store
         await self._forget()
 
     async def _give_back(self, attempts: Attempts) -> None:

@@ -47,9 +47,9 @@ class _Parts:
         self._pools = AsyncPools(location)
         self._handlers = AsyncPools(location)
         self._blocking = BlockingPool(location)
-        self.runner = PoolRunner(self._pools, statements, location.url)
+        self.runner = PoolRunner(self._pools, statements, location)
         self.notifier = PostgresNotifier(location)
-        self.transactions = PostgresTransactions(self._handlers, self._blocking, statements, location.url)
+        self.transactions = PostgresTransactions(self._handlers, self._blocking, statements, location)
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.jobs = PostgresJobs(

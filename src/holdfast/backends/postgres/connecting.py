@@ -10,6 +10,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.patience import bounded, bounded_blocking
 from holdfast.backends.postgres.trouble import translate
 
 _PREPARE_AFTER = 3
@@ -28,10 +29,11 @@ async def connect(location: Location) -> AsyncConnection[Any]:
             location.conninfo, autocommit=True, prepare_threshold=_threshold(location)
         )
         if location.prepare == "auto":
-            found = await (await connection.execute(_OWN_PROCESS)).fetchone()
-            if _is_direct(connection, found):
-                await connection.execute(_NO_COMPILING)
-                connection.prepare_threshold = _PREPARE_AFTER
+            with bounded(connection, location.patience):
+                found = await (await connection.execute(_OWN_PROCESS)).fetchone()
+                if _is_direct(connection, found):
+                    await connection.execute(_NO_COMPILING)
+                    connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
         raise _not_connected(location, connection, error) from error
     return connection
@@ -42,9 +44,11 @@ def connect_blocking(location: Location) -> Connection[Any]:
     connection: Connection[Any] | None = None
     try:
         connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
-        if location.prepare == "auto" and _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
-            connection.execute(_NO_COMPILING)
-            connection.prepare_threshold = _PREPARE_AFTER
+        if location.prepare == "auto":
+            with bounded_blocking(connection, location.patience):
+                if _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
+                    connection.execute(_NO_COMPILING)
+                    connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
         raise _not_connected(location, connection, error) from error
     return connection

@@ -7,18 +7,23 @@ from typing import Any, TypeVar, cast
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
+from holdfast.backends.postgres.patience import bounded
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Asked, Load, Rows, Script, Steps
+from holdfast.backends.postgres.steps import Ask, Asked, Load, Rows, Script, Steps
 
 T = TypeVar("T")
 
 
-async def drive(connection: AsyncConnection[Any], statements: Statements, steps: Steps[T]) -> T:
-    """Run a verb to its end."""
+async def drive(
+    connection: AsyncConnection[Any], statements: Statements, steps: Steps[T], *, patience: float | None = None
+) -> T:
+    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates."""
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(await _answer(connection, statements, asked))
+            with bounded(connection, patience if isinstance(asked, Ask) else None):
+                rows = await _answer(connection, statements, asked)
+            asked = steps.send(rows)
     except StopIteration as stop:
         return cast("T", stop.value)
     finally:

@@ -12,6 +12,7 @@ from psycopg import Connection
 from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
 from holdfast.backends.postgres.driving import drive_blocking
 from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.patience import bounded_blocking
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.trouble import translate
@@ -22,6 +23,7 @@ from holdfast.store.values import Extension, WorkerBeat
 T = TypeVar("T")
 _PATIENCE = timedelta(seconds=5)
 _SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
+_SILENCE = 2  # times that: the server itself did not break it off, so the line is dead
 
 
 class PostgresExtender:
@@ -43,12 +45,13 @@ class PostgresExtender:
         committing = False
         milliseconds = max(100, int(patience.total_seconds() * 1000))
         try:
-            connection.execute(
-                f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
-            )
-            result = drive_blocking(connection, self._statements, steps)
-            committing = True
-            connection.execute(b"commit")
+            with bounded_blocking(connection, _SILENCE * milliseconds / 1000):
+                connection.execute(
+                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
+                )
+                result = drive_blocking(connection, self._statements, steps)
+                committing = True
+                connection.execute(b"commit")
         except psycopg.Error as error:
             broken = connection.closed
             self.close()

@@ -21,6 +21,7 @@ from psycopg import Connection, sql
 
 from holdfast.backends.postgres.connecting import connect_blocking, drop
 from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.patience import bounded_blocking
 from holdfast.errors import StoreError
 
 _PROBE_EVERY = 20.0
@@ -65,7 +66,8 @@ class Listener:
             began = time.monotonic()
             try:
                 connection = connect_blocking(self._location)
-                connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+                with bounded_blocking(connection, _PROBE_PATIENCE):
+                    connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._channel)))
                 self._wake()  # what came while nobody listened
                 self._listen(connection)
             except (psycopg.Error, StoreError, _DeafError, OSError) as error:
@@ -92,7 +94,8 @@ class Listener:
                 message = "the connection hears nothing, not even itself (a transaction pooler cannot pass hints on)"
                 raise _DeafError(message)
             if probed_at is None and now >= next_probe:
-                connection.execute(b"select pg_notify(%s, %s)", (self._channel, self._probe))
+                with bounded_blocking(connection, _PROBE_PATIENCE):
+                    connection.execute(b"select pg_notify(%s, %s)", (self._channel, self._probe))
                 probed_at = now
             marks = [notification.payload for notification in connection.notifies(timeout=0)]
             if self._probe in marks:

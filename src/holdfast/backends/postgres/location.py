@@ -5,6 +5,7 @@
 - `schema=holdfast` names the schema that holds the tables;
 - `install=auto|never` says whether opening may install them into a database that has none;
 - `pool=10` bounds the connections that verbs use at once, and again those that handlers' transactions use;
+- `patience=30`: so many seconds a reply may take before the connection is given up for broken;
 - `prepare=auto|never|always`: prepared statements are session state, which a transaction pooler does not keep. `auto`
   prepares only where the session is the server's own (see `connecting.py`).
 """
@@ -22,6 +23,7 @@ from holdfast.errors import ConfigError
 
 _EXAMPLE = "postgresql://user@localhost:5432/database?schema=holdfast"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 _INSTALL = {"auto", "never"}
 _PREPARE = {"auto", "never", "always"}
 _HIDDEN = {"password", "sslpassword", "passfile"}
@@ -58,6 +60,7 @@ class Location(msgspec.Struct, frozen=True):
     install: bool = True
     pool: int = 10
     prepare: str = "auto"
+    patience: float = 30.0
 
     @classmethod
     def parse(cls, url: str) -> Location:
@@ -83,7 +86,7 @@ def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, 
     ours: dict[str, str] = {}
     libpq: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        (ours if name in {"schema", "install", "pool", "prepare"} else libpq)[name] = value
+        (ours if name in {"schema", "install", "pool", "prepare", "patience"} else libpq)[name] = value
         if name not in _HIDDEN:
             shown.append((name, value))
     return shown, ours, libpq
@@ -111,10 +114,12 @@ def _with_settings(location: Location, settings: dict[str, str]) -> Location:
             location = msgspec.structs.replace(location, pool=int(value))
         elif name == "prepare" and value in _PREPARE:
             location = msgspec.structs.replace(location, prepare=value)
+        elif name == "patience" and _SECONDS.fullmatch(value) and float(value) > 0:
+            location = msgspec.structs.replace(location, patience=float(value))
         else:
             message = (
                 f"{location.url}: the setting {name}={value} cannot be: there are schema=<name>, "
-                "install=auto|never, pool=<connections> and prepare=auto|never|always"
+                "install=auto|never, pool=<connections>, patience=<seconds> and prepare=auto|never|always"
             )
             raise ConfigError(message)
     return location

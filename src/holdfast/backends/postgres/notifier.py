@@ -17,10 +17,12 @@ import psycopg
 from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
 from holdfast.backends.postgres.listening import Listener
 from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.patience import bounded_blocking
 from holdfast.errors import StoreError
 
 AT_MOST_EVERY = 0.05
 _AGAIN_AFTER = 1.0
+_PATIENCE = 5.0
 _logger = logging.getLogger("holdfast.postgres")
 
 
@@ -101,7 +103,8 @@ class PostgresNotifier:
                     if connection is not None:
                         drop(connection)
                     connection = connect_blocking(self._location)
-                connection.execute(b"select pg_notify(%s, %s)", (self._channel, self._own_mark))
+                with bounded_blocking(connection, _PATIENCE):
+                    connection.execute(b"select pg_notify(%s, %s)", (self._channel, self._own_mark))
             except (psycopg.Error, StoreError) as error:
                 _logger.debug("a hint to other processes was not sent: %s", error)
                 if connection is not None:

@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.driving import drive, drive_blocking
+from holdfast.backends.postgres.patience import hang_up
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps, run
 from holdfast.backends.postgres.trouble import took_too_long, translate
@@ -152,7 +153,7 @@ class AsyncTransaction(OpenTransaction):
             try:
                 await self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
             except psycopg.Error:
-                drop(self.connection)
+                hang_up(self.connection)
         async with self.connection.lock:
             drop(self.connection)
 
@@ -192,7 +193,7 @@ class BlockingTransaction(OpenTransaction):
             try:
                 self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
             except psycopg.Error:
-                drop(self.connection)
+                hang_up(self.connection)
         with self.connection.lock:
             drop(self.connection)
 

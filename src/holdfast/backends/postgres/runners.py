@@ -16,6 +16,8 @@ from psycopg import AsyncConnection
 
 from holdfast.backends.postgres.connecting import drop, is_idle
 from holdfast.backends.postgres.driving import drive
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.patience import bounded
 from holdfast.backends.postgres.pool import AsyncPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
@@ -54,10 +56,11 @@ class Runner(Protocol):
 class PoolRunner:
     """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
 
-    def __init__(self, pools: AsyncPools, statements: Statements, where: str) -> None:
+    def __init__(self, pools: AsyncPools, statements: Statements, location: Location) -> None:
         self._pools = pools
         self._statements = statements
-        self._where = where
+        self._where = location.url
+        self._patience = location.patience
 
     async def once(self, verb: Verb[T]) -> T:
         """One statement: when its reply is lost, nobody knows whether it was done."""
@@ -105,19 +108,22 @@ class PoolRunner:
 
     async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
         async with self._connection(committing=lambda: writes) as connection:
-            return await drive(connection, self._statements, verb())
+            return await drive(connection, self._statements, verb(), patience=self._patience)
 
     async def _transact(self, begin: bytes, verb: Verb[T]) -> T:
         committing = False
         async with self._connection(committing=lambda: committing) as connection:
-            await connection.execute(begin)
+            with bounded(connection, self._patience):
+                await connection.execute(begin)
             try:
-                result = await drive(connection, self._statements, verb())
+                result = await drive(connection, self._statements, verb(), patience=self._patience)
             except BaseException:
-                await _roll_back(connection)
+                with bounded(connection, self._patience):
+                    await _roll_back(connection)
                 raise
             committing = begin is _BEGIN
-            await connection.execute(b"commit")
+            with bounded(connection, self._patience):
+                await connection.execute(b"commit")
             return result
 
     @asynccontextmanager

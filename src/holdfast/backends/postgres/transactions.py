@@ -24,7 +24,9 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from holdfast.backends.postgres.connecting import drop
+from holdfast.backends.postgres.location import Location
 from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
+from holdfast.backends.postgres.patience import bounded, bounded_blocking
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
@@ -55,11 +57,12 @@ current: ContextVar[Joinable | None] = ContextVar("holdfast_postgres_transaction
 class PostgresTransactions:
     """Opens handlers' transactions, on connections apart from those of the verbs."""
 
-    def __init__(self, pools: AsyncPools, blocking: BlockingPool, statements: Statements, where: str) -> None:
+    def __init__(self, pools: AsyncPools, blocking: BlockingPool, statements: Statements, location: Location) -> None:
         self._pools = pools
         self._blocking = blocking
         self._statements = statements
-        self._where = where
+        self._where = location.url
+        self._patience = location.patience
 
     @asynccontextmanager
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
@@ -67,7 +70,7 @@ class PostgresTransactions:
         async with self._pools.here.connection() as connection:
             transaction = AsyncTransaction(connection, self._statements, lease, limit, self._where)
             block = connection.transaction()
-            with transaction.explained():
+            with transaction.explained(), bounded(connection, self._patience):
                 await block.__aenter__()
             expiring = asyncio.get_running_loop().call_later(limit.total_seconds(), transaction.expire_soon)
             try:
@@ -78,10 +81,11 @@ class PostgresTransactions:
                         transaction.seal()
                 except BaseException as error:
                     expiring.cancel()
-                    await _to_the_end(_undo(transaction, block, error))
+                    with bounded(connection, self._patience):
+                        await _to_the_end(_undo(transaction, block, error))
                     raise
                 expiring.cancel()
-                with transaction.explained(committing=True):
+                with transaction.explained(committing=True), bounded(connection, self._patience):
                     await _to_the_end(block.__aexit__(None, None, None))
             finally:
                 transaction.end()
@@ -93,7 +97,7 @@ class PostgresTransactions:
         with self._blocking.connection() as connection:
             transaction = BlockingTransaction(connection, self._statements, lease, limit, self._where)
             block = connection.transaction()
-            with transaction.explained():
+            with transaction.explained(), bounded_blocking(connection, self._patience):
                 block.__enter__()
             expiring = threading.Timer(limit.total_seconds(), transaction.expire)
             expiring.daemon = True
@@ -107,10 +111,11 @@ class PostgresTransactions:
                 except BaseException as error:
                     expiring.cancel()
                     expiring.join()  # a rollback for the limit's sake that has begun is let end
-                    _undo_blocking(transaction, block, error)
+                    with bounded_blocking(connection, self._patience):
+                        _undo_blocking(transaction, block, error)
                     raise
                 expiring.cancel()
-                with transaction.explained(committing=True):
+                with transaction.explained(committing=True), bounded_blocking(connection, self._patience):
                     block.__exit__(None, None, None)
             finally:
                 transaction.end()

@@ -173,7 +173,7 @@ class SqliteBackend:
 
     def is_inside(self) -> bool:  # noqa: D102
         transaction = current.get()
-        return transaction is not None and transaction.is_open and transaction.belongs_to(self._parts.gate)
+        return transaction is not None and transaction.is_entered and transaction.belongs_to(self._parts.gate)
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
         return SqliteJobs(self._callers(using), Pruner(), self._parts.notifier.notify)
@@ -193,7 +193,7 @@ class SqliteBackend:
             raise ConfigError(message)
         cursor = using.cursor()
         cursor.row_factory = None  # the caller's own may make anything of a row
-        name = cursor.execute("pragma database_list").fetchone()[2]
+        name = os.fsdecode(cursor.execute("pragma database_list").fetchone()[2])
         path = self._location.path
         if path is None or not name or not Path(name).samefile(path):
             message = f"the connection given as using= leads to {name or 'memory'!r}, not to {self.url}"

@@ -23,6 +23,7 @@ class Gate:
         self._patience = patience
         self._lock = threading.Lock()
         self._is_taken = False
+        self._first: deque[threading.Event] = deque()
         self._waiting: deque[threading.Event] = deque()
 
     def enter(self, *, first: bool = False) -> None:
@@ -32,16 +33,14 @@ class Gate:
                 self._is_taken = True
                 return
             turn = threading.Event()
-            if first:
-                self._waiting.appendleft(turn)
-            else:
-                self._waiting.append(turn)
+            line = self._first if first else self._waiting
+            line.append(turn)
         if turn.wait(self._patience):
             return
         with self._lock:
             if turn.is_set():  # it came at the last moment
                 return
-            self._waiting.remove(turn)
+            line.remove(turn)
         message = (
             f"a transaction in this process has held the write lock for more than {self._patience:g} s: "
             "do slow work before the transaction, not inside it"
@@ -51,8 +50,9 @@ class Gate:
     def leave(self) -> None:
         """Let the next one through; may be called from another thread than `enter`."""
         with self._lock:
-            if self._waiting:
-                self._waiting.popleft().set()  # handed over: nobody can slip in between
+            line = self._first or self._waiting
+            if line:
+                line.popleft().set()  # handed over: nobody can slip in between
             else:
                 self._is_taken = False
 

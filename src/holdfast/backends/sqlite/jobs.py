@@ -98,7 +98,8 @@ class SqliteJobs:
             waited = timedelta(seconds=now - asked_at)
             if unbroken is None or self._steady is None:
                 return rescue.rescue(tx, unbroken, limit, waited=waited)
-            return rescue.rescue(tx, min(unbroken, self._steady.since(tx.now, now)), limit, waited=waited)
+            # Half of it, as half a lease of access is asked for: the living extend at 0.8 of a lease at the latest.
+            return rescue.rescue(tx, min(unbroken, self._steady.since(tx.now, now) / 2), limit, waited=waited)
 
         rescued = await self._runner.write(take)
         if rescued:

@@ -81,6 +81,8 @@ class OpenTransaction:
         self._deadline: Deadline | None = None
         self._lock = threading.Lock()
         self._state = State.WAITING
+        self.is_entered = False
+        """Whether its handler is inside the block: its calls join it or, once the transaction is over, are refused."""
 
     @property
     def is_open(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from holdfast.backends.sqlite.connection import Connection, Tx
@@ -52,7 +53,7 @@ class SessionRunner:
 
     def _joined(self, work: Callable[[Tx], T]) -> Awaitable[T] | None:
         transaction = current.get()
-        if transaction is None or not transaction.is_open or not transaction.belongs_to(self._gate):
+        if transaction is None or not transaction.is_entered or not transaction.belongs_to(self._gate):
             return None
 
         def join(connection: Connection) -> T:
@@ -82,7 +83,18 @@ class CallersRunner:
         """Do `work` now, undone as a whole if it raises."""
         tx = Tx(self._raw, self._now())
         try:
-            with tx.savepoint():
+            with _plain_rows(self._raw), tx.savepoint():
                 return work(tx)
         except sqlite3.Error as error:
             raise translate(error, "the caller's connection") from error
+
+
+@contextmanager
+def _plain_rows(raw: sqlite3.Connection) -> Generator[None]:
+    """Have rows as tuples of str, whatever the caller makes of them."""
+    row_factory, text_factory = raw.row_factory, raw.text_factory
+    raw.row_factory, raw.text_factory = None, str
+    try:
+        yield
+    finally:
+        raw.row_factory, raw.text_factory = row_factory, text_factory

@@ -107,9 +107,11 @@ class SqliteTransactions:
 @contextmanager
 def _joinable(transaction: OpenTransaction) -> Generator[None]:
     token = current.set(transaction)
+    transaction.is_entered = True
     try:
         yield
     finally:
+        transaction.is_entered = False
         current.reset(token)
 
 

@@ -1,0 +1,54 @@
+"""What a PostgreSQL client sends, taken apart as far as is needed to see which statement is about to be run."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+_ASKS_FOR_ENCRYPTION = {80877103, 80877104}
+
+
+class Frontend:
+    """The messages of one connection, whole ones only; simple and extended protocol."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_starting = True
+        self._prepared: dict[bytes, str] = {}
+        self._portals: dict[bytes, str] = {}
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, str | None]]:
+        """Return each message that is now whole, with the statement that it runs, if it runs one."""
+        self._rest += data
+        while (message := self._next()) is not None:
+            yield message, None if self._has_just_started(message) else self._statement(message)
+
+    def _next(self) -> bytes | None:
+        head = 0 if self._is_starting else 1
+        if len(self._rest) < head + 4:
+            return None
+        end = head + struct.unpack_from("!I", self._rest, head)[0]
+        if len(self._rest) < end:
+            return None
+        message, self._rest = self._rest[:end], self._rest[end:]
+        return message
+
+    def _has_just_started(self, message: bytes) -> bool:
+        if not self._is_starting:
+            return False
+        self._is_starting = struct.unpack_from("!I", message, 4)[0] in _ASKS_FOR_ENCRYPTION
+        return True
+
+    def _statement(self, message: bytes) -> str | None:
+        kind, body = message[:1], message[5:]
+        if kind == b"Q":
+            return body.partition(b"\0")[0].decode()
+        if kind == b"P":
+            name, _, rest = body.partition(b"\0")
+            self._prepared[name] = rest.partition(b"\0")[0].decode()
+        elif kind == b"B":
+            portal, name, _ = body.split(b"\0", 2)
+            self._portals[portal] = self._prepared.get(name, "")
+        elif kind == b"E":
+            return self._portals.get(body.partition(b"\0")[0])
+        return None

@@ -1,0 +1,216 @@
+"""A TCP proxy before a PostgreSQL server that breaks the line in every way a network does, and around a COMMIT.
+
+An event loop in a thread of its own; loopback only. Faults befall the links there are, and with `hole` and `refuse` the
+new ones as well; `heal` lets new links through, while a link that has lost bytes stays silent for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from tests.servers.frontend import Frontend
+
+When = Literal["before", "after"]
+_CHUNK = 65536
+_READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: what was asked is committed, or refused
+
+
+class Link:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._frontend = Frontend()
+        self.drops_requests = self.drops_replies = False
+        self._cut_when_ready = False
+        self._swallowed = b""
+
+    async def run(self, client: asyncio.StreamReader, server: asyncio.StreamReader) -> None:
+        """Pass on until either side ends."""
+        pumps = [asyncio.ensure_future(self._ask(client)), asyncio.ensure_future(self._answer(server))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self.close()
+
+    async def _ask(self, reader: asyncio.StreamReader) -> None:
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                for message, statement in self._frontend.feed(data):
+                    if statement is not None and self._meets_its_cut(statement):
+                        return
+                    if not self.drops_requests:
+                        await self._pass_on(self._server, message)
+
+    def _meets_its_cut(self, statement: str) -> bool:
+        when = self._proxy.cut_at(statement)
+        if when == "before":
+            self.cut()
+        elif when == "after":
+            self._cut_when_ready = self.drops_replies = True
+        return when == "before"
+
+    async def _answer(self, reader: asyncio.StreamReader) -> None:
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                if not self.drops_replies:
+                    await self._pass_on(self._client, data)
+                elif self._cut_when_ready:
+                    self._swallowed = self._swallowed[-8:] + data
+                    if _READY in self._swallowed:
+                        self.cut()
+                        return
+
+    async def _pass_on(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        if self._proxy.delay:
+            await asyncio.sleep(self._proxy.delay)
+        writer.write(data)
+        await writer.drain()
+
+    def cut(self) -> None:
+        """Reset both sides."""
+        for writer in (self._client, self._server):
+            line = writer.get_extra_info("socket")
+            with suppress(OSError):
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+    def close(self) -> None:
+        """End both sides in order."""
+        for writer in (self._client, self._server):
+            writer.close()
+
+
+class Proxy:
+    """Stands before the server of `url`; `proxy.url` leads through it."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 5432)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        user = f"{parts.username}@" if parts.username else ""
+        self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{self._listener.getsockname()[1]}"))
+        self.delay = 0.0
+        """Seconds that every piece is held back, either way."""
+        self.cuts = 0
+        """How often a cut at a statement was made."""
+        self._new: Literal["pass", "hole", "refuse"] = "pass"
+        self._cut: tuple[When, str] | None = None
+        self._links: set[Link] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """Reset every link."""
+        self._each(Link.cut)
+
+    def fin(self) -> None:
+        """End every link in order."""
+        self._each(Link.close)
+
+    def half(self) -> None:
+        """Let requests through on the links there are, and no reply back: each is half open from now on."""
+
+        def fault(link: Link) -> None:
+            link.drops_replies = True
+
+        self._each(fault)
+
+    def hole(self) -> None:
+        """Swallow everything both ways, also on links to come; nothing is ever refused."""
+
+        def fault(link: Link) -> None:
+            link.drops_requests = link.drops_replies = True
+
+        self._new = "hole"
+        self._each(fault)
+
+    def refuse(self) -> None:
+        """Reset every link, and those to come."""
+        self._new = "refuse"
+        self.cut()
+
+    def heal(self) -> None:
+        """Let new links through again."""
+        self._new, self.delay, self._cut = "pass", 0.0, None
+
+    def arm(self, when: When, statement: str = "commit") -> None:
+        """Cut once, at the next statement that begins like this: before the server gets it, or after it has done it."""
+        self._cut = (when, statement)
+
+    def cut_at(self, statement: str) -> When | None:
+        """Whether to cut at this statement; asked by the links."""
+        if self._cut is None or self._cut[1] not in statement.strip().lower():
+            return None
+        (when, _), self._cut = self._cut, None
+        self.cuts += 1
+        return when
+
+    def close(self) -> None:
+        """End all links and the thread."""
+
+        async def end() -> None:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+        self._call(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._listener.close()
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _each(self, fault: Callable[[Link], None]) -> None:
+        async def all_of_them() -> None:
+            for link in list(self._links):
+                fault(link)
+
+        self._call(all_of_them())
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def _run(self) -> None:
+        server = self._loop.run_until_complete(asyncio.start_server(self._accept, sock=self._listener))
+        self._loop.run_forever()
+        server.close()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self._new == "refuse":
+            writer.transport.abort()
+            return
+        try:
+            from_server, to_server = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = Link(self, writer, to_server)
+        link.drops_requests = link.drops_replies = self._new == "hole"
+        self._links.add(link)
+        try:
+            await link.run(reader, from_server)
+        finally:
+            self._links.discard(link)
