@@ -207,9 +207,7 @@ def compare(
                 tell(f"{rival.name}: {what}")
                 count = _count(bench, rival, what)
                 rate = median(measure(bench, installed, what, count) for _ in range(bench.repeats))
-                compared.append(
-                    bench.record(f"{name}.peer.{rival.name}", record.value, unit=record.unit, raw=rate)
-                )
+                compared.append(bench.record(f"{name}.peer.{rival.name}", record.value, unit=record.unit, raw=rate))
         except PeerError as error:
             peers.append(Peer(rival.name, version, str(error)))
         else:

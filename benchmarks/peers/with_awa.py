@@ -24,6 +24,7 @@ async def main() -> None:
     what, count, url = asked()
     client = AsyncClient(url, max_connections=10)
     await client.migrate()
+    await client.install_queue_storage()
     handled = Handled(count)
 
     @client.task(Nothing, queue=_QUEUE)

@@ -36,7 +36,7 @@ async def main() -> None:
         tell(await watcher.fetchval(_LEFT), seconds)
         return
     handled = Handled(count)
-    manager = QueueManager(driver)
+    manager = QueueManager(queries)
 
     @manager.entrypoint("nothing")
     async def nothing(job: object) -> None:  # noqa: ARG001 - a job has arguments

@@ -18,9 +18,7 @@ __all__ = ["bulk", "connect", "held", "one", "prepare"]
 
 _LANE = "insert into lane (queue, task) values ('default', 'nothing') returning lane_id"
 _RESERVE = "select nextval('job_seq') from generate_series(1, %s)"
-_COPY_JOBS = (
-    "copy job (seq, id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes) from stdin"
-)
+_COPY_JOBS = "copy job (seq, id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes) from stdin"
 _COPY_READY = "copy ready (lane_id, turn, seq, payload_bytes) from stdin"
 _ONE = """
 with made as (

@@ -102,9 +102,7 @@ def _drained(bench: Bench, name: str, workers: int) -> list[Record]:
     for what, (unit, scale) in COSTS.items():
         value, base = ours.cost(what), raw.cost(what)
         if value is not None and base is not None:
-            records.append(
-                bench.record(f"{name}.{what}", value * scale / count, unit=unit, raw=base * scale / count)
-            )
+            records.append(bench.record(f"{name}.{what}", value * scale / count, unit=unit, raw=base * scale / count))
     dead, raw_dead = ours.cost("dead_rows"), raw.cost("dead_rows")
     if dead is not None:
         records.append(bench.record(f"{name}.dead_rows", dead, unit="rows", raw=raw_dead))

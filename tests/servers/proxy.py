@@ -7,6 +7,7 @@ new ones as well; `heal` lets new links through, while a link that has lost byte
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 import threading
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tests.servers.frontend import Frontend
 
+COMMIT = r"^\s*commit\b"
 When = Literal["before", "after"]
 _CHUNK = 65536
 _READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: what was asked is committed, or refused
@@ -150,13 +152,13 @@ class Proxy:
         """Let new links through again."""
         self._new, self.delay, self._cut = "pass", 0.0, None
 
-    def arm(self, when: When, statement: str = "commit") -> None:
-        """Cut once, at the next statement that begins like this: before the server gets it, or after it has done it."""
+    def arm(self, when: When, statement: str = COMMIT) -> None:
+        """Cut once, at the next statement with this pattern: before the server gets it, or after it has done it."""
         self._cut = (when, statement)
 
     def cut_at(self, statement: str) -> When | None:
         """Whether to cut at this statement; asked by the links."""
-        if self._cut is None or self._cut[1] not in statement.strip().lower():
+        if self._cut is None or not re.search(self._cut[1], statement, re.IGNORECASE | re.DOTALL):
             return None
         (when, _), self._cut = self._cut, None
         self.cuts += 1

@@ -14,13 +14,14 @@ from typing import Any, Protocol, cast
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 import holdfast
 from holdfast.cli.document import json_option, show_json
 from holdfast.cli.failures import Code, Failure, debug_option, is_debugging, warn
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
-from holdfast.cli.target import check_url
+from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError
 
 _MANY = 100  # from here on a figure is read without decimals
@@ -120,9 +121,10 @@ def bench(*, url: str | None, jobs: int, only: tuple[str, ...], repeats: int, pe
     Databases or schemas with names of their own are made beside what the URL names, and removed. Needs a checkout.
     """
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
-    check_url(url)
+    if url and has_password(url) and _is_typed("url"):
+        warn("everybody on this machine can read the password on the command line: put the URL into $HOLDFAST_URL")
     benchmarks = _benchmarks()
-    report = _run(benchmarks, benchmarks.Plan(url, jobs, repeats, only, peers))
+    report = _run(benchmarks, benchmarks.Plan(url or None, jobs, repeats, only, peers))
     if as_json:
         show_json(msgspec.to_builtins(report))
     else:
@@ -130,6 +132,10 @@ def bench(*, url: str | None, jobs: int, only: tuple[str, ...], repeats: int, pe
     for peer in report.peers:
         if peer.reason is not None:
             warn(f"{peer.name} was not measured: {peer.reason}")
+
+
+def _is_typed(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _run(benchmarks: Benchmarks, plan: Any) -> Report:

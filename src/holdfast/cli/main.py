@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import click
 
+from holdfast.cli.bench import bench
 from holdfast.cli.demo.command import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.failures import MEANINGS, Root
@@ -15,7 +16,7 @@ from holdfast.cli.queue import queue
 from holdfast.cli.schema import schema
 from holdfast.cli.worker import worker
 
-COMMANDS: tuple[click.Command, ...] = (worker, job, queue, lease, schema, doctor, demo)
+COMMANDS: tuple[click.Command, ...] = (worker, job, queue, lease, schema, doctor, demo, bench)
 
 _NAME = "holdfast"
 _CODES = "\n".join(f"{int(code):>3}  {meaning}" for code, meaning in MEANINGS.items())
