@@ -1,9 +1,9 @@
 """Rivals beside us: other libraries, each in an environment of its own, each driven by a small program in `peers/`.
 
-They are installed by name from the package indexes into a folder for temporary files, which is kept for the next run and
-can be thrown away. A driver is started as `driver WHAT COUNT`, with its database in the environment, and
-prints one line of JSON: how many jobs the database says were done, and in how many seconds. A rival that cannot be
-installed, or fails, or loses a job, is named with the reason.
+They are installed by name from the package indexes into a folder for temporary files, which is kept for the next run
+and can be thrown away. A driver is started as `driver WHAT COUNT`, with its database in the environment, and prints one
+line of JSON: how many jobs the database says were done, and in how many seconds. A rival that cannot be installed, or
+fails, or loses a job, is named with the reason.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ RIVALS = (
     Rival("graphile-worker", "postgresql", "graphile_worker.mjs", (("graphile-worker", "pg"),)),
     Rival("pg-boss", "postgresql", "pg_boss.mjs", (("pg-boss@12", "pg"), ("pg-boss@12.35", "pg"))),
     Rival("pgqueuer", "postgresql", "with_pgqueuer.py", (("pgqueuer[asyncpg]", "uvloop"),)),
-    Rival("awa-pg", "postgresql", "with_awa.py", (("awa-pg", "asyncpg", "uvloop"),), _FEW),
+    Rival("awa-pg", "postgresql", "with_awa.py", (("awa-pg", "asyncpg"),), _FEW),
     Rival("procrastinate", "postgresql", "with_procrastinate.py", (("procrastinate", "psycopg[binary,pool]"),), _FEW),
 )
 

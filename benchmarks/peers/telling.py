@@ -43,12 +43,17 @@ class Handled:
     async def seconds_until(
         self, left: Callable[[], Awaitable[int]], worker: asyncio.Task[None] | None = None
     ) -> float:
-        """Wait for the last handler, and then until the database has nothing left to do. A worker must not fail."""
+        """Wait for the last handler, and then until the database has nothing left to do. A worker must not fail.
+
+        Looking takes time, which is not the library's: the time ends where the last look begins.
+        """
         waiting = asyncio.create_task(self._all.wait())
         await asyncio.wait([waiting, *([] if worker is None else [worker])], return_when=asyncio.FIRST_COMPLETED)
         if worker is not None and worker.done():
             worker.result()
         await waiting
+        looked = time.perf_counter()
         while await left():
             await asyncio.sleep(LOOK_EVERY)
-        return time.perf_counter() - self.began
+            looked = time.perf_counter()
+        return looked - self.began

@@ -2,8 +2,8 @@
 
 It does: the server's own durability; ids made by the client (UUIDv7, unique in the ledger); rows that move between
 small tables, `ready` to `leased` to `done`, with their payload; claims of 500 with SKIP LOCKED, in the order of
-(lane, turn, seq), from a remembered floor; a growing fence per claim; a ledger in which a job can be completed once, and
-only under the fence that holds it; each job of a batch finished by name. Claim, handling and finish overlap: two
+(lane, turn, seq), from a remembered floor; a growing fence per claim; a ledger in which a job can be completed once,
+and only under the fence that holds it; each job of a batch finished by name. Claim, handling and finish overlap: two
 connections, the next claim and the last finish under way while a batch is handled. Each job is handed to a handler, an
 `async def` that gets the job's id and its payload decoded, and is driven to its end by hand.
 
@@ -78,7 +78,7 @@ taken as (
     select seq, lane, turn, id, payload, attempt, fence, %s, now + {_LEASE}, now from gone cross join holder
 )
 select seq, id::text, payload, turn, fence from gone cross join holder
-"""
+"""  # noqa: S608 - constants
 
 _FINISH = f"""
 with gone as (
@@ -86,7 +86,7 @@ with gone as (
     returning id, seq, fence, worker, attempt, started_at
 )
 insert into done select id, seq, fence, worker, attempt, started_at, {_NOW} from gone
-"""
+"""  # noqa: S608 - constants
 
 # A table that was just filled has no statistics: the planner takes what is ready for few rows, and sorts all of them.
 _KEEP_TO_INDEXES = (
@@ -252,14 +252,13 @@ def watch(target: str, count: int) -> list[tuple[int, int]]:
 def held(target: str) -> Held:
     """Count what the tables hold."""
     with closing(connect(target)) as connection:
-        row: tuple[int, int, int, int] = connection.execute(_COUNTS).fetchone()
-    return Held(*row)
+        return Held(*connection.execute(_COUNTS).fetchone() or (0, 0, 0, 0))
 
 
 def span(target: str) -> float:
     """Return the seconds from the first claim to the last completion, by the ledger."""
     with closing(connect(target)) as connection:
-        (micros,) = connection.execute("select max(finished_at) - min(started_at) from done").fetchone()
+        (micros,) = connection.execute("select max(finished_at) - min(started_at) from done").fetchone() or (0,)
     return float(micros) / 1e6
 
 

@@ -1,7 +1,7 @@
 """Drain: no-op jobs that wait, done by fresh worker processes.
 
 Counted as done in the database, and timed by its ledger: from the first claim to the last completion. Start-up, and the
-sync of the very last commit, are not in it. What it took of the client and of the server is recorded from the same runs.
+sync of the very last commit, are not in it. What it took of the client and of the server is taken from the same runs.
 """
 
 from __future__ import annotations

@@ -11,24 +11,29 @@ from benchmarks.bench import Bench, Sizes, Wrong, check
 from benchmarks.raw import sqlite as raw_sqlite
 from benchmarks.scenarios import SCENARIOS, chosen
 from benchmarks.scenarios.drain import check_raw_done, fill_raw
-from benchmarks.stores import SqliteStore, store_of
+from benchmarks.stores import SqliteStore, UnknownStoreError, store_of
 from click.testing import CliRunner
 
 RECORDS = {
     "enqueue.bulk": ["enqueue.bulk"],
     "enqueue.one": ["enqueue.one"],
     "enqueue.sync_one": ["enqueue.sync_one"],
-    "drain.one": ["drain.one"],
+    "enqueue.hundred": ["enqueue.hundred"],
+    "drain.one": ["drain.one", "drain.one.client_cpu"],
     "drain.two": ["drain.two"],
+    "drain.held": ["drain.held.300", "drain.held.urgent"],
     "latency": ["latency.p50", "latency.p99"],
     "claim.depth": ["claim.depth.ready", "claim.depth.unknown_task", "claim.depth.paused_queue"],
     "memory.drain": ["memory.drain"],
 }
 
 
+SIZES = Sizes(jobs=300, single=10, latency=5, shallow=200, deep=600, claims=2, memory=600, held=(300,))
+UNITS = {"jobs/s", "ms", "MB", "µs/job"}
+
+
 def tiny(directory: Path) -> Bench:
-    sizes = Sizes(jobs=300, single=10, latency=5, shallow=200, deep=600, claims=2, memory=600)
-    return Bench(SqliteStore(str(directory)), sizes, repeats=1)
+    return Bench(SqliteStore(str(directory)), SIZES, repeats=1)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -37,7 +42,7 @@ def test_a_scenario_runs_and_leaves_records_of_the_right_shape(name: str, tmp_pa
     assert [record.name for record in records] == RECORDS[name]
     for record in records:
         assert record.store == "sqlite"
-        assert record.unit in {"jobs/s", "ms", "MB"}
+        assert record.unit in UNITS
         assert record.raw is not None
         if record.unit == "jobs/s":
             assert record.value > 0
@@ -52,8 +57,8 @@ def test_the_command_keeps_the_figures_with_the_machine_they_were_made_on(tmp_pa
     assert result.exit_code == 0, result.output
     assert "enqueue.bulk" in result.output
     run = json.loads(target.read_text())
-    assert set(run) == {"at", "commit", "jobs", "machine", "records"}
-    assert {"cores", "cpu", "kernel", "python", "store"} <= set(run["machine"])
+    assert set(run) == {"at", "commit", "jobs", "machine", "peers", "records"}
+    assert {"cores", "cpu", "driver", "holdfast", "kernel", "python", "store"} <= set(run["machine"])
     (record,) = run["records"]
     assert set(record) == {"name", "store", "value", "unit", "raw", "ratio"}
 
@@ -65,24 +70,24 @@ def test_an_unknown_scenario_is_refused_with_the_names_there_are() -> None:
 
 
 def test_an_unknown_store_is_refused() -> None:
-    with pytest.raises(ValueError, match="only sqlite"):
+    with pytest.raises(UnknownStoreError, match="not redis:"):
         store_of("redis://localhost")
 
 
 def test_scenarios_are_chosen_by_the_begin_of_their_names() -> None:
-    assert list(chosen(("drain",))) == ["drain.one", "drain.two"]
+    assert list(chosen(("drain",))) == ["drain.one", "drain.two", "drain.held"]
 
 
 def test_a_lost_job_fails_the_run(tmp_path: Path) -> None:
     bench = tiny(tmp_path)
     with bench.store.fresh() as place:
-        fill_raw(place, 10)
-        connection = raw_sqlite.connect(place.path)
+        fill_raw(bench, place, 10)
+        connection = raw_sqlite.connect(place.raw)
         raw_sqlite.drain(connection, "thief")
         connection.execute("delete from done where seq = 3")
         connection.close()
         with pytest.raises(Wrong, match="raw tables"):
-            check_raw_done(place, count=10, handled=10)
+            check_raw_done(bench, place, count=10, handled=10)
 
 
 def test_a_doubled_job_fails_the_run() -> None:

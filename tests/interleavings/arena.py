@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -18,10 +19,19 @@ from tests.interleavings.tables import Tables, check_whole, observed
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.connecting import connect
 from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.statements import Statements
 from holdfast.testing.stores import open_store
 
 SIDES = 3
+
+
+@dataclass
+class Seen:
+    """What was seen in all orders of some operations: in how many of them somebody waited, or was broken off."""
+
+    number: int = 0
+    waited: int = 0
+    broken_off: int = 0
+    outcomes: set[str] = field(default_factory=set)
 
 
 class Arena:
@@ -36,8 +46,6 @@ class Arena:
         self._tables = tables
         self._prepared: dict[str, tuple[Leases, int, Judge]] = {}
         self._allowed: dict[tuple[Any, ...], Outcomes] = {}
-        self.orders_run = 0
-        self.orders_cut = 0
 
     async def _prepare(self, state: str) -> tuple[Leases, int, Judge]:
         """Bring the store into a state once; later it is put back."""
@@ -52,32 +60,28 @@ class Arena:
             self._prepared[state] = leases, self._clock.now_us, judge
         return self._prepared[state]
 
-    async def explore(self, state: str, names: Sequence[str], *, every: bool = False) -> int:
-        """Run the operations in all orders, with all endings; return how many orders were run."""
-        number = 0
+    async def explore(self, state: str, names: Sequence[str], *, every: bool = False) -> Seen:
+        """Run the operations in all orders, with all endings, and check each outcome."""
+        seen = Seen()
         for endings in product([True, False], repeat=len(names)):
-            number += await self.explore_endings(state, names, endings, every=every)
-        return number
+            await self._explore(state, names, endings, seen=seen, every=every)
+        return seen
 
-    async def explore_endings(
-        self, state: str, names: Sequence[str], endings: Sequence[bool], *, every: bool = False
-    ) -> int:
-        """Run the operations in all orders, each side with its ending; return how many orders were run."""
+    async def _explore(
+        self, state: str, names: Sequence[str], endings: Sequence[bool], *, seen: Seen, every: bool
+    ) -> None:
         leases, now_us, judge = await self._prepare(state)
         self._clock.now_us = now_us
         operations = [OPERATIONS[name] for name in names]
         orders = Orders(every=every)
-        number = 0
         while orders.another():
             await self._tables.restore(state)
             order = await run_order(orders, [self._bind(one, leases) for one in operations], endings, self._tables)
-            if order is None:
-                self.orders_cut += 1
-            else:
-                number += 1
-                await self._check(state, order, operations, judge)
-        self.orders_run += number
-        return number
+            if order is not None:
+                seen.number += 1
+                seen.waited += any(side.waited for side in order.sides)
+                seen.broken_off += any(side.broken_off for side in order.sides)
+                seen.outcomes.add(await self._check(state, order, operations, judge))
 
     def _bind(self, operation: Operation, leases: Leases) -> Any:
         async def run(side: Side) -> Any:
@@ -87,8 +91,9 @@ class Arena:
 
         return run
 
-    async def _check(self, state: str, order: Order, operations: Sequence[Operation], judge: Judge) -> None:
-        names = [f"{one.name}{'' if side.commits else ' (rolled back)'}" for one, side in zip(operations, order.sides)]
+    async def _check(self, state: str, order: Order, operations: Sequence[Operation], judge: Judge) -> str:
+        pairs = list(zip(operations, order.sides, strict=True))
+        names = [f"{one.name}{'' if side.commits else ' (rolled back)'}" for one, side in pairs]
         told = f"{state}: {' x '.join(names)}\n{order}"
         for side in order.sides:
             assert side.error is None, f"{told}\n{side.error!r}"
@@ -97,7 +102,7 @@ class Arena:
             check_whole(rows)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{told}") from None
-        committed = [one if side.commits else None for one, side in zip(operations, order.sides, strict=True)]
+        committed = [one if side.commits else None for one, side in pairs]
         may_skip = [side.may_skip for side in order.sides]
         key = (state, *((one.name if one else None) for one in committed), *may_skip)
         if key not in self._allowed:
@@ -106,6 +111,7 @@ class Arena:
         if came not in self._allowed[key]:
             right = "\nor ".join(map(str, self._allowed[key]))
             raise AssertionError(f"no order of whole operations has this outcome:\n{told}\nis {came}\nnot {right}")
+        return str(came)
 
 
 @asynccontextmanager
@@ -129,4 +135,4 @@ async def open_arena(url: str) -> AsyncIterator[Arena]:
         yield Arena(backend, clock, connections[:SIDES], Tables(connections[SIDES], location.schema, pids))
 
 
-__all__ = ["Arena", "Statements", "open_arena"]
+__all__ = ["Arena", "Seen", "open_arena"]

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import pytest
-from tests.interleavings.arena import Arena, open_arena
+from tests.interleavings.arena import Arena, Seen, open_arena
 from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
 
-Explore = Callable[[Callable[[Arena], Coroutine[Any, Any, int]]], int]
+
+class Explore(Protocol):
+    """Runs operations together, from a state of the job."""
+
+    def __call__(self, state: str, names: Sequence[str], *, every: bool = False) -> Seen: ...
 
 
 @pytest.fixture(scope="session")
 def explore() -> Iterator[Explore]:
-    """Run a function of the arena to its end, in a loop that all tests share."""
     try:
         url = new_schema_url()
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
     with asyncio.Runner() as runner:
         opening = open_arena(url)
-        arena = runner.run(opening.__aenter__())
-        yield lambda act: runner.run(act(arena))
+        arena: Arena = runner.run(opening.__aenter__())
+
+        def explore(state: str, names: Sequence[str], *, every: bool = False) -> Seen:
+            return runner.run(arena.explore(state, names, every=every))
+
+        yield explore
         runner.run(opening.__aexit__(None, None, None))
     drop_schema(url)

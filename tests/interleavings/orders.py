@@ -4,8 +4,9 @@ An order is found by running it: a side tells its next step only when it has the
 begins anew for each order, repeats the choices made so far, and takes another way at the last place where there is one.
 
 Two neighbouring steps of different sides that touch nothing in common can change places, and nobody could tell. Of all
-orders that differ only so, one is run: a side whose step was tried first at some place sleeps in the other ways from
-there, until a step is taken that its own clashes with.
+orders that differ only so, one is run. So another way is taken only where a later step clashes with the one taken; and
+a side whose step was tried first at some place sleeps in the other ways from there, until a step is taken that clashes
+with its own.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NOTHING: frozenset[str] = frozenset()
+NOBODY: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a step touches: `reads` sees what is committed, `locks` is written or locked, `ends` is let go at its end."""
+    """What a step touches: `reads` is seen as committed, `locks` is written or locked, `ends` is let go by its end."""
 
     reads: frozenset[str] = NOTHING
     locks: frozenset[str] = NOTHING
@@ -46,11 +48,12 @@ class DivergedError(AssertionError):
 
 @dataclass
 class _Place:
-    """A place where there was a choice of sides."""
+    """A place where there was a choice of sides: who was `tried`, who is `wanted` and who is asleep."""
 
     steps: dict[int, Footprint]
     asleep: frozenset[int]
     chosen: int
+    wanted: set[int] = field(default_factory=set)
     tried: set[int] = field(default_factory=set)
 
     def asleep_after(self) -> frozenset[int]:
@@ -60,11 +63,15 @@ class _Place:
             side for side in self.asleep | self.tried if side != self.chosen and not self.steps[side].clashes(step)
         )
 
+    def want(self, side: int) -> None:
+        """Let a side go first here; if it could not go at all, let all others that might bring it so far."""
+        self.wanted |= {side} if side in self.steps else self.steps.keys()
+
     def choose_another(self) -> bool:
-        """Take another side that was not tried here; False if there is none."""
+        """Take another side that is wanted here; False if there is none."""
         self.tried.add(self.chosen)
         for side in self.steps:
-            if side not in self.tried and side not in self.asleep:
+            if side in self.wanted and side not in self.tried and side not in self.asleep:
                 self.chosen = side
                 return True
         return False
@@ -95,18 +102,23 @@ class Orders:
     def choose(self, steps: Mapping[int, Footprint]) -> int | None:
         """Return the side that goes next; None if an order like this one was run before."""
         if self._depth == len(self._places):
-            asleep = NOTHING_ASLEEP
-            if self._places and not self._every:
-                asleep = self._places[-1].asleep_after()
+            self._note_clashes(steps)
+            asleep = self._places[-1].asleep_after() if self._places and not self._every else NOBODY
             awake = [side for side in steps if side not in asleep]
             if not awake:
                 return None
-            self._places.append(_Place(dict(steps), asleep, awake[0]))
+            wanted = set(steps) if self._every else set[int]()
+            self._places.append(_Place(dict(steps), asleep, awake[0], wanted))
         place = self._places[self._depth]
         if place.steps != steps:
             raise DivergedError(f"at step {self._depth}: {place.steps} were {steps}")
         self._depth += 1
         return place.chosen
 
-
-NOTHING_ASLEEP: frozenset[int] = frozenset()
+    def _note_clashes(self, steps: Mapping[int, Footprint]) -> None:
+        """Wherever another side's step clashes with one that comes next, the other way round is to be tried."""
+        for place in self._places:
+            done = place.steps[place.chosen]
+            for side, step in steps.items():
+                if side != place.chosen and step.clashes(done):
+                    place.want(side)

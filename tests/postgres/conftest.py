@@ -30,6 +30,16 @@ async def backend(url: str) -> AsyncIterator[Backend]:
 
 
 @pytest.fixture
+def roomy_server(tmp_path: Path) -> Iterator[OwnServer]:
+    """A server with room for a worker and all its handlers; what it has acknowledged survives a crash."""
+    try:
+        with own_server(tmp_path, fsync="on", max_connections="60") as server:
+            yield server
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+
+
+@pytest.fixture
 def server(tmp_path: Path) -> Iterator[OwnServer]:
     try:
         with own_server(tmp_path, fsync="off", max_connections="12", superuser_reserved_connections="3") as server:

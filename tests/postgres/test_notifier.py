@@ -7,8 +7,11 @@ import secrets
 import time
 
 import psycopg
+import pytest
 from tests.servers.postgres import parts_of
+from tests.servers.proxy import Proxy
 
+from holdfast.backends.postgres import listening
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.notify import waker
 from holdfast.testing.stores import open_store
@@ -64,3 +67,23 @@ async def test_a_process_is_not_woken_by_its_own_echo(backend: Backend):
     await asyncio.sleep(0.3)  # an echo would have come by now
     assert len(woken) == before + 1
     stop()
+
+
+async def test_a_listener_whose_link_fell_silent_notices_it_by_its_probe_and_listens_again(
+    backend: Backend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listening, "_PROBE_EVERY", 0.5)
+    monkeypatch.setattr(listening, "_PROBE_PATIENCE", 0.5)
+    proxy = Proxy(url)
+    async with open_store(proxy.url) as other:
+        heard, wake = waker()
+        stop = other.notifier.listen(wake)
+        await _hears(backend, heard)
+        proxy.half()
+        heard.clear()
+        began = time.monotonic()
+        await _hears(backend, heard)
+        assert time.monotonic() - began < 10
+        proxy.hole()
+        stop()  # and it ends, though nothing is answered
+    proxy.close()

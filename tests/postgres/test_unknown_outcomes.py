@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from tests.servers.proxy import Proxy, When
 
-from holdfast.errors import OutcomeUnknown
+from holdfast.errors import OutcomeUnknown, StoreError
+from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
 from holdfast.store.values import Standing, Verdict
-from holdfast.testing.conformance.base import a_job, hold_one
+from holdfast.testing.conformance.base import MANY, OUTCOMES, a_job, claim, enqueue, finish, hold_one, state_of
 from holdfast.testing.stores import open_store
 
 LIMIT = timedelta(seconds=10)
@@ -69,3 +71,97 @@ async def test_a_bulk_enqueue_whose_commit_was_cut_is_repeated_with_the_same_ids
             await far.jobs.enqueue(jobs)
         assert await far.jobs.enqueue(jobs) == [when == "before"] * 400
     assert (await backend.jobs.outstanding(["greet"], None)).ready == 400
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_enqueue_of_one_job_that_was_cut_is_repeated_with_the_same_id_and_makes_one_job(
+    backend: Backend, proxy: Proxy, when: When
+):
+    job = a_job()
+    async with open_store(proxy.url) as far:
+        proxy.arm(when, r"insert into [^ ]*job ")
+        with pytest.raises(OutcomeUnknown):
+            await far.jobs.enqueue([job])
+        assert await far.jobs.enqueue([job]) == [when == "before"]
+    assert (await backend.jobs.outstanding(["greet"], None)).ready == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_claim_that_was_cut_leaves_the_job_ready_or_under_a_lease_that_expires(
+    backend: Backend, proxy: Proxy, when: When
+):
+    (job_id,) = await enqueue(backend, a_job())
+    async with open_store(proxy.url) as far:
+        proxy.arm(when, "lanes as materialized")
+        with pytest.raises(OutcomeUnknown):
+            await claim(far, lease=timedelta(milliseconds=200))
+        again = [job.id for job in await claim(far)]
+        if when == "after":
+            assert again == []
+            await asyncio.sleep(0.3)  # the lease that nobody knows of
+            assert [rescued.job_id for rescued in await far.jobs.rescue(None, MANY)] == [job_id]
+            again = [job.id for job in await claim(far)]
+        assert again == [job_id]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_finish_that_was_cut_is_repeated_under_its_fence_and_written_once(
+    backend: Backend, proxy: Proxy, when: When
+):
+    job = await hold_one(backend)
+    async with open_store(proxy.url) as far:
+        proxy.arm(when, "insert into [^ ]*completed")
+        with pytest.raises(OutcomeUnknown):
+            await finish(far, job.lease, OUTCOMES["completed"])
+        assert await finish(far, job.lease, OUTCOMES["completed"]) is Verdict.DONE
+    assert await state_of(backend, job.id) is JobState.COMPLETED
+
+
+async def test_a_statement_whose_reply_never_comes_is_given_up_after_the_patience_of_the_url(
+    backend: Backend, proxy: Proxy
+):
+    """The link is whole as far as TCP can tell: keepalives are answered."""
+    job = await hold_one(backend)
+    async with open_store(f"{proxy.url}&patience=0.5") as far:
+        await far.jobs.progress(job.lease, 1.0, None)
+        proxy.half()
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknown):
+            await far.jobs.progress(job.lease, 2.0, None)
+        assert 0.4 < time.monotonic() - began < 5
+        await far.jobs.progress(job.lease, 3.0, None)
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocking"])
+async def test_a_commit_whose_reply_never_comes_is_unknown_and_verify_resolves_it(
+    backend: Backend, proxy: Proxy, blocking: bool
+):
+    job = await hold_one(backend)
+    async with open_store(f"{proxy.url}&patience=0.5") as far:
+
+        def handler() -> None:
+            with far.transactions.begin_blocking(job.lease, limit=LIMIT) as transaction:
+                assert transaction.complete(job.lease, None) is Verdict.DONE
+                proxy.half()
+
+        with pytest.raises(OutcomeUnknown):
+            if blocking:
+                await asyncio.to_thread(handler)
+            async with far.transactions.begin(job.lease, limit=LIMIT) as transaction:
+                assert await transaction.complete(job.lease, None) is Verdict.DONE
+                proxy.half()
+        assert await far.jobs.verify(job.lease) is Standing.COMPLETED
+
+
+async def test_the_extender_gives_a_silent_line_up_in_time_for_another_try(backend: Backend, proxy: Proxy):
+    job = await hold_one(backend)
+    async with open_store(proxy.url) as far:
+        extender = far.extender()
+        assert extender.extend([job.lease], timedelta(seconds=4)).lost == []
+        proxy.half()
+        began = time.monotonic()
+        with pytest.raises(StoreError):
+            await asyncio.to_thread(extender.extend, [job.lease], timedelta(seconds=4))
+        assert extender.extend([job.lease], timedelta(seconds=4)).lost == []
+        assert time.monotonic() - began < 4
+        extender.close()

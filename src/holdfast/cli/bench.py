@@ -179,7 +179,18 @@ def _show(benchmarks: Benchmarks, report: Report) -> None:
 
 
 def _exact(record: Record) -> Sequence[Cell]:
-    return (record.name, record.store, record.value, record.unit, record.raw, record.ratio)
+    return (
+        record.name,
+        record.store,
+        _rounded(record.value),
+        record.unit,
+        _rounded(record.raw),
+        _rounded(record.ratio),
+    )
+
+
+def _rounded(value: float | None) -> str | None:
+    return None if value is None else f"{value:.6g}"
 
 
 def _readable(benchmarks: Benchmarks, record: Record) -> Sequence[Cell]:

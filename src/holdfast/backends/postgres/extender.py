@@ -23,7 +23,7 @@ from holdfast.store.values import Extension, WorkerBeat
 T = TypeVar("T")
 _PATIENCE = timedelta(seconds=5)
 _SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
-_SILENCE = 2  # times that: the server itself did not break it off, so the line is dead
+_SILENCE = 2  # times that, and a second at least: the server itself did not break it off, so the line is dead
 
 
 class PostgresExtender:
@@ -45,7 +45,7 @@ class PostgresExtender:
         committing = False
         milliseconds = max(100, int(patience.total_seconds() * 1000))
         try:
-            with bounded_blocking(connection, _SILENCE * milliseconds / 1000):
+            with bounded_blocking(connection, max(1.0, _SILENCE * milliseconds / 1000)):
                 connection.execute(
                     f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
                 )

@@ -9,7 +9,6 @@ from datetime import timedelta
 import psycopg
 
 from holdfast.backends.postgres.floors import Floors
-from holdfast.backends.postgres.gathering import Gathering
 from holdfast.backends.postgres.lanes import Lanes
 from holdfast.backends.postgres.runners import PoolRunner, Runner
 from holdfast.backends.postgres.steps import value
@@ -53,7 +52,6 @@ class PostgresJobs:
         self._floors = floors
         self._pruner = pruner
         self._notify = notify
-        self._gathering = Gathering(self._insert)
 
     def _hint(self) -> None:
         """Wake whoever waits for work, once what was written can be seen."""
@@ -75,8 +73,6 @@ class PostgresJobs:
         on_its_own = isinstance(self._runner, PoolRunner) and not self._runner.joins
         if on_its_own and len(jobs) >= COPY_FROM:
             created = await self._copy(jobs)
-        elif on_its_own:
-            created = await self._gathering.enqueue(jobs)
         else:
             created = await self._insert(jobs)
         self._hint()

@@ -20,7 +20,7 @@ _CHUNK = 5000
 
 
 class Crew(msgspec.Struct, frozen=True, kw_only=True):
-    """Who consumes, in this session."""
+    """Who consumes, in this run."""
 
     consumers: int
     batch_size: int

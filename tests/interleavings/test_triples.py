@@ -1,0 +1,38 @@
+"""Three operations at once, where a third can come between two: taken away and claimed anew, pruned and put in anew."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interleavings.conftest import Explore
+
+TRIPLES = [
+    ("absent", "enqueue", "enqueue", "enqueue"),
+    ("absent", "enqueue", "claim", "cancel"),
+    ("ready", "claim", "claim", "cancel"),
+    ("ready", "claim", "stale complete", "stale extend"),
+    ("due", "promote", "claim", "cancel"),
+    ("due", "promote", "promote", "claim"),
+    ("running", "complete", "rescue", "claim"),
+    ("running", "complete inside", "rescue", "claim"),
+    ("running", "retried", "rescue", "claim"),
+    ("running", "release", "cancel", "claim"),
+    ("running", "extend", "rescue", "claim"),
+    ("running", "extend many", "rescue", "rescue worker"),
+    ("running", "complete", "complete", "rescue"),
+    ("running", "stale complete", "rescue", "claim"),
+    ("running", "complete", "cancel", "retry"),
+    ("running", "reset", "complete", "claim"),
+    ("completed", "prune", "enqueue", "claim"),
+    ("failed", "retry", "retry", "claim"),
+    ("failed", "retry", "cancel", "claim"),
+    ("failed", "prune", "enqueue", "enqueue"),
+    ("cancelled", "retry", "cancel", "claim"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("state", "first", "second", "third"), TRIPLES)
+def test_three_operations_at_once_come_to_one_after_the_other(
+    explore: Explore, state: str, first: str, second: str, third: str
+) -> None:
+    assert explore(state, [first, second, third]).number >= 8
