@@ -35,6 +35,7 @@ class Process:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
+            start_new_session=True,  # Ctrl-C is for the benchmark, which ends its processes itself
         )
         self._resources = psutil.Process(self._child.pid)
 

@@ -17,21 +17,25 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 
 import msgspec
 
 from benchmarks.bench import Bench
 from benchmarks.raw.common import TARGET
 from benchmarks.record import Peer, Record
+from benchmarks.scenarios import drain, enqueue
 
 _DRIVERS = Path(__file__).parent / "peers"
 _INSTALL_PATIENCE = 600.0
 _PATIENCE = 900.0
 _FEW = 20_000
 
-MEASURES = {"enqueue.bulk": "bulk", "enqueue.one": "one", "drain.one": "drain"}
-"""Which of our figures is compared with which of a rival's."""
+MEASURES: Mapping[str, tuple[str, Callable[[Bench], float]]] = {
+    "enqueue.bulk": ("bulk", enqueue.bulk_rate),
+    "enqueue.one": ("one", enqueue.one_rate),
+    "drain.one": ("drain", drain.rate),
+}
+"""By the name of our figure: what a driver is asked for, and how our own rate is measured beside it."""
 
 
 class PeerError(Exception):
@@ -45,7 +49,7 @@ class Rival(msgspec.Struct, frozen=True):
     store: str
     driver: str
     offers: tuple[tuple[str, ...], ...]
-    most: int = 100_000  # slow ones are given fewer jobs, which costs them nothing
+    most: int = 100_000  # slow ones are given fewer jobs, so that a run comes to an end
 
     @property
     def is_node(self) -> bool:
@@ -178,21 +182,17 @@ def measure(bench: Bench, installed: Installed, what: str, count: int) -> float:
     return count / told.seconds
 
 
-def _count(bench: Bench, rival: Rival, what: str) -> int:
-    return bench.sizes.single if what == "one" else min(bench.sizes.jobs, rival.most)
-
-
 def compare(
     bench: Bench,
-    records: Sequence[Record],
+    names: Sequence[str],
     tell: Callable[[str], None],
     *,
     rivals: Sequence[Rival] = RIVALS,
     install: Install = install,
+    measures: Mapping[str, tuple[str, Callable[[Bench], float]]] = MEASURES,
 ) -> tuple[list[Record], list[Peer]]:
-    """Measure the rivals of a store in what our records are about; `raw` is theirs, and the ratio ours by theirs."""
-    ours = {record.name: record for record in records if record.name in MEASURES}
-    compared: list[Record] = []
+    """Measure each rival of a store by turns with ourselves; `raw` is theirs, and the ratio ours by theirs."""
+    records: list[Record] = []
     peers: list[Peer] = []
     for rival in rivals:
         if rival.store != bench.store.name:
@@ -202,14 +202,24 @@ def compare(
             tell(f"{rival.name}: installing")
             installed = install(rival)
             version = installed.version
-            for name, record in ours.items():
-                what = MEASURES[name]
-                tell(f"{rival.name}: {what}")
-                count = _count(bench, rival, what)
-                rate = median(measure(bench, installed, what, count) for _ in range(bench.repeats))
-                compared.append(bench.record(f"{name}.peer.{rival.name}", record.value, unit=record.unit, raw=rate))
+            for name in names:
+                if name in measures:
+                    tell(f"{rival.name}: {name}")
+                    records.append(_side_by_side(bench, rival, installed, name, *measures[name]))
         except PeerError as error:
             peers.append(Peer(rival.name, version, str(error)))
         else:
             peers.append(Peer(rival.name, version))
-    return compared, peers
+    return records, peers
+
+
+def _side_by_side(
+    bench: Bench, rival: Rival, installed: Installed, name: str, what: str, ours: Callable[[Bench], float]
+) -> Record:
+    count = bench.sizes.single if what == "one" else min(bench.sizes.jobs, rival.most)
+    return bench.compare(
+        f"{name}.peer.{rival.name}",
+        lambda: ours(bench),
+        lambda: measure(bench, installed, what, count),
+        unit="jobs/s",
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -31,8 +34,26 @@ class Plan(msgspec.Struct, frozen=True):
     peers: bool = False
 
 
+@contextmanager
+def _cleaning_up() -> Generator[None]:
+    """Let SIGTERM end a run as Ctrl-C does: what it has made in the store must be removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def run(plan: Plan, tell: Callable[[str], None]) -> Report:
     """Run a plan; `tell` hears what is under way."""
+    with _cleaning_up():
+        return _run(plan, tell)
+
+
+def _run(plan: Plan, tell: Callable[[str], None]) -> Report:
     store = store_of(plan.url)
     scenarios = chosen(plan.only)
     if not scenarios:
@@ -47,6 +68,6 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Report:
         records.extend(scenario(bench))
     peers: list[Peer] = []
     if plan.peers:
-        compared, peers = rivals.compare(bench, records, tell)
+        compared, peers = rivals.compare(bench, list(scenarios), tell)
         records.extend(compared)
     return report(records, peers, jobs=plan.jobs, machine=seen, at=began)

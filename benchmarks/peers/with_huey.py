@@ -1,7 +1,7 @@
 """huey on SQLite. It acknowledges nothing: a job is gone once it was taken.
 
 Its commits are synced (fsync=True), as ours are. There is no call for many jobs: they are enqueued in turn. One worker
-thread and no results; more threads were slower here.
+thread, no results.
 """
 
 from __future__ import annotations

@@ -109,6 +109,11 @@ def _drained(bench: Bench, name: str, workers: int) -> list[Record]:
     return records
 
 
+def rate(bench: Bench) -> float:
+    """Return our own rate by one worker process."""
+    return _Side(bench, 1).ours()
+
+
 def one(bench: Bench) -> list[Record]:
     """One worker process."""
     return _drained(bench, "drain.one", 1)

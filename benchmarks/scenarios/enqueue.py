@@ -61,18 +61,29 @@ async def _one_by_one(task: TaskHandle[..., Any], numbers: range) -> None:
         await task.enqueue(n=number)
 
 
-def bulk(bench: Bench) -> list[Record]:
-    """All jobs in one call, all or none; the list of arguments is there beforehand."""
-    count = bench.sizes.jobs
-    calls = [{"n": number} for number in range(count)]
+def bulk_rate(bench: Bench) -> float:
+    """Return our own rate by one call; the list of arguments is there beforehand."""
+    calls = [{"n": number} for number in range(bench.sizes.jobs)]
 
     async def enqueue(task: TaskHandle[..., Any]) -> None:
         await task.enqueue_many(calls)
 
+    return _ours(bench, bench.sizes.jobs, enqueue)
+
+
+def one_rate(bench: Bench) -> float:
+    """Return our own rate one by one."""
+    count = bench.sizes.single
+    return _ours(bench, count, lambda task: _one_by_one(task, range(count)))
+
+
+def bulk(bench: Bench) -> list[Record]:
+    """All jobs in one call, all or none."""
+    count = bench.sizes.jobs
     return [
         bench.compare(
             "enqueue.bulk",
-            lambda: _ours(bench, count, enqueue),
+            lambda: bulk_rate(bench),
             lambda: _raw(bench, count, lambda inserter: inserter.bulk(count)),
             unit="jobs/s",
         )
@@ -81,18 +92,12 @@ def bulk(bench: Bench) -> list[Record]:
 
 def one(bench: Bench) -> list[Record]:
     """Each awaited before the next: what one caller gets, a sync of the disk per job."""
-    count = bench.sizes.single
-
-    def ours() -> float:
-        return _ours(bench, count, lambda task: _one_by_one(task, range(count)))
-
-    return [bench.compare("enqueue.one", ours, lambda: _raw_one_by_one(bench), unit="jobs/s")]
+    return [bench.compare("enqueue.one", lambda: one_rate(bench), lambda: _raw_one_by_one(bench), unit="jobs/s")]
 
 
 def hundred(bench: Bench) -> list[Record]:
     """A hundred callers in one process, each with one enqueue under way. `raw` is our own rate of a single caller."""
-    alone = bench.sizes.single
-    share = max(1, 4 * alone // _CALLERS)
+    share = max(1, 4 * bench.sizes.single // _CALLERS)
 
     async def together(task: TaskHandle[..., Any]) -> None:
         await asyncio.gather(*(_one_by_one(task, range(share)) for _ in range(_CALLERS)))
@@ -101,7 +106,7 @@ def hundred(bench: Bench) -> list[Record]:
         bench.compare(
             "enqueue.hundred",
             lambda: _ours(bench, share * _CALLERS, together),
-            lambda: _ours(bench, alone, lambda task: _one_by_one(task, range(alone))),
+            lambda: one_rate(bench),
             unit="jobs/s",
         )
     ]

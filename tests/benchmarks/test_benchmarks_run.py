@@ -9,6 +9,8 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.bench import Bench, Sizes, Wrong, check
 from benchmarks.raw import sqlite as raw_sqlite
+from benchmarks.raw.common import Held as RawHeld
+from benchmarks.raw.common import uuids
 from benchmarks.scenarios import SCENARIOS, chosen
 from benchmarks.scenarios.drain import check_raw_done, fill_raw
 from benchmarks.stores import SqliteStore, UnknownStoreError, store_of
@@ -104,12 +106,12 @@ def test_the_yardstick_refuses_a_stale_fence(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="3 of 3 leases were lost"):
         raw_sqlite.finish(connection, fence - 1, [seq for seq, _, _ in rows])
     raw_sqlite.finish(connection, fence, [seq for seq, _, _ in rows])
-    assert raw_sqlite.held(path) == raw_sqlite.Held(ids=3, ready=0, leased=0, done=3)
+    assert raw_sqlite.held(path) == RawHeld(ids=3, ready=0, leased=0, done=3)
     connection.close()
 
 
 def test_the_yardstick_makes_distinct_growing_uuids() -> None:
-    ids = raw_sqlite.uuids(5000)
+    ids = uuids(5000)
     assert ids == sorted(set(ids))
     assert {len(job_id) for job_id in ids} == {36}
     assert {job_id[14] for job_id in ids} == {"7"}

@@ -101,7 +101,7 @@ def test_a_snapshot_that_is_held_keeps_dead_rows(bench: Bench, url: str) -> None
             connection.execute("delete from ready")
             notices: list[str] = []
             connection.add_notice_handler(
-                lambda notice: notices.append(notice.message_detail or notice.message_primary)
+                lambda notice: notices.append(notice.message_detail or notice.message_primary or "")
             )
             connection.execute("vacuum verbose ready")
             assert any("10 are dead but not yet removable" in text or "10 dead" in text for text in notices), notices

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.bench import Bench
-from benchmarks.record import Peer, Record, record
+from benchmarks.record import Peer, Record
 from benchmarks.rivals import MEASURES, RIVALS, Installed, PeerError, Rival, compare
 from tests.benchmarks.test_benchmarks_run import tiny
 
@@ -31,13 +33,12 @@ def fake(directory: Path, body: str = TELLS) -> Installed:
     return Installed((sys.executable, str(program)), "9.9")
 
 
-def ours(*names: str) -> list[Record]:
-    return [record(name, "sqlite", 1200.0, unit="jobs/s", raw=2400.0) for name in names]
+OURS = {name: (what, lambda _: 1200.0) for name, (what, _) in MEASURES.items()}
 
 
 def measured(bench: Bench, installed: Installed, *names: str) -> tuple[list[Record], list[Peer]]:
     rival = Rival("fake", "sqlite", "fake.py", (("fake",),), 200)
-    return compare(bench, ours(*names), lambda _: None, rivals=[rival], install=lambda _: installed)
+    return compare(bench, names, lambda _: None, rivals=[rival], install=lambda _: installed, measures=OURS)
 
 
 def test_a_rival_is_measured_in_what_our_records_are_about(tmp_path):
@@ -49,6 +50,19 @@ def test_a_rival_is_measured_in_what_our_records_are_about(tmp_path):
         Record("enqueue.one.peer.fake", "sqlite", 1200.0, "jobs/s", 20.0, 60.0),
         Record("drain.one.peer.fake", "sqlite", 1200.0, "jobs/s", 400.0, 3.0),
     ]
+
+
+def test_our_own_rate_is_measured_by_turns_with_that_of_the_rival(tmp_path):
+    rival = Rival("fake", "sqlite", "fake.py", (("fake",),))
+    ours = iter([100.0, 900.0, 300.0])
+    bench = msgspec.structs.replace(tiny(tmp_path), repeats=3)
+    measures = {"drain.one": ("drain", lambda _: next(ours))}
+    installed = fake(tmp_path)
+    (record,), _ = compare(
+        bench, ["drain.one"], lambda _: None, rivals=[rival], install=lambda _: installed, measures=measures
+    )
+    assert (record.value, record.raw) == (300.0, 600.0)
+    assert (tmp_path / "log").read_text().splitlines() == ["drain 300 True"] * 3
 
 
 @pytest.mark.parametrize(
@@ -74,14 +88,16 @@ def test_a_rival_that_cannot_be_installed_is_named_and_the_others_are_measured(t
         return fake(tmp_path)
 
     wanted = [Rival(name, "sqlite", "fake.py", (("fake",),)) for name in ("absent", "present")]
-    records, peers = compare(tiny(tmp_path), ours("drain.one"), lambda _: None, rivals=wanted, install=install)
+    records, peers = compare(
+        tiny(tmp_path), ["drain.one"], lambda _: None, rivals=wanted, install=install, measures=OURS
+    )
     assert peers == [Peer("absent", "", "npm is not on the path"), Peer("present", "9.9")]
     assert [one.name for one in records] == ["drain.one.peer.present"]
 
 
 def test_rivals_of_another_store_are_left_out(tmp_path):
     elsewhere = [Rival("far", "postgresql", "fake.py", (("fake",),))]
-    assert compare(tiny(tmp_path), ours("drain.one"), lambda _: None, rivals=elsewhere) == ([], [])
+    assert compare(tiny(tmp_path), ["drain.one"], lambda _: None, rivals=elsewhere) == ([], [])
 
 
 def test_every_rival_has_a_driver_that_knows_the_three_measures():
@@ -89,11 +105,11 @@ def test_every_rival_has_a_driver_that_knows_the_three_measures():
         text = (DRIVERS / rival.driver).read_text(encoding="utf-8")
         assert '"drain"' in text, rival.name
         assert '"one"' in text or rival.name == "huey", rival.name  # huey has no call for many: both are the same
-    assert set(MEASURES.values()) == {"bulk", "one", "drain"}
+    assert {what for what, _ in MEASURES.values()} == {"bulk", "one", "drain"}
 
 
 def test_environments_live_in_a_folder_that_only_this_user_can_write_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(rivals.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     folder = rivals.cache()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
@@ -102,7 +118,7 @@ def test_environments_live_in_a_folder_that_only_this_user_can_write_to(tmp_path
 
 
 def test_the_offers_of_a_rival_are_tried_in_turn_and_all_reasons_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(rivals.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     tried: list[tuple[str, ...]] = []
 
     def refuse(home: Path, packages: tuple[str, ...]) -> None:

@@ -60,10 +60,10 @@ class Arena:
             self._prepared[state] = leases, self._clock.now_us, judge
         return self._prepared[state]
 
-    async def explore(self, state: str, names: Sequence[str], *, every: bool = False) -> Seen:
-        """Run the operations in all orders, with all endings, and check each outcome."""
+    async def explore(self, state: str, names: Sequence[str], *, every: bool = False, rolls_back: bool = True) -> Seen:
+        """Run the operations in all orders, with all endings or with commits only, and check each outcome."""
         seen = Seen()
-        for endings in product([True, False], repeat=len(names)):
+        for endings in product([True, False] if rolls_back else [True], repeat=len(names)):
             await self._explore(state, names, endings, seen=seen, every=every)
         return seen
 

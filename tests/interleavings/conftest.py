@@ -15,7 +15,7 @@ from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
 class Explore(Protocol):
     """Runs operations together, from a state of the job."""
 
-    def __call__(self, state: str, names: Sequence[str], *, every: bool = False) -> Seen: ...
+    def __call__(self, state: str, names: Sequence[str], *, every: bool = False, rolls_back: bool = True) -> Seen: ...
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +28,8 @@ def explore() -> Iterator[Explore]:
         opening = open_arena(url)
         arena: Arena = runner.run(opening.__aenter__())
 
-        def explore(state: str, names: Sequence[str], *, every: bool = False) -> Seen:
-            return runner.run(arena.explore(state, names, every=every))
+        def explore(state: str, names: Sequence[str], *, every: bool = False, rolls_back: bool = True) -> Seen:
+            return runner.run(arena.explore(state, names, every=every, rolls_back=rolls_back))
 
         yield explore
         runner.run(opening.__aexit__(None, None, None))

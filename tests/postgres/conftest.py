@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -30,19 +31,26 @@ async def backend(url: str) -> AsyncIterator[Backend]:
 
 
 @pytest.fixture
-def roomy_server(tmp_path: Path) -> Iterator[OwnServer]:
+def open_folder() -> Iterator[Path]:
+    """A folder that the server's user may enter: pytest shuts its own whenever another run begins."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-server-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def roomy_server(open_folder: Path) -> Iterator[OwnServer]:
     """A server with room for a worker and all its handlers; what it has acknowledged survives a crash."""
     try:
-        with own_server(tmp_path, fsync="on", max_connections="60") as server:
+        with own_server(open_folder, fsync="on", max_connections="60") as server:
             yield server
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[OwnServer]:
+def server(open_folder: Path) -> Iterator[OwnServer]:
     try:
-        with own_server(tmp_path, fsync="off", max_connections="12", superuser_reserved_connections="3") as server:
+        with own_server(open_folder, fsync="off", max_connections="12", superuser_reserved_connections="3") as server:
             yield server
     except NoServerError as error:
         give_up("PostgreSQL", str(error))

@@ -1,4 +1,4 @@
-"""A worker as a real process on a database of its own, and what it did as seen through connections that nobody harms."""
+"""A worker as a real process on a database of its own, and what it did, seen through connections that nobody harms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Scene:
 
     def enqueue(self, count: int, task: str = "pay") -> None:
         """Enqueue so many jobs, to be accounted for in the end."""
-        self.jobs += self.ledger.enqueue_many(task, [{}] * count)
+        patient = {"max_attempts": 1000}  # an attempt that finds no server is a failed one
+        self.jobs += self.ledger.enqueue_many(task, [{}] * count, patient)
 
     def worker(self, **settings: float) -> Program:
         """Start a worker, and see that it works."""

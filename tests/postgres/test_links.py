@@ -15,6 +15,7 @@ from tests.system.harness import eventually
 SOON = 15.0  # seconds: a silent line is given up after two here, then come back-offs of up to five
 CLAIM = r"lanes as materialized"
 COMPLETE = r"insert into [^ ]*completed"
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def scene(proxy: Proxy) -> Iterator[Scene]:
         yield scene
 
 
-@pytest.mark.parametrize("fault", ["cut", "fin", "half", "hole", "refuse"])
+@pytest.mark.parametrize("fault", ["hole", *(pytest.param(f, marks=SLOW) for f in ("cut", "fin", "half", "refuse"))])
 def test_a_worker_whose_links_all_fail_is_back_by_itself_when_the_network_is(scene: Scene, proxy: Proxy, fault: str):
     worker = scene.worker(lease=5.0)  # longer than it takes to notice
     scene.enqueue(100)
@@ -52,6 +53,7 @@ def test_a_worker_ends_in_time_though_its_links_have_fallen_silent(scene: Scene,
     worker.end(within=20.0)
 
 
+@SLOW
 def test_a_slow_network_delays_jobs_and_does_nothing_else(scene: Scene, proxy: Proxy):
     worker = scene.worker(lease=5.0)
     proxy.delay = 0.02
@@ -61,8 +63,10 @@ def test_a_slow_network_delays_jobs_and_does_nothing_else(scene: Scene, proxy: P
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("statement", [CLAIM, COMPLETE, COMMIT], ids=["claim", "complete", "commit"])
-@pytest.mark.parametrize("task", ["pay", "pay_in_thread"])
+@pytest.mark.parametrize(
+    "statement", [pytest.param(CLAIM, marks=SLOW), COMPLETE, COMMIT], ids=["claim", "complete", "commit"]
+)
+@pytest.mark.parametrize("task", ["pay", pytest.param("pay_in_thread", marks=SLOW)])
 def test_a_cut_around_a_claim_a_completion_or_a_commit_loses_no_job_and_doubles_no_effect(
     scene: Scene, proxy: Proxy, task: str, statement: str, when: When
 ):
@@ -88,7 +92,7 @@ def test_a_cut_around_the_finish_of_a_job_without_a_transaction_is_repeated_and_
     assert [scene.ledger.show(job).attempts for job in jobs] == [[]] * 5
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_worker_under_load_whose_line_is_cut_around_commits_time_and_again_doubles_nothing(
     scene: Scene, proxy: Proxy
 ):
@@ -96,7 +100,7 @@ def test_a_worker_under_load_whose_line_is_cut_around_commits_time_and_again_dou
     until = time.monotonic() + 12.0
     turn = 0
     while time.monotonic() < until:
-        proxy.arm(("before", "after")[turn % 2], (COMMIT, COMPLETE, CLAIM)[turn % 3])  # type: ignore[arg-type]
+        proxy.arm(("before", "after")[turn % 2], (COMMIT, COMPLETE, CLAIM)[turn % 3])
         scene.enqueue(10)
         scene.enqueue(5, "pay_in_thread")
         turn += 1

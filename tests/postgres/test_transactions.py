@@ -8,7 +8,9 @@ import asyncio
 import time
 from datetime import timedelta
 
+import psycopg
 import pytest
+from tests.servers.postgres import parts_of
 
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.store.backend import Backend
@@ -71,6 +73,19 @@ async def test_a_rescuer_passes_over_a_lease_that_a_transaction_holds(url: str):
             assert await other.jobs.rescue_worker("worker-a", "killed", MANY) == []
             assert await transaction.complete(job.lease, None) is Verdict.DONE
         assert await other.jobs.verify(job.lease) is Standing.COMPLETED
+
+
+async def test_a_rescue_that_waited_for_a_lock_leaves_the_leases_that_expired_meanwhile(backend: Backend, url: str):
+    """Their holders waited as well: to them belongs the first word."""
+    server, schema = parts_of(url)
+    job = await hold_one(backend, lease=timedelta(milliseconds=800))
+    await asyncio.sleep(0.9)
+    with psycopg.connect(server) as blocker:
+        blocker.execute(f"lock table {schema}.running in exclusive mode".encode())
+        late = asyncio.create_task(backend.jobs.rescue(timedelta(minutes=1), MANY))
+        await asyncio.sleep(0.5)  # more than a quarter of the lease
+    assert await late == []
+    assert [rescued.job_id for rescued in await backend.jobs.rescue(timedelta(minutes=1), MANY)] == [job.id]
 
 
 async def test_a_hint_of_a_job_enqueued_inside_is_given_after_the_commit(backend: Backend):

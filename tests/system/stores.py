@@ -14,8 +14,14 @@ import psycopg
 from psycopg import Connection, sql
 from tests.servers.postgres import server_url
 
-
-_STATES = ("ready", "scheduled", "running", "completed", "failed", "cancelled")
+_MISPLACED = """
+select seq from holdfast.job full join (
+    select seq from holdfast.ready union all select seq from holdfast.scheduled
+    union all select seq from holdfast.running union all select seq from holdfast.completed
+    union all select seq from holdfast.failed union all select seq from holdfast.cancelled
+) as placed using (seq)
+group by seq having count(placed.seq) <> 1 or bool_or(holdfast.job.id is null)
+"""
 
 
 class Effect(NamedTuple):
@@ -116,11 +122,8 @@ class PostgresStore:
 
     def check(self) -> None:
         """No job is in two states, and none in no state."""
-        states = " union all ".join(f"select seq from holdfast.{state}" for state in _STATES)
-        query = f"select seq from holdfast.job full join ({states}) as placed using (seq) group by seq"
         with self._connected(self.url) as connection:
-            odd = f"{query} having count(placed.seq) <> 1 or bool_or(holdfast.job.id is null)"
-            assert connection.execute(odd.encode()).fetchall() == []
+            assert connection.execute(_MISPLACED).fetchall() == []
 
     @contextmanager
     def locked(self) -> Iterator[None]:

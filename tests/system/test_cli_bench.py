@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 
 import pytest
-from tests.system.cli_program import Cli
+from tests.system.cli_program import SOON, Cli
 
 SMALL = ("--jobs", "200", "--repeats", "1")
 
@@ -42,3 +44,15 @@ def test_on_a_terminal_the_figures_are_a_table_with_their_aims(cli):
     assert "enqueue.bulk" in shown
     assert "ratio ≥ 0.5" in shown
     assert "200 jobs; sqlite" in shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_removes_what_it_has_made(cli, number):
+    with cli.started("bench", "--jobs", "50000", "--only", "drain.one") as program:
+        give_up = time.monotonic() + SOON
+        while not list(cli.directory.glob("holdfast-bench-*/bench.db")):
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        program.send_signal(number)
+        assert program.wait(SOON) == 130
+    assert list(cli.directory.glob("holdfast-bench-*")) == []

@@ -9,20 +9,31 @@ import time
 import pytest
 
 PROCESSES = 8
-CLIENTS = 25
 EACH = 20
 
 
-@pytest.mark.slow
-def test_two_hundred_clients_in_eight_processes_lose_nothing_and_double_nothing(ledger, workers):
-    programs = [workers.program("tests.system.apps.storm_program", str(CLIENTS), str(EACH)) for _ in range(PROCESSES)]
+def storm(ledger, workers, clients: int) -> None:
+    """Let so many clients in each of the processes enqueue and complete, and account for every job."""
+    programs = [workers.program("tests.system.apps.storm_program", str(clients), str(EACH)) for _ in range(PROCESSES)]
     done = 0
     for program in programs:
         assert program.end(within=55.0) == 0, program.text
         done += int(re.findall(r"^enqueued \d+ done (\d+)$", program.text, re.MULTILINE)[0])
     jobs = [effect.job_id for effect in ledger.store.effects()]
-    assert len(jobs) == len(set(jobs)) == done == PROCESSES * CLIENTS * EACH
+    assert len(jobs) == len(set(jobs)) == done == PROCESSES * clients * EACH
     ledger.assert_once(jobs[::50])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_two_hundred_clients_in_eight_processes_lose_nothing_and_double_nothing(ledger, workers):
+    storm(ledger, workers, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+def test_as_many_clients_as_a_server_has_room_for_lose_nothing_and_double_nothing(ledger, workers):
+    storm(ledger, workers, 3)
 
 
 @pytest.mark.parametrize("age", [0.0, pytest.param(6.0, marks=pytest.mark.slow)], ids=["new", "old"])

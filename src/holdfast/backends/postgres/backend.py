@@ -49,12 +49,18 @@ class _Parts:
         self._blocking = BlockingPool(location)
         self.runner = PoolRunner(self._pools, statements, location)
         self.notifier = PostgresNotifier(location)
-        self.transactions = PostgresTransactions(self._handlers, self._blocking, statements, location)
+        self.transactions = PostgresTransactions(
+            self._handlers, self._blocking, statements, location, suspect=self._drop_idle
+        )
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.jobs = PostgresJobs(
             self.runner, lanes=self.lanes, floors=self.floors, pruner=Pruner(), notify=self.notifier.notify
         )
+
+    def _drop_idle(self) -> None:
+        for pool in (self._pools, self._handlers, self._blocking):
+            pool.drop_idle()
 
     def close(self) -> None:
         """Close everything."""

@@ -52,9 +52,14 @@ class OpenTransaction:
         self.after_commit: list[Callable[[], None]] = []
 
     @property
-    def is_open(self) -> bool:
-        """Whether statements may still be run."""
-        return self._state == "open"
+    def is_entered(self) -> bool:
+        """Whether its handler is inside the block: its calls join it or, once it has expired, are refused."""
+        return self._state in {"open", "expired"}
+
+    def check_open(self) -> None:
+        """Refuse a call inside a transaction that was rolled back: it would commit alone."""
+        if self._state == "expired":
+            raise self._expired()
 
     def _may_expire(self) -> bool:
         with self._lock:
@@ -136,6 +141,7 @@ class AsyncTransaction(OpenTransaction):
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it."""
+        self.check_open()
         return await drive(self.connection, self.owner, steps)
 
     async def complete(self, lease: Lease, result: str | None) -> Verdict:
@@ -178,6 +184,7 @@ class BlockingTransaction(OpenTransaction):
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it, while the handler's thread waits for that."""
+        self.check_open()
         return await asyncio.to_thread(drive_blocking, self.connection, self.owner, steps)
 
     def complete(self, lease: Lease, result: str | None) -> Verdict:

@@ -138,8 +138,12 @@ class BlockingPool:
                 return connection
             drop(connection)
 
+    def drop_idle(self) -> None:
+        """Close what lies idle."""
+        while (connection := self._next()) is not None:
+            drop(connection)
+
     def close(self) -> None:
         """Close what lies idle, and what is lent as it comes back."""
         self._is_closed = True
-        while (connection := self._next()) is not None:
-            drop(connection)
+        self.drop_idle()

@@ -86,11 +86,11 @@ class PoolRunner:
     def joins(self) -> bool:
         """Whether verbs run inside a handler's transaction now."""
         transaction = current.get()
-        return transaction is not None and transaction.is_open and transaction.owner is self._statements
+        return transaction is not None and transaction.is_entered and transaction.owner is self._statements
 
     async def _joined_or(self, verb: Verb[T], alone: Callable[[], Awaitable[T]]) -> T:
         transaction = current.get()
-        if transaction is not None and transaction.is_open and transaction.owner is self._statements:
+        if transaction is not None and transaction.is_entered and transaction.owner is self._statements:
             return await transaction.run(verb())
         return await self._repeat(alone)
 
@@ -136,10 +136,11 @@ class PoolRunner:
             except psycopg.Error as error:
                 if is_worth_repeating(error):
                     raise
+                broken = connection.closed
                 if is_read_only(error):
                     drop(connection)
+                if connection.closed:  # those that lie idle lead to the same place, by the same way
                     self._pools.drop_idle()
-                broken = connection.closed and not is_read_only(error)
                 raise translate(error, self._where, broken=broken, committing=committing()) from error
 
 

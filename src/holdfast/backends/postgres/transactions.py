@@ -42,8 +42,8 @@ class Joinable(Protocol):
     after_commit: list[Callable[[], None]]
 
     @property
-    def is_open(self) -> bool:
-        """Whether statements may still be run."""
+    def is_entered(self) -> bool:
+        """Whether its handler is inside the block."""
         ...
 
     async def run(self, steps: Steps[T]) -> T:
@@ -57,12 +57,22 @@ current: ContextVar[Joinable | None] = ContextVar("holdfast_postgres_transaction
 class PostgresTransactions:
     """Opens handlers' transactions, on connections apart from those of the verbs."""
 
-    def __init__(self, pools: AsyncPools, blocking: BlockingPool, statements: Statements, location: Location) -> None:
+    def __init__(
+        self,
+        pools: AsyncPools,
+        blocking: BlockingPool,
+        statements: Statements,
+        location: Location,
+        *,
+        suspect: Callable[[], None],
+    ) -> None:
+        """`suspect` is called when a connection broke: those that lie idle lead the same way."""
         self._pools = pools
         self._blocking = blocking
         self._statements = statements
         self._where = location.url
         self._patience = location.patience
+        self._suspect = suspect
 
     @asynccontextmanager
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
@@ -89,6 +99,8 @@ class PostgresTransactions:
                     await _to_the_end(block.__aexit__(None, None, None))
             finally:
                 transaction.end()
+                if connection.closed:
+                    self._suspect()
         transaction.committed()
 
     @contextmanager
@@ -119,6 +131,8 @@ class PostgresTransactions:
                     block.__exit__(None, None, None)
             finally:
                 transaction.end()
+                if connection.closed:
+                    self._suspect()
         transaction.committed()
 
 

@@ -73,6 +73,7 @@ def retry(job_id: str) -> Steps[tuple[bool, Moves]]:
     if taken is None:
         taken = yield from row("take_cancelled", seq=place.seq)
     if taken is None:
+        yield from find(job_id)  # it may have been pruned meanwhile: then say that it is not there
         return False, moves
     attempt, lost = taken
     turn = turn_of(place.now, place.priority)
