@@ -27,6 +27,7 @@ from typing import Final
 from holdfast.errors import ConfigError
 
 VARIABLE: Final = "HOLDFAST_FAILPOINTS"
+_SETTLE = 0.05  # seconds
 NAMES: Final = (
     "after_claim",  # the store has leased jobs to this worker, which has not taken them in yet
     "before_effect",  # a handler's transaction is open, nothing is written
@@ -83,7 +84,7 @@ def _action(text: str, what: str) -> Callable[[], None]:
             case "kill", False:
                 return lambda: signal.raise_signal(signal.SIGKILL)
             case "stop", False:
-                return lambda: signal.raise_signal(signal.SIGSTOP)
+                return _stop
             case "exit", True:
                 code = int(argument)
                 return lambda: os._exit(code)
@@ -105,3 +106,13 @@ def _pause(fifo: Path) -> None:
 
 
 _armed: Final = parse(os.environ.get(VARIABLE, ""))
+
+
+def _stop() -> None:
+    """Stop the process, but let what other threads have under way come to its end first.
+
+    A process that is stopped inside a transaction of SQLite keeps the write lock from everybody. Points inside a
+    transaction are for that; elsewhere it would be chance.
+    """
+    time.sleep(_SETTLE)
+    signal.raise_signal(signal.SIGSTOP)
