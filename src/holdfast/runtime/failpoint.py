@@ -40,6 +40,16 @@ NAMES: Final = (
 _USAGE: Final = "write name=action, with the action one of kill, stop, exit:<code>, sleep:<seconds>, pause:<fifo>"
 
 
+def _stop() -> None:
+    """Stop the process, but let what other threads have under way come to its end first.
+
+    A process that is stopped inside a transaction of SQLite keeps the write lock from everybody. Points inside a
+    transaction are for that; elsewhere it would be chance.
+    """
+    time.sleep(_SETTLE)
+    signal.raise_signal(signal.SIGSTOP)
+
+
 def failpoint(name: str) -> None:
     """Do what is armed at this point, if anything is."""
     point = _armed.get(name)
@@ -106,13 +116,3 @@ def _pause(fifo: Path) -> None:
 
 
 _armed: Final = parse(os.environ.get(VARIABLE, ""))
-
-
-def _stop() -> None:
-    """Stop the process, but let what other threads have under way come to its end first.
-
-    A process that is stopped inside a transaction of SQLite keeps the write lock from everybody. Points inside a
-    transaction are for that; elsewhere it would be chance.
-    """
-    time.sleep(_SETTLE)
-    signal.raise_signal(signal.SIGSTOP)
