@@ -171,12 +171,20 @@ class Program:
         self.process.stdout.close()
 
 
+def is_empty(process: psutil.Process) -> bool:
+    """Whether nothing of a killed process is left but its exit code.
+
+    Its first thread may be a zombie while others still hold the open files: a gate, the lock of a database.
+    """
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+
+
 def all_gone(processes: Sequence[psutil.Process], *, within: float) -> None:
     """Wait until none of them runs; fail after some seconds."""
 
     def gone(process: psutil.Process) -> bool:
         try:
-            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+            return not process.is_running() or is_empty(process)
         except psutil.NoSuchProcess:
             return True
 
