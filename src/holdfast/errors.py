@@ -5,12 +5,15 @@ HoldfastError
 ├── ConfigError              a setting, a name, a URL or a call that cannot work; the text names the remedy
 ├── Unsupported              this store cannot do that, and why
 ├── NotFound
+│   ├── CategoryNotFound
+│   ├── ConsumerNotFound
 │   ├── JobNotFound
 │   ├── QueueNotFound
 │   └── TaskNotFound
 ├── PayloadError             arguments, headers or a result that cannot be carried or read back
 │   └── ArgumentsError       the call does not fit the task's signature
 ├── LeaseLost                the fence is stale; nothing was written
+├── VersionConflict          a stream is not at the version that an append expected; nothing was written
 ├── TransactionExpired       a handler's transaction held the store too long and was rolled back
 └── StoreError
     ├── StoreUnavailable     the store cannot be reached or is overloaded; nothing was written
@@ -40,6 +43,14 @@ class NotFound(HoldfastError):  # noqa: N818
     """The named thing does not exist in the store."""
 
 
+class CategoryNotFound(NotFound):
+    """No event was ever appended to this category, and nobody has made it."""
+
+
+class ConsumerNotFound(NotFound):
+    """No consumer of this name has ever subscribed."""
+
+
 class JobNotFound(NotFound):
     """No job has this id: it never existed, or retention has pruned it."""
 
@@ -62,6 +73,20 @@ class ArgumentsError(PayloadError):
 
 class LeaseLost(HoldfastError):  # noqa: N818
     """The job is no longer held under this fence; the write changed nothing."""
+
+
+class VersionConflict(HoldfastError):  # noqa: N818
+    """A stream was not at the version that an append expected; nothing was written."""
+
+    def __init__(self, category: str, stream: str, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"stream {category}/{stream} is at version {actual}, not {expected}: somebody has appended meanwhile; "
+            "read the stream again, decide again and append with the new version"
+        )
+        self.category = category
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
 
 
 class TransactionExpired(HoldfastError):  # noqa: N818

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs import Extender, JobStore
+from holdfast.store.streams import Streams
 from holdfast.store.values import (
     Count,
     JobDetails,
@@ -163,6 +164,11 @@ class Backend(Protocol):
     @property
     def jobs(self) -> JobStore:
         """The verbs for jobs."""
+        ...
+
+    @property
+    def streams(self) -> Streams:
+        """The verbs for streams; raises `Unsupported`, with the reason, where the store keeps none."""
         ...
 
     @property

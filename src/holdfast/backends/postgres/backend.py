@@ -32,8 +32,10 @@ from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import run_blocking, runner_for
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.upkeep import Pruner
+from holdfast.errors import Unsupported
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
 
 _inherited: list[_Parts] = []
@@ -105,6 +107,11 @@ class PostgresBackend:
     @property
     def jobs(self) -> PostgresJobs:  # noqa: D102
         return self._parts.jobs
+
+    @property
+    def streams(self) -> Streams:  # noqa: D102
+        message = "this store keeps no streams yet"
+        raise Unsupported(message)
 
     @property
     def queues(self) -> PostgresQueues:  # noqa: D102

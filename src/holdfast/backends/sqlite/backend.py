@@ -34,9 +34,10 @@ from holdfast.backends.sqlite.transactions import SqliteTransactions, current
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.verbs.upkeep import Pruner
 from holdfast.backends.sqlite.versions import check_version
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, Unsupported
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
 
 _DURABILITY = {
@@ -126,6 +127,11 @@ class SqliteBackend:
     @property
     def jobs(self) -> SqliteJobs:  # noqa: D102
         return self._parts.jobs
+
+    @property
+    def streams(self) -> Streams:  # noqa: D102
+        message = "this store keeps no streams yet"
+        raise Unsupported(message)
 
     @property
     def queues(self) -> SqliteQueues:  # noqa: D102

@@ -1,0 +1,119 @@
+"""Who consumes which partition: the words of allocation, pure.
+
+A consumer's work on one partition of one category is an **allocation**. It has a state, an owner and a **generation**,
+the number that fences it: it grows with each grant and each seizure, and every write of an owner carries it.
+
+```text
+            grant (leader, generation + 1)          revoke (leader, with a deadline)
+   free ──────────────────────────────▶ granted ──────────────────────────▶ revoking
+    ▲                                    │   ▲ commit (owner)                 │   ▲ commit (owner)
+    │          give up (owner)           │   └────                            │   └────
+    ├────────────────────────────────────┘                                    │
+    ├──────────────── release (owner, after its last commit) ──────────────────┤
+    └──────────────── seize (leader, generation + 1) ──────────────────────────┘
+                      from granted too: owner silent, replaced or dead; from revoking also: deadline passed
+```
+
+There is no step from owner to owner: between two of them the row is free and holds the last committed position.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+
+class AllocationState(StrEnum):
+    """Where an allocation stands."""
+
+    FREE = "free"
+    GRANTED = "granted"
+    REVOKING = "revoking"
+
+
+class Share(msgspec.Struct, frozen=True, order=True):
+    """One consumer's work on one partition: what is allotted."""
+
+    consumer: str
+    category: str
+    partition_id: int
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """The right to consume a share, under which every write of its owner is made; the generation is its fence."""
+
+    share: Share
+    generation: int
+
+
+class NodeKey(msgspec.Struct, frozen=True, order=True):
+    """A node and its incarnation: a process that came back under its old name is another incarnation."""
+
+    node_id: str
+    incarnation: str
+
+
+class Leadership(msgspec.Struct, frozen=True):
+    """The right to allot, for as long as nobody holds a larger epoch."""
+
+    node: NodeKey
+    epoch: int
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How often a node reports and when it counts as gone; the first must be well below the last.
+
+    `self_fence`: a node that has not reported for so long, by its own monotonic clock, counted from the sending of its
+    last report that succeeded, dispatches nothing more. It is smaller than `ttl`, after which (and `grace`, both by the
+    store's clock) the leader may take its shares.
+    """
+
+    beat: timedelta = timedelta(seconds=2)
+    self_fence: timedelta = timedelta(seconds=7)
+    ttl: timedelta = timedelta(seconds=10)
+    grace: timedelta = timedelta(seconds=2)
+    leader_lease: timedelta = timedelta(seconds=6)
+    allot_every: timedelta = timedelta(seconds=1)
+    settle: timedelta = timedelta(seconds=3)  # after a node has joined, before shares move to it
+    drain: timedelta = timedelta(seconds=10)  # for an owner to finish what it handles when a share is revoked
+
+    def scaled(self, factor: float) -> Timing:
+        """Return the same timing, faster (below 1) or slower: every duration but `drain` is multiplied."""
+        spans = {name: getattr(self, name) * factor for name in self.__struct_fields__}
+        return msgspec.structs.replace(self, **{**spans, "drain": self.drain})
+
+
+class SeizeReason(StrEnum):
+    """Why a leader takes a share from its owner."""
+
+    SILENT = "silent"  # the owner has not reported for ttl + grace, by the store's clock
+    REPLACED = "replaced"  # another incarnation of the owner has joined, or the owner has left
+    OVERDUE = "overdue"  # asked to release it, and the deadline has passed
+
+
+class Move(msgspec.Struct, frozen=True, tag=True):
+    """One step that the allocator wants, from the state that it saw: `generation` is the one seen."""
+
+    share: Share
+    generation: int
+
+
+class GrantTo(Move, frozen=True):
+    """Give a free share to a node."""
+
+    node: NodeKey
+
+
+class Revoke(Move, frozen=True):
+    """Ask the owner to release a share within `drain`; `target` is who shall have it next."""
+
+    drain: timedelta
+    target: str | None = None
+
+
+class Seize(Move, frozen=True):
+    """Take a share from an owner that is gone or late."""
+
+    reason: SeizeReason

@@ -1,0 +1,95 @@
+"""The port's verbs for nodes, leadership and allocation.
+
+Safety rests on the generation of each allocation alone. Two leaders at once, a node that thinks itself alive, a lost
+notification: all of them cost time, never an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from holdfast.model.allocation import Leadership, Move, NodeKey, Timing
+from holdfast.store.stream_values import Beat, LeaderView, NewNode, NodeView, Survey
+
+
+class AllocationStore(Protocol):
+    """Who is there, who leads, who owns what. Every method is one atomic step of the store, and safe to repeat.
+
+    All times are judged by the store's clock.
+    """
+
+    async def join(self, node: NewNode) -> None:
+        """Make a node known, or a new incarnation of it.
+
+        1. Shares of an older incarnation become free at once, with a larger generation, meant for the node itself: a
+           quick restart gets them back, and the older process, if it lives, is refused.
+        2. A repeat by the same incarnation changes nothing but the time.
+        """
+        ...
+
+    async def beat(self, node: NodeKey, timing: Timing) -> Beat:
+        """Report that a node lives, and return what it owns.
+
+        1. `is_known` is False if the node is not registered, or under another incarnation: stop all, then join.
+        2. The shares are those granted to this incarnation, revoking ones included.
+        """
+        ...
+
+    async def leave(self, node: NodeKey) -> None:
+        """Take a node away: what it still owns becomes free, with a larger generation. A stale incarnation: nothing."""
+        ...
+
+    async def drain(self, node: NodeKey) -> None:
+        """Tell that a node is about to leave: nothing more is granted to it, and what it has is to move."""
+        ...
+
+    async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
+        """Take leadership, or go on leading.
+
+        1. The holder extends its lease and keeps its epoch, even if the lease has expired and nobody has taken it.
+        2. Another takes it only after the lease has expired; the epoch grows by one.
+        3. None while somebody else holds it.
+        """
+        ...
+
+    async def resign(self, leadership: Leadership) -> bool:
+        """Give leadership up; False if it was somebody else's by then."""
+        ...
+
+    async def survey(self) -> Survey:
+        """Return all that the allocator looks at, as of one instant.
+
+        Nodes that have been silent for very long and own nothing may be left out and forgotten.
+        """
+        ...
+
+    async def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
+        """Carry out moves; True for each that took effect, None if the leadership is stale: then nothing did.
+
+        1. The epoch is compared in the same transaction, in a way that a usurper waits for, or beats, the writes.
+        2. A move takes effect only if generation and state are those that it was planned on.
+        3. `GrantTo`: the share is free, its consumer not paused, the node joined, not draining and not silent past its
+           ttl. The generation grows.
+        4. `Revoke`: the share is granted.
+        5. `Seize`: its reason is true by the store's clock in the same step. The generation grows, and `losses` counts
+           how often in a row it was seized at the same position.
+        6. Every step that took effect leaves a transition: epoch, generation, from, to, node, when.
+        """
+        ...
+
+    async def complete_shares(self, leadership: Leadership) -> int | None:
+        """Make free allocations for partitions that consumers of the log, or of a category made later, lack; how many.
+
+        None if the leadership is stale.
+        """
+        ...
+
+    async def leader(self) -> LeaderView | None:
+        """Return who leads, None if nobody ever did."""
+        ...
+
+    async def nodes(self) -> list[NodeView]:
+        """List the nodes."""
+        ...

@@ -1,0 +1,78 @@
+"""The port's verbs for events: append, read, trim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from holdfast.model.event import Appended, NewEvent, StoredEvent
+from holdfast.store.stream_values import CategoryView
+
+
+class EventStore(Protocol):
+    """Categories, streams and their events. Every method is one atomic step of the store.
+
+    Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
+    is safe to repeat after either.
+    """
+
+    async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:
+        """Return the category, made now if there was none.
+
+        1. None means: as it is, or `DEFAULT_PARTITIONS` if it is made now.
+        2. Raises `ConfigError` if it exists with another number of partitions, which is fixed for ever.
+        """
+        ...
+
+    async def categories(self) -> list[CategoryView]:
+        """List all categories, with what they hold; the cost does not grow with the number of events."""
+        ...
+
+    async def append(self, events: Sequence[NewEvent]) -> list[Appended]:
+        """Append events, all or none; where each went, in order.
+
+        1. Within a partition positions grow by one in the order of commits, without holes: whoever has read up to a
+           position will never see an event appear below it. Within a stream versions do likewise.
+        2. An event whose id is known is left as it is and answered with `is_new=False`.
+        3. If `expected_version` of a new event is not the version of its stream, nothing is written and
+           `VersionConflict` names the stream, the version expected and the actual one. Known events of the same call
+           that stand behind it are no conflict: a repeat of the whole call succeeds.
+        4. Partitions are locked in ascending order, so that appends to several cannot deadlock one another.
+        5. A category that does not exist is made with the default number of partitions.
+        6. Inside a transaction that `begin` or `join` opened it joins that, and is visible when that commits. Appends
+           of others to the same partitions wait for its end.
+        """
+        ...
+
+    async def read(self, category: str, partition_id: int, *, after: int, limit: int) -> list[StoredEvent]:
+        """Return at most `limit` events of a partition with a position above `after`, in order.
+
+        Raises `CategoryNotFound`. What was trimmed is passed over.
+        """
+        ...
+
+    async def read_stream(
+        self, category: str, stream: str, *, after: int | None = None, limit: int, backwards: bool = False
+    ) -> list[StoredEvent]:
+        """Return at most `limit` events of a stream with a version above `after` (backwards: below it), in that order.
+
+        None begins at the first event, backwards at the last. Empty for a stream that does not exist.
+        """
+        ...
+
+    async def stream_version(self, category: str, stream: str) -> int:
+        """Return the version of a stream, 0 if it does not exist; known after its events were trimmed, too."""
+        ...
+
+    async def position_at(self, category: str, partition_id: int, at: datetime) -> int:
+        """Return the position after which the events recorded at or after an instant begin; at most log(n) reads."""
+        ...
+
+    async def trim(self, category: str, *, older_than: timedelta, limit: int, past_unread: bool = False) -> int:
+        """Delete at most `limit` events recorded longer ago than that, the oldest of each partition; how many.
+
+        1. Never one that a consumer has not passed yet, nor a parked one, unless `past_unread`.
+        2. Positions and versions are not used again, and a trimmed stream keeps its version.
+        """
+        ...

@@ -1,0 +1,254 @@
+"""What goes into the verbs for streams and what comes back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.model.allocation import AllocationState, Grant, Leadership, NodeKey, Share, Timing
+from holdfast.model.event import StoredEvent
+
+
+class CategoryView(msgspec.Struct, frozen=True):
+    """A category: its partitions, and the events that were ever appended and are still kept."""
+
+    name: str
+    partitions: int
+    heads: tuple[int, ...] = ()  # the last position of each partition
+    trimmed: tuple[int, ...] = ()  # the last position of each partition that was trimmed
+
+    @property
+    def appended(self) -> int:
+        """How many events were ever appended."""
+        return sum(self.heads)
+
+    @property
+    def kept(self) -> int:
+        """How many of them are still there."""
+        return sum(self.heads) - sum(self.trimmed)
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """What a consumer reads: a category, one stream of it, or (neither) the log: all categories, also future ones."""
+
+    category: str | None = None
+    stream: str | None = None
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        if self.category is None:
+            return "the log"
+        return f"category {self.category}" if self.stream is None else f"stream {self.category}/{self.stream}"
+
+
+class StartAt(StrEnum):
+    """Where to begin."""
+
+    BEGINNING = "beginning"
+    END = "end"
+
+
+Start = StartAt | datetime | int
+"""The beginning, the end, the first event at or after an instant, or after a position (in every partition)."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why an event could not be handled."""
+
+    attempts: int
+    error_class: str
+    message: str
+    traceback: str | None = None
+
+
+class Park(msgspec.Struct, frozen=True):
+    """An event to set aside. `failure` None: its stream has parked events, so it must wait behind them."""
+
+    position: int
+    stream: str
+    failure: Failure | None = None
+
+
+class Unpark(msgspec.Struct, frozen=True):
+    """A parked event that was handled, or has failed again (`failure`): then it, and its stream, stay parked."""
+
+    position: int
+    failure: Failure | None = None
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A step of a consumer: from position `after` to `position`, and what became of single events on the way.
+
+    `position` may equal `after` where only parked events were handled.
+    """
+
+    after: int
+    position: int
+    parks: tuple[Park, ...] = ()
+    unparks: tuple[Unpark, ...] = ()
+
+
+class CommitVerdict(StrEnum):
+    """What a commit came to."""
+
+    DONE = "done"
+    LOST = "lost"
+    UNPARKED = "unparked"
+
+
+class ParkedEvent(msgspec.Struct, frozen=True):
+    """A parked event that a person asked to retry."""
+
+    event: StoredEvent
+    attempts: int
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """What a fetch found.
+
+    `position` is the committed one, `head` the last there is (of the partition, or of the stream for a subscription to
+    one). `parked_streams` are those whose later events must be parked too. `retries` are parked events that are to be
+    handled again, in order, before anything else of their streams. `replay_until`: events up to there were seen before.
+    """
+
+    events: list[StoredEvent]
+    is_lost: bool = False
+    state: AllocationState = AllocationState.GRANTED
+    position: int = 0
+    head: int = 0
+    replay_until: int = 0
+    losses: int = 0
+    parked_streams: frozenset[str] = frozenset()
+    retries: tuple[ParkedEvent, ...] = ()
+
+
+class ShareView(msgspec.Struct, frozen=True):
+    """One share of a consumer. `behind` is the age of the oldest event not done, None when there is none."""
+
+    share: Share
+    state: AllocationState
+    generation: int
+    owner: str | None
+    target: str | None
+    position: int
+    head: int
+    behind: timedelta | None
+    parked: int
+    since: timedelta  # how long it has been in this state
+    losses: int = 0
+
+    @property
+    def lag(self) -> int:
+        """How many events are not done."""
+        return self.head - self.position
+
+
+class ConsumerView(msgspec.Struct, frozen=True):
+    """A consumer and its shares."""
+
+    name: str
+    subscription: Subscription
+    paused: bool
+    shares: tuple[ShareView, ...]
+
+    @property
+    def lag(self) -> int:
+        """How many events are not done."""
+        return sum(share.lag for share in self.shares)
+
+    @property
+    def behind(self) -> timedelta | None:
+        """The age of the oldest event not done."""
+        return max((share.behind for share in self.shares if share.behind is not None), default=None)
+
+    @property
+    def parked(self) -> int:
+        """How many events are parked."""
+        return sum(share.parked for share in self.shares)
+
+
+class ParkedView(msgspec.Struct, frozen=True):
+    """A parked event. `failure` None: it only waits behind another one of its stream."""
+
+    share: Share
+    position: int
+    event_id: str
+    stream: str
+    failure: Failure | None
+    is_retrying: bool
+    parked_us: int
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A consumer that a node can run; a node takes shares in proportion to its capacity."""
+
+    consumer: str
+    capacity: int = 1
+
+
+class NewNode(msgspec.Struct, frozen=True):
+    """What a node tells of itself when it joins."""
+
+    node: NodeKey
+    host: str
+    pid: int
+    members: tuple[Member, ...]
+    timing: Timing
+
+
+class Owned(msgspec.Struct, frozen=True):
+    """A share that a node owns, as the store sees it."""
+
+    grant: Grant
+    state: AllocationState
+    drain_left: timedelta | None = None  # of a revoking one: how long until it may be seized
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """The answer to a node's report."""
+
+    is_known: bool
+    owned: tuple[Owned, ...] = ()
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node as the store last heard of it; `silent` is the time since, by the store's clock."""
+
+    node: NodeKey
+    host: str
+    pid: int
+    is_draining: bool
+    silent: timedelta
+    ttl: timedelta
+    joined: timedelta  # how long ago this incarnation joined
+    members: tuple[Member, ...] = ()
+    shares: int = 0
+
+
+class LeaderView(msgspec.Struct, frozen=True):
+    """Who leads: the epoch and how long its lease still holds (negative: it has expired)."""
+
+    leadership: Leadership
+    expires_in: timedelta
+
+
+class Allotted(msgspec.Struct, frozen=True):
+    """An allocation as the allocator sees it."""
+
+    share: Share
+    state: AllocationState
+    generation: int
+    owner: NodeKey | None = None
+    target: str | None = None
+    overdue: bool = False  # revoking, and its deadline has passed
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """All that the allocator looks at, as of one instant of the store's clock."""
+
+    nodes: tuple[NodeView, ...]
+    allocations: tuple[Allotted, ...]
+    paused: frozenset[str] = frozenset()
+    is_complete: bool = True  # False: some partition lacks its allocation, `complete_shares` makes it

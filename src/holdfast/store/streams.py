@@ -1,0 +1,35 @@
+"""The part of a store that keeps streams."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.store.allocations import AllocationStore
+from holdfast.store.consumers import ConsumerStore
+from holdfast.store.events import EventStore
+
+
+class Streams(Protocol):
+    """Events, consumers and allocation, of one opened store."""
+
+    @property
+    def events(self) -> EventStore:
+        """Append, read, trim."""
+        ...
+
+    @property
+    def consumers(self) -> ConsumerStore:
+        """Fetch, commit, park."""
+        ...
+
+    @property
+    def allocations(self) -> AllocationStore:
+        """Nodes, leadership, who owns what."""
+        ...
+
+    def join(self, using: object) -> EventStore:
+        """Return the verbs for events bound to the caller's own connection and its open transaction.
+
+        Raises `ConfigError` if the connection is of an unknown kind, is outside a transaction or leads elsewhere.
+        """
+        ...
