@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.hold import Hold, Settling
-from holdfast.jobs.signals import Signal
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed
 from holdfast.runtime.failpoint import failpoint
+from holdfast.runtime.signals import Signal
 from holdfast.runtime.text import clean
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, Standing

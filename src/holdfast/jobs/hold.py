@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Protocol
 
 from holdfast.errors import ConfigError, LeaseLost
-from holdfast.jobs.signals import Signal
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.runtime.payload import encode_result_or_reason
+from holdfast.runtime.signals import Signal
 from holdfast.store.values import Verdict
 
 _TRANSACTION_SHARE = 3  # a transaction may last a third of the lease

@@ -70,19 +70,20 @@ class Timing(msgspec.Struct, frozen=True):
     store's clock) the leader may take its shares.
     """
 
-    beat: timedelta = timedelta(seconds=2)
+    beat: timedelta = timedelta(seconds=1)
     self_fence: timedelta = timedelta(seconds=7)
     ttl: timedelta = timedelta(seconds=10)
     grace: timedelta = timedelta(seconds=2)
     leader_lease: timedelta = timedelta(seconds=6)
     allot_every: timedelta = timedelta(seconds=1)
     settle: timedelta = timedelta(seconds=3)  # after a node has joined, before shares move to it
-    drain: timedelta = timedelta(seconds=10)  # for an owner to finish what it handles when a share is revoked
+    drain: timedelta | None = timedelta(seconds=10)
+    """How long an owner may take to end what it handles when a share is revoked; None: as long as it needs."""
 
     def scaled(self, factor: float) -> Timing:
         """Return the same timing, faster (below 1) or slower: every duration but `drain` is multiplied."""
-        spans = {name: getattr(self, name) * factor for name in self.__struct_fields__}
-        return msgspec.structs.replace(self, **{**spans, "drain": self.drain})
+        spans = {name: getattr(self, name) * factor for name in self.__struct_fields__ if name != "drain"}
+        return msgspec.structs.replace(self, **spans)
 
 
 class SeizeReason(StrEnum):
@@ -107,9 +108,9 @@ class GrantTo(Move, frozen=True):
 
 
 class Revoke(Move, frozen=True):
-    """Ask the owner to release a share within `drain`; `target` is who shall have it next."""
+    """Ask the owner to release a share within `drain` (None: without a deadline); `target` shall have it next."""
 
-    drain: timedelta
+    drain: timedelta | None
     target: str | None = None
 
 

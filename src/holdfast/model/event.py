@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -76,11 +76,6 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     def recorded_at(self) -> datetime:
         """When it was appended, by the store's clock; never earlier than the event before it in the partition."""
         return to_datetime(self.recorded_us)
-
-    @property
-    def data(self) -> Any:
-        """The payload, decoded."""
-        return msgspec.json.decode(self.payload)
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

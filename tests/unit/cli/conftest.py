@@ -77,7 +77,8 @@ def shop(tmp_path) -> Shop:
 def every_command(
     group: click.Command = cli, path: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], click.Command]]:
-    """Return all commands with their words."""
+    """Return all commands with their words; a group that does something by itself is one too."""
     if not isinstance(group, click.Group):
         return [(path, group)]
-    return [pair for name, command in group.commands.items() for pair in every_command(command, (*path, name))]
+    below = [pair for name, command in group.commands.items() for pair in every_command(command, (*path, name))]
+    return [(path, group), *below] if group.invoke_without_command else below

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import APP, every_command
@@ -25,6 +26,10 @@ READING = [
     ("schema", "check"),
     ("schema", "upgrade"),
 ]
+
+
+def _words(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else ""
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
@@ -135,12 +140,33 @@ def test_without_an_app_an_enqueue_says_why_it_needs_one(shop):
     assert "arguments are checked against the task" in shop.run("job", "enqueue", "charge", code=78).stderr
 
 
-def test_every_command_about_a_users_store_takes_a_url_an_app_and_debug():
-    for words, command in every_command():
-        if words[0] in {"demo", "bench"}:
-            continue  # they bring their own app, and must not touch the store of another
-        names = {name for parameter in command.params for name in parameter.opts}
-        assert {"--url", "--app", "--app-dir", "--debug"} <= names, words
+@pytest.mark.parametrize(("words", "command"), every_command(), ids=_words)
+def test_every_command_takes_a_url_and_debug_and_but_for_two_an_app(words, command):
+    options = {name: parameter for parameter in command.params for name in parameter.opts}
+    assert {"--url", "--debug"} <= set(options)
+    assert options["--url"].envvar == "HOLDFAST_URL"
+    if words[0] not in {"demo", "bench"}:  # they bring their own app
+        assert {"--app", "--app-dir"} <= set(options)
+
+
+@pytest.mark.parametrize(("words", "command"), every_command(), ids=_words)
+@pytest.mark.parametrize("is_given", [True, False], ids=["--url", "$HOLDFAST_URL"])
+def test_every_command_goes_to_the_store_that_the_url_names(tmp_path, monkeypatch, words, command, is_given):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    nowhere, sane = "nowhere://joe:s3cret@host/x", f"sqlite:///{tmp_path}/sane.db"
+    monkeypatch.setenv("HOLDFAST_URL", sane if is_given else nowhere)
+    needed = [f"{parameter.name[:-1]}-1" for parameter in command.params if isinstance(parameter, click.Argument)]
+    needed = ["01" if name == "id-1" else name for name in needed]
+    app = APP if words in {("worker", "run"), ("job", "enqueue")} else ()
+    url = ("--url", nowhere) if is_given else ()
+
+    result = CliRunner().invoke(cli, [*words, *needed, *app, *url])
+
+    assert result.exit_code == 78, result.output
+    assert "nowhere:" in result.stderr
+    assert "s3cret" not in result.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_app_leads_elsewhere_only_before_its_store_is_open(tmp_path):

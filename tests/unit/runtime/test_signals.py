@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.jobs.signals import Signal
+from holdfast.runtime.signals import Signal
 
 SOON = 5.0
 

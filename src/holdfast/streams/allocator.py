@@ -1,0 +1,169 @@
+"""Which share goes to which node: a pure function from what the leader sees to the moves that it wants.
+
+Four wishes, in this order:
+
+1. **Safe.** A share is taken from an owner only for a reason that the store checks again (silent, replaced, overdue).
+2. **Served.** A free share of a consumer that is not paused goes to a node that can run it, at once.
+3. **Even.** Of each consumer every node has its part in proportion to its capacity, give or take one.
+4. **Still.** Whoever has a share keeps it unless evenness demands otherwise; a node that has only just joined is left
+   alone for a while, since others may follow it; of a consumer's shares only a quarter is under way at a time.
+
+Nothing here is needed for safety: a foolish plan, or two leaders with different plans, costs time alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, SeizeReason, Timing
+from holdfast.store.stream_values import Allotted, NodeView, Survey
+from holdfast.streams.quotas import Seat, quotas
+
+_UNDER_WAY: Final = 4  # at most one in so many of a consumer's shares is being moved for the sake of evenness
+
+
+def plan(survey: Survey, timing: Timing) -> list[Move]:
+    """Return the moves that bring the allocation nearer to what it should be; none when it is there."""
+    nodes = {view.node: view for view in survey.nodes}
+    by_consumer: dict[str, list[Allotted]] = defaultdict(list)
+    for allocation in survey.allocations:
+        by_consumer[allocation.share.consumer].append(allocation)
+    load = Counter(a.owner.node_id for a in survey.allocations if a.owner is not None)
+    moves: list[Move] = []
+    for consumer in sorted(by_consumer):
+        allocations = sorted(by_consumer[consumer], key=lambda a: a.share)
+        moves += _Plan(consumer, allocations, nodes, timing, load, paused=consumer in survey.paused).moves()
+    return moves
+
+
+def seize_reason(allocation: Allotted, nodes: Mapping[NodeKey, NodeView], timing: Timing) -> SeizeReason | None:
+    """Return why a share may be taken from its owner, None if it may not."""
+    if allocation.owner is None:
+        return None
+    owner = nodes.get(allocation.owner)
+    if owner is None:
+        return SeizeReason.REPLACED
+    if owner.silent > owner.ttl + timing.grace:
+        return SeizeReason.SILENT
+    return SeizeReason.OVERDUE if allocation.overdue else None
+
+
+class _Plan:
+    """The moves for one consumer."""
+
+    def __init__(
+        self,
+        consumer: str,
+        allocations: list[Allotted],
+        nodes: Mapping[NodeKey, NodeView],
+        timing: Timing,
+        load: Counter[str],
+        *,
+        paused: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._nodes = nodes
+        self._timing = timing
+        self._load = load
+        self._paused = paused
+        self._seized: list[Seize] = []
+        self._free: list[Allotted] = []  # what is free, or will be after the seizures
+        self._kept: dict[str, list[Allotted]] = defaultdict(list)
+        self._revoking = 0
+        for allocation in allocations:
+            self._sort_in(allocation)
+        self._count = len(allocations)
+
+    def _sort_in(self, allocation: Allotted) -> None:
+        reason = seize_reason(allocation, self._nodes, self._timing)
+        if reason is not None:
+            self._seized.append(Seize(allocation.share, allocation.generation, reason))
+            self._free.append(Allotted(allocation.share, AllocationState.FREE, allocation.generation + 1))
+        elif allocation.owner is None:
+            self._free.append(allocation)
+        elif allocation.state is AllocationState.REVOKING:
+            self._revoking += 1
+        else:
+            self._kept[allocation.owner.node_id].append(allocation)
+
+    def moves(self) -> list[Move]:
+        """Return what is to be done: seizures first, since what they free is granted in the same step."""
+        if self._paused:
+            return [*self._seized, *(self._revoke(held, None) for held in _all(self._kept))]
+        able = {view.node.node_id: view for view in self._nodes.values() if self._is_able(view)}
+        leaving = [held for node, kept in self._kept.items() if node not in able for held in kept]
+        due = quotas(self._count - self._revoking, self._seats(able))
+        grants, lacking = self._grant(able, due)
+        return [
+            *self._seized,
+            *(self._revoke(held, None) for held in leaving),
+            *(self._revoke(held, target) for held, target in self._surplus(due, lacking)),
+            *grants,
+        ]
+
+    def _is_able(self, view: NodeView) -> bool:
+        return (
+            not view.is_draining
+            and view.silent <= view.ttl
+            and any(member.consumer == self._consumer for member in view.members)
+        )
+
+    def _seats(self, able: Mapping[str, NodeView]) -> list[Seat]:
+        """Return the nodes among which the shares are divided, with what each has.
+
+        A node that has just joined waits, unless it has shares, is meant to have some back, or nobody else is there.
+        """
+        meant = {free.target for free in self._free}
+        settled = {
+            name: view
+            for name, view in able.items()
+            if view.joined >= self._timing.settle or name in self._kept or name in meant
+        }
+        return [
+            Seat(name, self._capacity(view), len(self._kept.get(name, ())), self._load[name])
+            for name, view in (settled or able).items()
+        ]
+
+    def _capacity(self, view: NodeView) -> int:
+        return next(member.capacity for member in view.members if member.consumer == self._consumer)
+
+    def _grant(self, able: Mapping[str, NodeView], due: Mapping[str, int]) -> tuple[list[GrantTo], dict[str, int]]:
+        """Give what is free to those that lack some, to its former owner first; also what each lacks afterwards."""
+        lacking = {name: quota - len(self._kept.get(name, ())) for name, quota in due.items()}
+        grants: list[GrantTo] = []
+        for free in sorted(self._free, key=lambda a: a.target is None):
+            name = free.target if lacking.get(free.target or "", 0) > 0 else _neediest(lacking)
+            if name is None:
+                break
+            lacking[name] -= 1
+            self._load[name] += 1
+            grants.append(GrantTo(free.share, free.generation, able[name].node))
+        return grants, lacking
+
+    def _surplus(self, due: Mapping[str, int], lacking: dict[str, int]) -> Iterable[tuple[Allotted, str]]:
+        """Return what is to move for evenness, with who shall have it: only so many at a time."""
+        room = max(1, self._count // _UNDER_WAY) - self._revoking
+        for name in sorted(due):
+            kept = self._kept.get(name, [])
+            for held in kept[due[name] :]:
+                target = _neediest(lacking)
+                if room <= 0 or target is None:
+                    return
+                room -= 1
+                lacking[target] -= 1
+                yield held, target
+
+    def _revoke(self, held: Allotted, target: str | None) -> Revoke:
+        return Revoke(held.share, held.generation, self._timing.drain, target)
+
+
+def _neediest(lacking: Mapping[str, int]) -> str | None:
+    """Return the node that lacks most, None if none lacks any."""
+    name = max(sorted(lacking), key=lambda node: lacking[node], default=None)
+    return name if name is not None and lacking[name] > 0 else None
+
+
+def _all(kept: Mapping[str, list[Allotted]]) -> Iterable[Allotted]:
+    return (held for name in sorted(kept) for held in kept[name])

@@ -1,0 +1,243 @@
+"""The consumption of one share by this node: fetch, handle, commit, until it is drained or dropped.
+
+One share is consumed by one task, event after event or batch after batch, in order. Nothing is fetched or handed to a
+handler unless the broker says that nobody else can have the share yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Final, TypeVar
+
+from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.model.allocation import Grant, Timing
+from holdfast.model.event import StoredEvent
+from holdfast.runtime.threads import Threads
+from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
+from holdfast.streams.consumer import Consumer
+from holdfast.streams.context import StreamUnparked
+from holdfast.streams.handling import Handling, Stopped
+from holdfast.streams.poison import goes_alone, guilt, is_guilty
+from holdfast.streams.progress import Progress
+
+_logger = logging.getLogger("holdfast.streams")
+T = TypeVar("T")
+_STORE_WAIT: Final = 0.1  # seconds before the store is asked again; doubled up to
+_STORE_WAIT_MOST: Final = 2.0
+
+
+class Ending(Enum):
+    """How a consumption ended."""
+
+    RELEASED = "released"
+    LOST = "lost"
+
+
+class Surroundings:
+    """What the consumptions of a node share."""
+
+    def __init__(self, backend: Backend, timing: Timing, may_dispatch: Callable[[], bool]) -> None:
+        self.backend = backend
+        self.timing = timing
+        self.may_dispatch = may_dispatch
+        self.threads = Threads("holdfast-consumer")
+
+
+class Consumption:
+    """One grant at work."""
+
+    def __init__(self, consumer: Consumer, grant: Grant, around: Surroundings) -> None:
+        self.grant = grant
+        self.consumer = consumer
+        self._around = around
+        self._store = around.backend.streams.consumers
+        self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._is_dropped = False
+        self._handling = Handling(consumer, grant, around.backend, threads=around.threads, limit=self._limit())
+        self._progress = Progress(0, by_version=self._by_version, commit_every=consumer.commit_every)
+        self._flushed = time.monotonic()
+
+    def __repr__(self) -> str:
+        """Show the share and its generation."""
+        share = self.grant.share
+        return f"<Consumption {share.consumer} of {share.category}:{share.partition_id}, {self.grant.generation}>"
+
+    @property
+    def _by_version(self) -> bool:
+        return self.consumer.subscription.stream is not None
+
+    def _limit(self) -> timedelta:
+        """How long a handler's transaction may last: it must end before anybody else can be given the share."""
+        return self._around.timing.self_fence
+
+    # --- from outside -------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look for events now: there may be some."""
+        self._wake.set()
+
+    def drain(self) -> None:
+        """End after what is being handled, commit and release."""
+        self._stop.set()
+        self._wake.set()
+
+    def cut_short(self) -> None:
+        """End now, for the time to drain is up: what an async handler does is cancelled, the share is released."""
+        self.drain()
+        self._handling.abandon()
+
+    def drop(self) -> None:
+        """End now: the grant is stale. What an async handler does is cancelled, and nothing more is written."""
+        self._is_dropped = True
+        self.cut_short()
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> Ending:
+        """Consume until drained or dropped, and give the share back if it is still ours."""
+        try:
+            with contextlib.suppress(Stopped):
+                await self._consume()
+            if not self._is_dropped:
+                await self._flush()
+        except LeaseLost:
+            _logger.info("%r was taken away", self)
+            return Ending.LOST
+        except (StoreError, StreamUnparked) as error:
+            _logger.warning("%r ends without its last commit, some events may be handled again: %r", self, error)
+        if self._is_dropped:
+            return Ending.LOST
+        with contextlib.suppress(StoreError):  # then the leader takes it when this node has left or is silent
+            await self._store.release(self.grant)
+        return Ending.RELEASED
+
+    async def _consume(self) -> None:
+        await self._begin_again()
+        while not self._stop.is_set():
+            if not self._around.may_dispatch():
+                await self._rest(self._around.timing.beat.total_seconds())
+                continue
+            self._wake.clear()  # before the look: what is appended after it wakes us again
+            fetched = await self._patiently(self._fetch)
+            if fetched.is_lost:
+                raise LeaseLost
+            if not await self._work_or_begin_again(fetched):
+                await self._idle()
+
+    async def _begin_again(self) -> None:
+        """Go on after what is committed."""
+        position = await self._patiently(lambda: self._store.verify(self.grant))
+        if position is None:
+            raise LeaseLost
+        self._progress.back_to(position)
+
+    async def _fetch(self) -> Fetched:
+        return await self._store.fetch(self.grant, after=self._progress.done, limit=self.consumer.batch)
+
+    async def _work_or_begin_again(self, fetched: Fetched) -> bool:
+        """Do what was fetched; True if there was anything to do."""
+        try:
+            return await self._work(fetched)
+        except StreamUnparked:
+            await self._begin_again()
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            _logger.warning("%r: the store failed, going on from what is committed: %s", self, error)
+            await self._rest(_STORE_WAIT)
+            await self._begin_again()
+        return True
+
+    async def _work(self, fetched: Fetched) -> bool:
+        self._progress.parked |= fetched.parked_streams
+        await self._retry(fetched.retries)
+        events = fetched.events
+        if events and is_guilty(self.consumer, fetched.losses):
+            first, *events = events
+            self._handling.give_up(first, self._progress, guilt(fetched.losses), attempts=fetched.losses)
+            await self._flush()
+        alone = goes_alone(fetched.losses)
+        for batch in self._batches(events, alone=alone):
+            if self._stop.is_set() or not self._around.may_dispatch():
+                break
+            await self._handling.handle(batch, self._progress, fetched.replay_until, self._rest)
+            if alone or self._progress.is_due or self._is_flush_time():
+                await self._flush()
+        if not fetched.events:
+            await self._flush()
+        return bool(fetched.events or fetched.retries)
+
+    async def _retry(self, retries: Sequence[ParkedEvent]) -> None:
+        """Try parked events again, in order; behind one that fails those of its stream wait on."""
+        failed: set[str] = set()
+        for parked in retries:
+            stream = parked.event.stream
+            if stream in failed:
+                continue
+            commit = await self._handling.retry(parked, self._progress)
+            self._require(await self._patiently(lambda commit=commit: self._commit(commit)))  # type: ignore[misc]
+            self._progress.committed_to(commit.position)
+            if commit.unparks[0].failure is not None:
+                failed.add(stream)
+        if retries:
+            self._progress.parked.clear()  # the next fetch tells which streams still have some
+
+    def _batches(self, events: list[StoredEvent], *, alone: bool) -> list[list[StoredEvent]]:
+        size = self.consumer.batch if self.consumer.takes_batch and not alone else 1
+        return [events[start : start + size] for start in range(0, len(events), size)]
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    def _is_flush_time(self) -> bool:
+        return time.monotonic() - self._flushed >= self.consumer.commit_interval.total_seconds()
+
+    async def _flush(self) -> None:
+        """Commit what is done; raises `LeaseLost`."""
+        self._flushed = time.monotonic()
+        if not self._progress.is_ahead:
+            return
+        commit = self._progress.commit_done()
+        self._require(await self._patiently(lambda: self._commit(commit)))
+        self._progress.committed_to(commit.position)
+
+    async def _commit(self, commit: Commit) -> CommitVerdict:
+        return await self._store.commit(self.grant, commit)
+
+    @staticmethod
+    def _require(verdict: CommitVerdict) -> None:
+        if verdict is CommitVerdict.LOST:
+            raise LeaseLost
+        if verdict is CommitVerdict.UNPARKED:
+            raise StreamUnparked
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the store until it answers; every verb is safe to repeat. Raises once dropped."""
+        wait = _STORE_WAIT
+        while True:
+            try:
+                return await call()
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                if self._is_dropped or (self._stop.is_set() and not self._around.may_dispatch()):
+                    raise
+                _logger.warning("%r: the store does not answer, trying again: %s", self, error)
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, _STORE_WAIT_MOST)
+
+    async def _idle(self) -> None:
+        """Wait for a hint that there may be events, or until it is time to look all the same."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), self.consumer.poll_interval.total_seconds())
+
+    async def _rest(self, seconds: float) -> bool:
+        """Wait, but not past the end; True if it has come."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        return self._stop.is_set()

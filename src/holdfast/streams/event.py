@@ -1,0 +1,104 @@
+"""An event as its handler sees it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.errors import PayloadError
+from holdfast.model.event import StoredEvent
+from holdfast.runtime.payload import decoder_for
+
+T = TypeVar("T")
+_UNREAD: Any = msgspec.UNSET
+
+
+class Event:
+    """An immutable record of something that happened to one thing, at its place in the order."""
+
+    __slots__ = ("_payload", "_stored", "is_replayed")
+
+    def __init__(self, stored: StoredEvent, *, is_replayed: bool = False) -> None:
+        self._stored = stored
+        self._payload: Any = _UNREAD
+        self.is_replayed = is_replayed
+        """Whether this consumer had passed the event before somebody reset it."""
+
+    @property
+    def id(self) -> str:
+        """The id that its producer gave it: stable, whatever happens."""
+        return self._stored.id
+
+    @property
+    def category(self) -> str:
+        """The category of its stream."""
+        return self._stored.category
+
+    @property
+    def stream(self) -> str:
+        """The stream: the thing it happened to."""
+        return self._stored.stream
+
+    @property
+    def name(self) -> str:
+        """What happened."""
+        return self._stored.name
+
+    @property
+    def version(self) -> int:
+        """Its place in its stream, from 1."""
+        return self._stored.version
+
+    @property
+    def partition_id(self) -> int:
+        """The partition in which its stream lies."""
+        return self._stored.partition_id
+
+    @property
+    def position(self) -> int:
+        """Its place in its partition, from 1."""
+        return self._stored.position
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What travels beside the payload."""
+        return dict(self._stored.headers or {})
+
+    @property
+    def recorded_at(self) -> datetime:
+        """When it was appended, by the store's clock."""
+        return self._stored.recorded_at
+
+    @property
+    def payload(self) -> Any:
+        """What it carries, decoded from JSON once."""
+        if self._payload is _UNREAD:
+            self._payload = self._decode(Any)
+        return self._payload
+
+    def decode(self, kind: type[T]) -> T:
+        """Return the payload as a value of this type; raises `PayloadError` if it is none."""
+        value: T = self._decode(kind)
+        return value
+
+    def _decode(self, kind: Any) -> Any:
+        try:
+            return decoder_for(kind).decode(self._stored.payload)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            message = f"the payload of {self!r} is not a {getattr(kind, '__name__', kind)}: {error}"
+            raise PayloadError(message) from error
+
+    def __repr__(self) -> str:
+        """Show where it lies, never what it carries."""
+        place = f"{self.category}/{self.stream}@{self.version}"
+        return f"<Event {self.name} ({place}, partition {self.partition_id}:{self.position})>"
+
+    def __eq__(self, other: object) -> bool:
+        """Events are the same if their ids are."""
+        return isinstance(other, Event) and other.id == self.id
+
+    def __hash__(self) -> int:
+        """Hash by id."""
+        return hash(self.id)

@@ -1,0 +1,195 @@
+"""Handing events to a handler, again and again if it must be: the tries of one event, or of a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.model.allocation import Grant
+from holdfast.model.event import StoredEvent
+from holdfast.model.outcome import Failure
+from holdfast.runtime.failure import describe
+from holdfast.runtime.threads import Threads
+from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Commit, ParkedEvent
+from holdfast.streams.consumer import Consumer, OnError
+from holdfast.streams.context import EventContext, StreamUnparked, Try
+from holdfast.streams.event import Event
+from holdfast.streams.poison import Step, judge
+from holdfast.streams.progress import Progress
+
+_logger = logging.getLogger("holdfast.streams")
+Pause = Callable[[float], Awaitable[bool]]
+_STORE_WAIT = 0.2
+
+
+class Stopped(Exception):  # noqa: N818
+    """The consumption was asked to end between two tries of an event: it is left as it is."""
+
+
+class Handling:
+    """Calls the handler of one consumer for the events of one share."""
+
+    def __init__(
+        self, consumer: Consumer, grant: Grant, backend: Backend, *, threads: Threads, limit: timedelta
+    ) -> None:
+        self._consumer = consumer
+        self._grant = grant
+        self._backend = backend
+        self._threads = threads
+        self._limit = limit
+        self._this: Try | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Tell the handler that the share is lost, and cancel it where that is possible."""
+        self._is_abandoned = True
+        if self._this is not None:
+            self._this.lease_lost.set()
+        if self._running is not None and self._consumer.is_async:
+            self._running.cancel()
+
+    async def handle(self, events: Sequence[StoredEvent], progress: Progress, replay_until: int, pause: Pause) -> None:
+        """Handle events in order until each is done, skipped or parked; raises `LeaseLost` and `Stopped`."""
+        free: list[StoredEvent] = []
+        for event in events:
+            if progress.follows_parked(event):
+                if free:
+                    await self._handle_free(free, progress, replay_until, pause)
+                    free = []
+                progress.park(event)
+            else:
+                free.append(event)
+        if free:
+            await self._handle_free(free, progress, replay_until, pause)
+
+    async def _handle_free(
+        self, events: list[StoredEvent], progress: Progress, replay_until: int, pause: Pause
+    ) -> None:
+        """Try until it succeeds or the consumer gives it up. A batch that failed once is handled one by one."""
+        attempts = 0
+        while True:
+            this = self._try(progress.commit_up_to(events[-1]))
+            try:
+                await self._call(this, events, replay_until, progress, attempts + 1)
+            except (LeaseLost, StreamUnparked, Stopped):
+                raise
+            except (StoreUnavailable, OutcomeUnknown) as error:  # the store's fault, not the event's
+                _logger.warning("%s: the store failed under %r, trying again: %s", self._name, events[0], error)
+                await self._wait(pause, _STORE_WAIT)
+                continue
+            except Exception as error:
+                if not this.is_committed:
+                    attempts += 1
+                    if await self._is_done_with(events, progress, replay_until, error, attempts, pause):
+                        return
+                    continue
+                _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of(events))
+            self._note(this, events, progress)
+            return
+
+    async def retry(self, parked: ParkedEvent, progress: Progress) -> Commit:
+        """Try a parked event once more; return what is to be committed then."""
+        place = progress.place(parked.event)
+        this = self._try(progress.commit_unparked(place, None, 1))
+        try:
+            await self._call(this, [parked.event], 0, progress, parked.attempts + 1)
+        except (LeaseLost, StreamUnparked, Stopped, StoreUnavailable, OutcomeUnknown):
+            raise
+        except Exception as error:
+            if not this.is_committed:
+                _logger.warning("%s: parked %r failed again: %r", self._name, parked.event, error)
+                return progress.commit_unparked(place, describe(error), 1)
+            _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of([parked.event]))
+        return this.commit
+
+    def give_up(self, event: StoredEvent, progress: Progress, failure: Failure, *, attempts: int) -> None:
+        """Pass over an event as the consumer's `on_error` says."""
+        what = "parked, with the later ones of its stream" if self._consumer.on_error is OnError.PARK else "skipped"
+        _logger.error("%s: %r is %s after %d attempts: %s", self._name, event, what, attempts, failure.message)
+        if self._consumer.on_error is OnError.PARK:
+            progress.park(event, failure, attempts)
+        else:
+            progress.passed(event)
+
+    @property
+    def _name(self) -> str:
+        return f"consumer {self._consumer.name}"
+
+    def _of(self, events: Sequence[StoredEvent]) -> tuple[str, StoredEvent]:
+        return self._name, events[-1]
+
+    async def _is_done_with(
+        self,
+        events: list[StoredEvent],
+        progress: Progress,
+        replay_until: int,
+        error: Exception,
+        attempts: int,
+        pause: Pause,
+    ) -> bool:
+        """Decide after a failure; True if the events are done with, False if they are to be tried again."""
+        if len(events) > 1:
+            _logger.warning("%s: a batch of %d failed, one by one: %r", self._name, len(events), error)
+            for one in events:
+                await self.handle([one], progress, replay_until, pause)
+            return True
+        (event,) = events
+        judgement = judge(self._consumer, attempts, error, draw=random.random())  # noqa: S311 - jitter
+        if judgement.problem is not None:
+            _logger.error("%s: %s", self._name, judgement.problem)
+        if judgement.step is not Step.AGAIN:
+            self.give_up(event, progress, describe(error), attempts=attempts)
+            return True
+        level = logging.ERROR if judgement.is_blocked else logging.WARNING
+        state = "blocks its partition" if judgement.is_blocked else "failed"
+        wait = judgement.wait.total_seconds()
+        _logger.log(
+            level, "%s: %r %s (attempt %d), again in %.1f s: %r", self._name, event, state, attempts, wait, error
+        )
+        await self._wait(pause, wait)
+        return False
+
+    async def _wait(self, pause: Pause, seconds: float) -> None:
+        """Wait between two tries, but not past the end."""
+        if await pause(seconds):
+            raise Stopped
+
+    def _try(self, commit: Commit) -> Try:
+        if self._is_abandoned:
+            raise Stopped
+        self._this = Try(self._backend, self._grant, commit, self._limit)
+        return self._this
+
+    def _note(self, this: Try, events: Sequence[StoredEvent], progress: Progress) -> None:
+        progress.passed(events[-1])
+        if this.is_committed:
+            progress.committed_to(this.commit.position)
+
+    async def _call(
+        self, this: Try, events: Sequence[StoredEvent], replay_until: int, progress: Progress, attempt: int
+    ) -> None:
+        seen = [Event(event, is_replayed=progress.place(event) <= replay_until) for event in events]
+        arguments: list[Any] = [seen if self._consumer.takes_batch else seen[0]]
+        if self._consumer.takes_context:
+            arguments.append(EventContext(this, attempt))
+        self._running = asyncio.current_task()
+        try:
+            timeout = self._consumer.timeout
+            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):  # of async ones alone
+                if self._consumer.is_async:
+                    await self._consumer.handler(*arguments)
+                else:
+                    await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
+        except asyncio.CancelledError:
+            if self._is_abandoned:
+                raise Stopped from None
+            raise
+        finally:
+            self._running = None

@@ -1,0 +1,72 @@
+"""The part of a node that leads, if it is the one that does.
+
+Leadership is a row with an epoch and a lease: no session lock, so it works through a pooler and survives a connection.
+Every node tries to take it; the one that has it looks at everything and asks for the moves that the allocator plans.
+The store compares the epoch in the transaction of each move, so that a leader that was frozen changes nothing. Two
+leaders at once would do no harm either: what keeps effects single is the generation of each allocation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast.errors import StoreError
+from holdfast.model.allocation import Leadership, NodeKey, Timing
+from holdfast.store.backend import Backend
+from holdfast.streams.allocator import plan
+
+_logger = logging.getLogger("holdfast.streams")
+
+
+class Leader:
+    """Tries to lead, and allots while it does."""
+
+    def __init__(self, backend: Backend, node: NodeKey, timing: Timing) -> None:
+        self._backend = backend
+        self._node = node
+        self._timing = timing
+        self._leadership: Leadership | None = None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it led at its last pass."""
+        return self._leadership is not None
+
+    async def run(self) -> None:
+        """Pass again and again, until cancelled."""
+        while True:
+            try:
+                await self.allot_once()
+            except StoreError as error:
+                self._leadership = None
+                _logger.warning("node %s cannot lead for now: %s", self._node.node_id, error)
+            await asyncio.sleep(self._timing.allot_every.total_seconds())
+
+    async def allot_once(self) -> None:
+        """Take or keep leadership; with it, carry out what the allocator plans."""
+        store = self._backend.streams.allocations
+        was, self._leadership = self._leadership, await store.lead(self._node, self._timing.leader_lease)
+        if self._leadership is None:
+            return
+        if was != self._leadership:
+            _logger.info("node %s leads, epoch %d", self._node.node_id, self._leadership.epoch)
+        survey = await store.survey()
+        if not survey.is_complete:
+            await store.complete_shares(self._leadership)
+            survey = await store.survey()
+        moves = plan(survey, self._timing)
+        if not moves:
+            return
+        done = await store.allot(self._leadership, moves, grace=self._timing.grace)
+        if done is None:
+            _logger.info("node %s was not the leader any more", self._node.node_id)
+            self._leadership = None
+        elif any(done):
+            self._backend.notifier.notify()
+
+    async def resign(self) -> None:
+        """Give leadership up, if it is held, so that another need not wait for the lease to expire."""
+        leadership, self._leadership = self._leadership, None
+        if leadership is not None:
+            await self._backend.streams.allocations.resign(leadership)

@@ -1,0 +1,71 @@
+"""What becomes of an event whose handler failed: pure.
+
+An event is tried again in place, with a growing wait, since order forbids to go on without it. After `max_attempts` the
+consumer's `on_error` decides. A handler that takes its node down leaves no exception behind, but the leader counts how
+often a share was taken from a dead node at the same position (`losses`): past `_ALONE` events are handled one by one,
+each with its own commit, so that the guilty one is the very next; past `_GUILTY` it counts as failed for good.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from holdfast.model.outcome import Failure
+from holdfast.model.retry import decide
+from holdfast.streams.consumer import Consumer, OnError
+
+_ALONE: Final = 2
+_GUILTY: Final = 5
+_BLOCKED_WAIT: Final = timedelta(seconds=30)
+
+
+class Step(Enum):
+    """What to do with the event."""
+
+    AGAIN = "again"
+    SKIP = "skip"
+    PARK = "park"
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The step, how long to wait before it is tried again, and what was wrong with the retry policy, if anything."""
+
+    step: Step
+    wait: timedelta = timedelta()
+    is_blocked: bool = False
+    problem: str | None = None
+
+
+def judge(consumer: Consumer, attempts: int, error: BaseException, *, draw: float) -> Judgement:
+    """Decide what to do after a failure; `attempts` counts it, `draw` is a random number in [0, 1)."""
+    decision = decide(consumer.retry, attempts, error=error, draw=draw)
+    if attempts < consumer.max_attempts and decision.delay is not None:
+        return Judgement(Step.AGAIN, decision.delay, problem=decision.problem)
+    match consumer.on_error:
+        case OnError.SKIP:
+            return Judgement(Step.SKIP, problem=decision.problem)
+        case OnError.PARK:
+            return Judgement(Step.PARK, problem=decision.problem)
+        case OnError.BLOCK:
+            wait = _BLOCKED_WAIT if decision.delay is None else min(decision.delay, _BLOCKED_WAIT)
+            return Judgement(Step.AGAIN, wait, is_blocked=True, problem=decision.problem)
+
+
+def goes_alone(losses: int) -> bool:
+    """Tell whether events are to be handled one by one, because nodes died over this share."""
+    return losses > _ALONE
+
+
+def is_guilty(consumer: Consumer, losses: int) -> bool:
+    """Tell whether the next event counts as failed for good: its node died each time."""
+    return losses > _GUILTY and consumer.on_error is not OnError.BLOCK
+
+
+def guilt(losses: int) -> Failure:
+    """Return what is noted of an event that took its nodes down."""
+    message = f"{losses} nodes died in a row before this event was done; look for a crash, or for memory running out"
+    return Failure("NodeLost", message)

@@ -1,0 +1,85 @@
+"""How far one share has come: pure bookkeeping between what is handled and what is committed.
+
+```text
+   committed          done                     fetched
+       │               │                          │
+   ────┴───────────────┴──────────────────────────┴────▶ position
+       handled, but the position is not written yet: would be handled again by the next owner
+```
+"""
+
+from __future__ import annotations
+
+from holdfast.model.event import StoredEvent
+from holdfast.model.outcome import Failure
+from holdfast.store.stream_values import Commit, Park, Unpark
+
+
+class Progress:
+    """The place of one share, and what is to be parked with the next commit."""
+
+    def __init__(self, committed: int, *, by_version: bool, commit_every: int) -> None:
+        self.committed = committed
+        self.done = committed
+        self.parked: set[str] = set()
+        """The streams whose events wait behind a parked one."""
+        self._parks: list[Park] = []
+        self._by_version = by_version
+        self._commit_every = commit_every
+        self._handled = 0
+
+    def place(self, event: StoredEvent) -> int:
+        """Return the event's place as this subscription counts it."""
+        return event.version if self._by_version else event.position
+
+    def follows_parked(self, event: StoredEvent) -> bool:
+        """Tell whether an earlier event of its stream is parked."""
+        return event.stream in self.parked
+
+    def park(self, event: StoredEvent, failure: Failure | None = None, attempts: int = 0) -> None:
+        """Set an event aside with the next commit; its stream is parked from now on."""
+        self._parks.append(Park(self.place(event), event.stream, failure, attempts))
+        self.parked.add(event.stream)
+        self.passed(event)
+
+    def passed(self, event: StoredEvent) -> None:
+        """Note that an event is done with, one way or another."""
+        self.done = self.place(event)
+        self._handled += 1
+
+    def commit_up_to(self, event: StoredEvent) -> Commit:
+        """Return the commit that covers everything up to an event that is being handled."""
+        return Commit(self.committed, self.place(event), tuple(self._parks))
+
+    def commit_done(self) -> Commit:
+        """Return the commit that covers what is done."""
+        return Commit(self.committed, self.done, tuple(self._parks))
+
+    def commit_unparked(self, position: int, failure: Failure | None, attempts: int) -> Commit:
+        """Return the commit for a parked event that was tried again."""
+        unparks = (Unpark(position, failure, attempts),)
+        return Commit(self.committed, self.done, tuple(self._parks), unparks)
+
+    def committed_to(self, position: int) -> None:
+        """Note what was committed."""
+        self.committed = position
+        self.done = max(self.done, position)
+        self._parks.clear()
+        self._handled = 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something is done that is not committed."""
+        return self.done != self.committed or bool(self._parks)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough is done to be committed."""
+        return self._handled >= self._commit_every
+
+    def back_to(self, committed: int) -> None:
+        """Begin again after what is committed."""
+        self.committed = self.done = committed
+        self._parks.clear()
+        self.parked.clear()
+        self._handled = 0
