@@ -13,18 +13,21 @@ from holdfast.app.batch import Batch, open_batch
 from holdfast.app.handle import JobHandle
 from holdfast.app.held import HeldJob, known_tasks
 from holdfast.app.open import DEFAULT_URL, open_backend
-from holdfast.app.serve import run_many, run_one
+from holdfast.app.serve import Crew, run_many, run_one
+from holdfast.app.streams import StreamApp
 from holdfast.app.sync import Portal, Sync
 from holdfast.app.tasks import TaskHandle
 from holdfast.app.worker_settings import check_queues, check_worker_class, make_settings
 from holdfast.errors import ConfigError
 from holdfast.jobs.joiner import EnqueueJoiner
 from holdfast.jobs.task import Tasks, make_task
+from holdfast.model.allocation import Timing
 from holdfast.model.duration import to_span
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
+from holdfast.worker.children import ChildSeat
 from holdfast.worker.decision import Totals
 from holdfast.worker.worker import Worker
 
@@ -44,14 +47,15 @@ class TaskDecorator(Protocol):
         ...
 
 
-class App:
-    """Tasks and a store. Make one per program, at the top of a module.
+class App(StreamApp):
+    """Tasks, consumers and a store. Make one per program, at the top of a module.
 
     `url` names the store; without it `$HOLDFAST_URL` does, and without that it is `sqlite:///holdfast.db` in the
     current directory. Nothing is opened before it is needed. Every async method has a blocking twin under `.sync`.
     """
 
     def __init__(self, url: str | None = None, *, retention: Retention | None = None) -> None:
+        super().__init__()
         self.backend: Backend = open_backend(url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL)
         self.tasks = Tasks()
         self.jobs = Jobs(self)
@@ -213,21 +217,31 @@ class App:
             until_idle=until_idle,
         )
 
-    def run_worker(self, *, processes: int = 1, **settings: Any) -> int:
+    def run_worker(
+        self, *, processes: int = 1, node_id: str | None = None, timing: Timing | None = None, **settings: Any
+    ) -> int:
         """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
 
-        With `processes` above one a supervisor starts that many, restarts those that die and frees what they held.
+        It runs the app's tasks and, as a node, its consumers; in until-empty mode only the tasks. With `processes`
+        above one a supervisor starts that many, restarts those that die and frees what they held.
         """
         if processes == 1:
-            return run_one(self, lambda: self.worker(**settings))
+            return run_one(self, lambda: self._crew(node_id, timing, settings))
         name = settings.pop("worker_id", None)
-        self.worker(**settings)  # refuses bad settings here rather than in every child
+        self._crew(node_id, timing, settings)  # refuses bad settings here rather than in every child
+
+        def make_crew(seat: ChildSeat) -> Crew:
+            node = None if node_id is None else f"{node_id}.{seat.index}"
+            return self._crew(node, timing, {**settings, "worker_id": seat.worker_id})
+
         kill_after = float(settings.get("drain_timeout", 30.0)) + 10.0
+        return run_many(self, make_crew, processes, kill_after=kill_after, name=name)
 
-        def make_worker(worker_id: str) -> Worker:
-            return self.worker(worker_id=worker_id, **settings)
-
-        return run_many(self, make_worker, processes, kill_after=kill_after, name=name)
+    def _crew(self, node_id: str | None, timing: Timing | None, settings: dict[str, Any]) -> Crew:
+        """Return what this program runs: a worker unless there are consumers alone, a node if there are any."""
+        consumes = len(self.subscribed) > 0 and not settings.get("until_empty")
+        worker = None if consumes and not len(self.tasks) else self.worker(**settings)
+        return Crew(worker, self.node(node_id=node_id, timing=timing) if consumes else None)
 
     async def claim(
         self,

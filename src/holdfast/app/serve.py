@@ -7,10 +7,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.errors import SchemaMismatch, StoreUnavailable
+from holdfast.streams.node import Node, NodeBroken
 from holdfast.worker.decision import BROKEN, UNAVAILABLE, Exit
 from holdfast.worker.restarts import CONFIGURATION
 from holdfast.worker.supervisor import ChildSeat, Supervisor
@@ -23,39 +24,79 @@ _logger = logging.getLogger("holdfast.worker")
 _RELEASE_BATCH = 500
 
 
-def run_one(app: App, make_worker: Callable[[], Worker]) -> int:
-    """Run one worker in this process until SIGTERM or SIGINT; return its exit code."""
+class Crew:
+    """What runs in one process: a worker for the app's tasks, a node for its consumers, or both."""
+
+    def __init__(self, worker: Worker | None, node: Node | None) -> None:
+        self.worker = worker
+        self.node = node
+
+    @property
+    def name(self) -> str:
+        """What the process is called in logs."""
+        if self.worker is not None:
+            return f"worker {self.worker.worker_id}"
+        assert self.node is not None  # noqa: S101 - a crew of nobody is never made
+        return f"node {self.node.node.node_id}"
+
+    def stop(self) -> None:
+        """Ask all to end; asked again, they give back what runs."""
+        _logger.info("%s was asked to end; asked again, it gives back what runs", self.name)
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.worker is not None:
+            self.worker.stop()
+        if self.node is not None:
+            self.node.stop()
+
+    async def run(self) -> int:
+        """Run until all have ended; when one ends, the other is asked to. Returns the exit code."""
+        tasks: list[asyncio.Task[int]] = []
+        if self.worker is not None:
+            tasks.append(asyncio.create_task(_code_of(self.worker.run())))
+        if self.node is not None:
+            tasks.append(asyncio.create_task(_code_of(self.node.run())))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not all(task.done() for task in tasks):
+            self._stop()
+        return max(await asyncio.gather(*tasks))
+
+
+async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
+    """Return the exit code of a worker or a node, whichever way it ends."""
+    try:
+        return int(await work or 0)
+    except (WorkerBroken, NodeBroken) as error:
+        _logger.critical("%s", error, exc_info=error)
+        return BROKEN
+    except SchemaMismatch as error:
+        _logger.critical("%s", error)
+        return CONFIGURATION
+    except StoreUnavailable as error:  # only at the start: what runs waits for its store to come back
+        _logger.critical("the store cannot be opened: %s", error)
+        return UNAVAILABLE
+
+
+def run_one(app: App, make_crew: Callable[[], Crew]) -> int:
+    """Run a crew in this process until SIGTERM or SIGINT; return its exit code."""
 
     async def serve() -> int:
-        worker = make_worker()
+        crew = make_crew()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _asked_to_end, worker)
-        _logger.info("worker %s is running on %s", worker.worker_id, app.backend.url)
-        try:
-            code = int(await worker.run())
-        except WorkerBroken as error:
-            _logger.critical("%s", error, exc_info=error)
-            code = BROKEN
-        except SchemaMismatch as error:
-            _logger.critical("%s", error)
-            code = CONFIGURATION
-        except StoreUnavailable as error:  # only at the start: a worker that runs waits for its store to come back
-            _logger.critical("the store cannot be opened: %s", error)
-            code = UNAVAILABLE
-        _tell_what_is_left(worker)
-        _logger.info("worker %s has ended: %s", worker.worker_id, worker.status().totals)
-        if code == Exit.RELEASED:
+            loop.add_signal_handler(number, crew.stop)
+        _logger.info("%s is running on %s", crew.name, app.backend.url)
+        code = await crew.run()
+        if crew.worker is not None:
+            _tell_what_is_left(crew.worker)
+            _logger.info("%s has ended: %s", crew.name, crew.worker.status().totals)
+        if code in {Exit.RELEASED, BROKEN}:
             _end_now(code)
         await app.close()
         return code
 
     return asyncio.run(serve())
-
-
-def _asked_to_end(worker: Worker) -> None:
-    _logger.info("worker %s was asked to end; asked again, it gives back what runs", worker.worker_id)
-    worker.stop()
 
 
 def _end_now(code: int) -> NoReturn:
@@ -80,15 +121,16 @@ def _tell_what_is_left(worker: Worker) -> None:
 
 
 def run_many(
-    app: App, make_worker: Callable[[str], Worker], processes: int, *, kill_after: float, name: str | None = None
+    app: App, make_crew: Callable[[ChildSeat], Crew], processes: int, *, kill_after: float, name: str | None = None
 ) -> int:
-    """Run several workers under a supervisor; return the exit code."""
+    """Run several crews under a supervisor; return the exit code."""
 
     def run_child(seat: ChildSeat) -> int:
-        def make() -> Worker:
-            worker = make_worker(seat.worker_id)
-            worker.worker_id = seat.worker_id  # of this very run already, and the one whose leases are released
-            return worker
+        def make() -> Crew:
+            crew = make_crew(seat)
+            if crew.worker is not None:
+                crew.worker.worker_id = seat.worker_id  # of this very run, and the one whose leases are released
+            return crew
 
         return run_one(app, make)
 

@@ -54,25 +54,28 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def encode_result(value: Any) -> str | None:
-    """Return the result of a handler as JSON, None for None; refuse what cannot be carried.
+def encode_value(value: Any, what: str) -> str:
+    """Return a value as JSON; refuse what cannot be carried.
 
     Nobody knows yet how it will be read, so bytes, sets and keys that are not texts are refused, unless they are
     fields of an object, whose class says what they are. Dates, UUIDs, decimals and objects are kept in their JSON
-    form; `decode_result` with a type makes them whole again.
+    form; decoding to a type makes them whole again.
     """
-    if value is None:
-        return None
     try:
         check(value, UNKNOWN)
         data = encode_json(value)
     except Refused as refused:
         place = f"at {refused.place.removeprefix('.')}: " if refused.place else ""
-        raise PayloadError(f"the result cannot be kept: {place}{refused.reason}") from None
+        raise PayloadError(f"{what} cannot be kept: {place}{refused.reason}") from None
     except Exception as error:
-        raise PayloadError(f"the result cannot be kept: {error}") from error
-    check_size(len(data), "the result")
+        raise PayloadError(f"{what} cannot be kept: {error}") from error
+    check_size(len(data), what)
     return data.decode()
+
+
+def encode_result(value: Any) -> str | None:
+    """Return the result of a handler as JSON, None for None; refuse what cannot be carried."""
+    return None if value is None else encode_value(value, "the result")
 
 
 def encode_result_or_reason(value: Any) -> str | None:

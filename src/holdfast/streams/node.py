@@ -100,6 +100,7 @@ class Node:
 
     async def run(self) -> None:
         """Take part until stopped; raises `NodeBroken` if it cannot go on."""
+        await self._backend.open()
         loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
         self._around = Surroundings(self._backend, self.timing, self._may_dispatch)

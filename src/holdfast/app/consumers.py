@@ -1,0 +1,105 @@
+"""What a person does to consumers; the command line and the server call the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from holdfast.app.admin import check_limit
+from holdfast.app.sync import Sync
+from holdfast.errors import ConsumerNotFound
+from holdfast.model.duration import to_span
+from holdfast.model.names import check_name
+from holdfast.store.consumers import ConsumerStore
+from holdfast.store.stream_values import ConsumerView, ParkedView, StartAt
+from holdfast.streams.consumer import check_start
+
+if TYPE_CHECKING:
+    from holdfast.app.streams import StreamApp
+
+T = TypeVar("T")
+_LOOK: Final = 0.1  # seconds between two looks whether all shares are free
+
+
+class ConsumerDesk:
+    """`app.consumers`: look at consumers and change their fate."""
+
+    def __init__(self, app: StreamApp) -> None:
+        self._app = app
+
+    @property
+    def sync(self) -> Any:
+        """The same with blocking calls."""
+        return Sync(self, self._app.portal)
+
+    async def _store(self) -> ConsumerStore:
+        return (await self._app.opened()).streams.consumers
+
+    async def list(self) -> Sequence[ConsumerView]:
+        """List consumers, with position, lag and owner of each of their shares."""
+        return await (await self._store()).consumers()
+
+    async def show(self, consumer: str) -> ConsumerView:
+        """Return one of them; raises `ConsumerNotFound`."""
+        for view in await self.list():
+            if view.name == consumer:
+                return view
+        raise ConsumerNotFound(f"no consumer {consumer!r} has ever subscribed")
+
+    async def pause(self, consumer: str) -> bool:
+        """Let nobody consume; what is being handled is ended first. False if it was paused already."""
+        return await self._changed((await self._store()).pause(check_name("consumer", consumer)))
+
+    async def resume(self, consumer: str) -> bool:
+        """Go on; False if it was not paused."""
+        return await self._changed((await self._store()).resume(check_name("consumer", consumer)))
+
+    async def reset(
+        self, consumer: str, to: StartAt | datetime | int | str, *, within: float | timedelta = 30.0
+    ) -> None:
+        """Set the positions of a consumer: "beginning", "end", a time, or a position in every partition.
+
+        Safe while it runs: it is paused until its nodes have released what they hold, and goes on afterwards, unless it
+        was paused before. If they do not release it `within` so many seconds, `TimeoutError` says so, and the
+        consumer is left paused, so that the call can be repeated.
+        """
+        start = check_start(to)
+        store = await self._store()
+        was_running = await self.pause(consumer)
+        limit = to_span(within, "within").total_seconds()
+        try:
+            async with asyncio.timeout(limit):
+                while not await store.reset(consumer, start):  # noqa: ASYNC110 - another process frees it
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            message = (
+                f"consumer {consumer!r} is still held by a node after {limit:g} s, so it was not reset; it is paused: "
+                "see `holdfast consumer list` for who holds it, then reset it again"
+            )
+            raise TimeoutError(message) from None
+        if was_running:
+            await self.resume(consumer)
+
+    async def forget(self, consumer: str) -> bool:
+        """Delete a paused consumer with its positions; False while a node holds some of it."""
+        return await (await self._store()).forget(check_name("consumer", consumer))
+
+    async def parked(self, consumer: str, *, after: ParkedView | None = None, limit: int = 100) -> Sequence[ParkedView]:
+        """List parked events, in order."""
+        return await (await self._store()).parked(consumer, after=after, limit=check_limit(limit))
+
+    async def retry_parked(self, consumer: str, stream: str | None = None) -> int:
+        """Have parked events handled again, in order; how many."""
+        return await self._changed((await self._store()).retry_parked(consumer, stream))
+
+    async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | None = None) -> int:
+        """Delete parked events, all, those of a stream, or one; how many."""
+        return await self._changed((await self._store()).drop_parked(consumer, stream=stream, event_id=event_id))
+
+    async def _changed(self, change: Awaitable[T]) -> T:
+        """Carry out a change and hint at it, so that nodes and leader need not be waited for."""
+        outcome = await change
+        (await self._app.opened()).notifier.notify()
+        return outcome

@@ -1,0 +1,111 @@
+"""Reading without consuming: pages of a stream, of a category, or of the log, and the cursor to go on with.
+
+Within a partition events come in order. Between partitions there is no order; a page merges them by the time at which
+they were recorded, for people to read, and the cursor says how far each partition was read.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+
+from holdfast.errors import ConfigError
+from holdfast.model.event import StoredEvent
+from holdfast.store.events import EventStore
+from holdfast.store.stream_values import CategoryView
+from holdfast.streams.event import Event
+
+Place = tuple[str, int]
+After = str | int | datetime | None
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Some events, and the cursor of the next page: pass it as `after`. It is always there: more may be appended."""
+
+    events: list[Event]
+    cursor: str
+
+    def __iter__(self) -> Iterator[Event]:
+        """Iterate over the events."""
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self.events)
+
+
+async def read_stream(
+    store: EventStore, category: str, stream: str, *, after: After, limit: int, backwards: bool
+) -> EventPage:
+    """Return a page of one stream."""
+    if isinstance(after, datetime):
+        message = "a stream is read from a version; to read from a time, read its category"
+        raise ConfigError(message)
+    version = None if after is None else _number(after)
+    stored = await store.read_stream(category, stream, after=version, limit=limit, backwards=backwards)
+    last = stored[-1].version if stored else version
+    return EventPage([Event(event) for event in stored], "" if last is None else str(last))
+
+
+async def read_categories(
+    store: EventStore, categories: list[CategoryView], *, after: After, limit: int, partition_id: int | None = None
+) -> EventPage:
+    """Return a page of the partitions of some categories, merged by the time of recording."""
+    places = [
+        (category.name, number)
+        for category in categories
+        for number in range(category.partitions)
+        if partition_id in {None, number}
+    ]
+    known = _positions(after) if isinstance(after, str) else {}
+    positions: dict[Place, int] = {}
+    for place in places:
+        positions[place] = await _start(store, place, after, known)
+    pages = [await store.read(*place, after=positions[place], limit=limit) for place in places]
+    merged = heapq.merge(*pages, key=_recorded)
+    events = [event for event, _ in zip(merged, range(limit), strict=False)]
+    for event in events:
+        positions[event.category, event.partition_id] = event.position
+    return EventPage([Event(event) for event in events], _cursor(positions))
+
+
+async def _start(store: EventStore, place: Place, after: After, known: Mapping[Place, int]) -> int:
+    if isinstance(after, datetime):
+        if after.tzinfo is None:
+            raise ConfigError(f"after={after!r} has no time zone: pass an aware datetime, e.g. datetime.now(UTC)")
+        return await store.position_at(*place, after)
+    return after if isinstance(after, int) else known.get(place, 0)
+
+
+def _recorded(event: StoredEvent) -> tuple[int, str, int, int]:
+    return event.recorded_us, event.category, event.partition_id, event.position
+
+
+def _number(after: str | int) -> int | None:
+    try:
+        return None if after == "" else int(after)
+    except ValueError:
+        raise _bad_cursor(after) from None
+
+
+def _cursor(positions: Mapping[Place, int]) -> str:
+    return ",".join(f"{name}/{number}={position}" for (name, number), position in sorted(positions.items()))
+
+
+def _positions(cursor: str) -> dict[Place, int]:
+    positions: dict[Place, int] = {}
+    try:
+        for part in filter(None, cursor.split(",")):
+            place, _, position = part.partition("=")
+            name, _, number = place.rpartition("/")
+            positions[name, int(number)] = int(position)
+    except ValueError:
+        raise _bad_cursor(cursor) from None
+    return positions
+
+
+def _bad_cursor(cursor: object) -> ConfigError:
+    return ConfigError(f"after={cursor!r} is no place: pass page.cursor, a position, a version or an aware datetime")
