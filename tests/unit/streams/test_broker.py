@@ -1,0 +1,101 @@
+"""What a node does with the shares that it is given and asked for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model.allocation import AllocationState, Grant, Share, Timing
+from holdfast.store.stream_values import Beat, Owned
+from holdfast.streams.broker import Begin, Broker, Drain, Drop
+
+TIMING = Timing()
+FENCE = TIMING.self_fence.total_seconds()
+
+
+def grant(partition: int = 0, generation: int = 1) -> Grant:
+    return Grant(Share("sync", "companies", partition), generation)
+
+
+def owned(given: Grant, state: AllocationState = AllocationState.GRANTED) -> Owned:
+    left = timedelta(seconds=5) if state is AllocationState.REVOKING else None
+    return Owned(given, state, left)
+
+
+def test_a_granted_share_is_begun_once():
+    broker = Broker(TIMING)
+    beat = Beat(True, (owned(grant()),))
+    assert broker.answered(beat, sent=0) == [Begin(grant())]
+    assert broker.answered(beat, sent=1) == []
+
+
+def test_a_revoked_share_is_drained_once_and_forgotten_when_released():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, (owned(grant()),)), sent=0)
+    beat = Beat(True, (owned(grant(), AllocationState.REVOKING),))
+    assert broker.answered(beat, sent=1) == [Drain(grant(), timedelta(seconds=5))]
+    assert broker.answered(beat, sent=2) == []
+    broker.released(grant())
+    assert broker.grants == []
+
+
+def test_a_share_that_was_revoked_before_it_was_begun_is_given_back_by_the_same_way():
+    broker = Broker(TIMING)
+    commands = broker.answered(Beat(True, (owned(grant(), AllocationState.REVOKING),)), sent=0)
+    assert [type(command) for command in commands] == [Begin, Drain]
+
+
+def test_a_share_that_is_not_ours_any_more_is_dropped():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, (owned(grant(0)), owned(grant(1)))), sent=0)
+    assert broker.answered(Beat(True, (owned(grant(1)),)), sent=1) == [Drop(grant(0))]
+
+
+def test_a_share_granted_anew_is_dropped_before_it_is_begun_again():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, (owned(grant(generation=1)),)), sent=0)
+    commands = broker.answered(Beat(True, (owned(grant(generation=3)),)), sent=1)
+    assert commands == [Drop(grant(generation=1)), Begin(grant(generation=3))]
+
+
+def test_a_late_word_that_an_old_grant_was_released_does_not_touch_the_new_one():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, (owned(grant(generation=1)),)), sent=0)
+    broker.answered(Beat(True, (owned(grant(generation=3)),)), sent=1)
+    broker.released(grant(generation=1))
+    assert broker.grants == [grant(generation=3)]
+
+
+def test_a_node_that_the_store_does_not_know_drops_all_and_dispatches_nothing():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, (owned(grant(0)), owned(grant(1)))), sent=0)
+    assert broker.answered(Beat(False), sent=1) == [Drop(grant(0)), Drop(grant(1))]
+    assert not broker.may_dispatch(1)
+
+
+def test_before_the_first_answer_nothing_is_dispatched():
+    assert not Broker(TIMING).may_dispatch(0)
+
+
+@given(st.floats(0, 100), st.floats(0, 100))
+def test_dispatch_ends_a_self_fence_after_the_last_answered_report_was_sent(sent, later):
+    broker = Broker(TIMING)
+    broker.answered(Beat(True), sent=sent)
+    assert broker.may_dispatch(sent + later) == ((sent + later) - sent < FENCE)
+
+
+def test_an_answer_that_comes_out_of_order_does_not_turn_the_clock_back():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True), sent=10)
+    broker.answered(Beat(True), sent=5)
+    assert broker.may_dispatch(10 + FENCE - 0.1)
+
+
+def test_dispatch_is_allowed_again_after_the_next_answer():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True), sent=0)
+    assert not broker.may_dispatch(FENCE)
+    broker.answered(Beat(True), sent=FENCE + 1)
+    assert broker.may_dispatch(FENCE + 2)
