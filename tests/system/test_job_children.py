@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -229,12 +230,32 @@ async def test_to_cancel_the_coroutine_kills_the_child(pool, tmp_path):
     assert not psutil.pid_exists(pid)
 
 
+@contextlib.contextmanager
+def ended_child(command: list[str], **options):
+    """Run a child that does not outlive the block, however that ends."""
+    with subprocess.Popen(command, **options) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def said_until_ended(ours: socket.socket) -> list[object]:
+    """Return the words of a child up to the end of its job; how many come at once is chance."""
+    frames = Frames(from_child)
+    words: list[object] = []
+    while not any(isinstance(word, Ended) for word in words):
+        words += frames.feed(ours.recv(1000))
+    return words
+
+
 async def test_a_lost_lease_is_told_to_a_child_that_is_asked_to_tell(tmp_path):
     ours, theirs = socket.socketpair()
+    ours.settimeout(SOON)
     command = [sys.executable, "-P", "-m", "holdfast.worker.child", str(theirs.fileno())]
     mark = tmp_path / "mark"
     environment = {**os.environ, app.URL: f"sqlite:///{tmp_path}/jobs.db"}
-    with ours, subprocess.Popen(command, pass_fds=(theirs.fileno(),), env=environment) as child:  # noqa: ASYNC220
+    with ours, ended_child(command, pass_fds=(theirs.fileno(),), env=environment) as child:
         theirs.close()
         handle = app.wait_for_loss
         job = job_for(handle, str(mark))
@@ -242,9 +263,7 @@ async def test_a_lost_lease_is_told_to_a_child_that_is_asked_to_tell(tmp_path):
         ours.sendall(encode(Run(app.__name__, "wait_for_loss", handle.task.name, job, app.LEASE)))
         await begun(mark)
         ours.sendall(encode(Notice(Why.LEASE_LOST)))
-        frames = Frames(from_child)
-        words = [word for _ in range(2) for word in frames.feed(ours.recv(1000))]
-        assert words[-1] == Ended(None, clean=True)
+        assert said_until_ended(ours)[-1] == Ended(None, clean=True)
         assert mark.read_text() == "lost"
         ours.shutdown(socket.SHUT_RDWR)
         assert child.wait(SOON) != 0
