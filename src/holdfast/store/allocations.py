@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from holdfast.model.allocation import Leadership, Move, NodeKey, Timing
-from holdfast.store.stream_values import Beat, LeaderView, NewNode, NodeView, Survey
+from holdfast.store.stream_values import Beat, LeaderView, NewNode, NodeView, Survey, Transition
 
 
 class AllocationStore(Protocol):
@@ -23,9 +23,11 @@ class AllocationStore(Protocol):
     async def join(self, node: NewNode) -> None:
         """Make a node known, or a new incarnation of it.
 
-        1. Shares of an older incarnation become free at once, with a larger generation, meant for the node itself: a
-           quick restart gets them back, and the older process, if it lives, is refused.
-        2. A repeat by the same incarnation changes nothing but the time.
+        1. Shares of an older incarnation become free at once, with a larger generation, meant for the node itself
+           (`target`): a quick restart gets them back, and the older process, if it lives, is refused. It counts in
+           `losses` as a seizure does: an event that kills its process is noticed however quickly that is restarted.
+        2. A repeat by the same incarnation changes nothing but the time: it counts as a beat.
+        3. A new incarnation is not draining, whatever the older one was.
         """
         ...
 
@@ -33,16 +35,23 @@ class AllocationStore(Protocol):
         """Report that a node lives, and return what it owns.
 
         1. `is_known` is False if the node is not registered, or under another incarnation: stop all, then join.
-        2. The shares are those granted to this incarnation, revoking ones included.
+        2. The shares are those granted to this incarnation, revoking ones included, in order.
+        3. A node that was silent for long is alive again if nobody has taken its shares meanwhile.
         """
         ...
 
     async def leave(self, node: NodeKey) -> None:
-        """Take a node away: what it still owns becomes free, with a larger generation. A stale incarnation: nothing."""
+        """Take a node away: what it still owns becomes free, with a larger generation. A stale incarnation: nothing.
+
+        It has left on purpose, so `losses` do not grow.
+        """
         ...
 
     async def drain(self, node: NodeKey) -> None:
-        """Tell that a node is about to leave: nothing more is granted to it, and what it has is to move."""
+        """Tell that a node is about to leave: nothing more is granted to it, and what it has is to move.
+
+        Of a stale incarnation: nothing.
+        """
         ...
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
@@ -50,32 +59,39 @@ class AllocationStore(Protocol):
 
         1. The holder extends its lease and keeps its epoch, even if the lease has expired and nobody has taken it.
         2. Another takes it only after the lease has expired; the epoch grows by one.
-        3. None while somebody else holds it.
+        3. None while somebody else holds it; another incarnation of a node is somebody else.
+        4. It needs no `join`: a node may lead and consume nothing.
         """
         ...
 
     async def resign(self, leadership: Leadership) -> bool:
-        """Give leadership up; False if it was somebody else's by then."""
+        """Give leadership up, so that anyone may take it at once; False if it was not the caller's any more.
+
+        It is stale from then on: who leads next, and be it the same node, has a larger epoch.
+        """
         ...
 
     async def survey(self) -> Survey:
-        """Return all that the allocator looks at, as of one instant.
+        """Return all that the allocator looks at, as of one instant; nodes and allocations in order.
 
-        Nodes that have been silent for very long and own nothing may be left out and forgotten.
+        Nodes that have been silent for very long (a day at least) and own nothing may be left out and forgotten.
         """
         ...
 
     async def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
         """Carry out moves; True for each that took effect, None if the leadership is stale: then nothing did.
 
-        1. The epoch is compared in the same transaction, in a way that a usurper waits for, or beats, the writes.
-        2. A move takes effect only if generation and state are those that it was planned on.
-        3. `GrantTo`: the share is free, its consumer not paused, the node joined, not draining and not silent past its
-           ttl. The generation grows.
-        4. `Revoke`: the share is granted.
-        5. `Seize`: its reason is true by the store's clock in the same step. The generation grows, and `losses` counts
-           how often in a row it was seized at the same position.
-        6. Every step that took effect leaves a transition: epoch, generation, from, to, node, when.
+        1. The epoch is compared in the same transaction, in a way that a usurper waits for, or beats, the writes. A
+           leadership is stale when somebody has taken it or it was resigned; not by the end of its lease alone.
+        2. A move takes effect only if generation and state are those that it was planned on. Each is judged after those
+           before it in the call.
+        3. `GrantTo`: the share is free, its consumer not paused, the node joined under this incarnation, not draining
+           and not silent past its ttl. The generation grows by one.
+        4. `Revoke`: the share is granted. The generation stays. Without a deadline it never becomes overdue.
+        5. `Seize`: the share is granted or revoking, and the reason is true by the store's clock in the same step. The
+           generation grows by one, and `losses` counts how often in a row it was seized at the same position.
+        6. `target` is kept while a share becomes free, and is gone when it is granted.
+        7. Every step that took effect leaves a transition.
         """
         ...
 
@@ -87,9 +103,17 @@ class AllocationStore(Protocol):
         ...
 
     async def leader(self) -> LeaderView | None:
-        """Return who leads, None if nobody ever did."""
+        """Return who leads, or led last; None if nobody ever did or the last one has resigned."""
         ...
 
     async def nodes(self) -> list[NodeView]:
-        """List the nodes."""
+        """List the nodes in order."""
+        ...
+
+    async def transitions(self, *, limit: int) -> list[Transition]:
+        """List the last steps of allocations between states, newest first: those of leaders, owners and people.
+
+        Granted, revoked, seized, released, freed by `join`, `leave` or `reset`. The store may forget all but the last
+        thousand.
+        """
         ...

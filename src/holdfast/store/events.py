@@ -26,7 +26,7 @@ class EventStore(Protocol):
         ...
 
     async def categories(self) -> list[CategoryView]:
-        """List all categories, with what they hold; the cost does not grow with the number of events."""
+        """List all categories by name, with what they hold; the cost does not grow with the number of events."""
         ...
 
     async def append(self, events: Sequence[NewEvent]) -> list[Appended]:
@@ -34,7 +34,9 @@ class EventStore(Protocol):
 
         1. Within a partition positions grow by one in the order of commits, without holes: whoever has read up to a
            position will never see an event appear below it. Within a stream versions do likewise.
-        2. An event whose id is known is left as it is and answered with `is_new=False`.
+        2. An event whose id is known is left as it is and answered with `is_new=False` and its place, whatever else the
+           call says of it. An id is known in all categories, for as long as its event is kept; twice in one call it is
+           written once.
         3. If `expected_version` of a new event is not the version of its stream, nothing is written and
            `VersionConflict` names the stream, the version expected and the actual one. Known events of the same call
            that stand behind it are no conflict: a repeat of the whole call succeeds.
@@ -48,7 +50,7 @@ class EventStore(Protocol):
     async def read(self, category: str, partition_id: int, *, after: int, limit: int) -> list[StoredEvent]:
         """Return at most `limit` events of a partition with a position above `after`, in order.
 
-        Raises `CategoryNotFound`. What was trimmed is passed over.
+        Raises `CategoryNotFound`. What was trimmed is passed over. Empty for a partition that the category has not.
         """
         ...
 
@@ -57,7 +59,7 @@ class EventStore(Protocol):
     ) -> list[StoredEvent]:
         """Return at most `limit` events of a stream with a version above `after` (backwards: below it), in that order.
 
-        None begins at the first event, backwards at the last. Empty for a stream that does not exist.
+        None begins at the first event, backwards at the last. Empty for a stream or category that does not exist.
         """
         ...
 
@@ -66,13 +68,21 @@ class EventStore(Protocol):
         ...
 
     async def position_at(self, category: str, partition_id: int, at: datetime) -> int:
-        """Return the position after which the events recorded at or after an instant begin; at most log(n) reads."""
+        """Return the position after which the events recorded at or after an instant begin; at most log(n) reads.
+
+        The head if there are none, what was trimmed if there are no others. Raises `CategoryNotFound`.
+        """
         ...
 
     async def trim(self, category: str, *, older_than: timedelta, limit: int, past_unread: bool = False) -> int:
         """Delete at most `limit` events recorded longer ago than that, the oldest of each partition; how many.
 
-        1. Never one that a consumer has not passed yet, nor a parked one, unless `past_unread`.
-        2. Positions and versions are not used again, and a trimmed stream keeps its version.
+        1. Never one that a consumer has not passed yet, nor a parked one, unless `past_unread`. A consumer that lacks a
+           share of a partition (`complete_shares`) has passed none of it; a consumer of one stream has passed all the
+           events of others.
+        2. Of a partition only the beginning goes: what may not be deleted keeps all that lies behind it.
+        3. Positions and versions are not used again, and a trimmed stream keeps its version.
+        4. With `past_unread` an event that is deleted is no longer parked either. Positions of consumers do not move.
+        5. Raises `CategoryNotFound`.
         """
         ...

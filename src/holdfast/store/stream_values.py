@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.model.allocation import AllocationState, Grant, Leadership, NodeKey, Share, Timing
 from holdfast.model.event import StoredEvent
+from holdfast.model.outcome import Failure
 
 
 class CategoryView(msgspec.Struct, frozen=True):
@@ -51,16 +52,10 @@ class StartAt(StrEnum):
 
 
 Start = StartAt | datetime | int
-"""The beginning, the end, the first event at or after an instant, or after a position (in every partition)."""
+"""The beginning, the end, the first event at or after an instant, or after a position (in every partition).
 
-
-class Failure(msgspec.Struct, frozen=True):
-    """Why an event could not be handled."""
-
-    attempts: int
-    error_class: str
-    message: str
-    traceback: str | None = None
+For a subscription to one stream the number is a version.
+"""
 
 
 class Park(msgspec.Struct, frozen=True):
@@ -69,19 +64,25 @@ class Park(msgspec.Struct, frozen=True):
     position: int
     stream: str
     failure: Failure | None = None
+    attempts: int = 0
 
 
 class Unpark(msgspec.Struct, frozen=True):
-    """A parked event that was handled, or has failed again (`failure`): then it, and its stream, stay parked."""
+    """A parked event that was handled, or has failed again (`failure`): then it, and its stream, stay parked.
+
+    `attempts` are those of this time, to be added to the earlier ones.
+    """
 
     position: int
     failure: Failure | None = None
+    attempts: int = 0
 
 
 class Commit(msgspec.Struct, frozen=True):
     """A step of a consumer: from position `after` to `position`, and what became of single events on the way.
 
-    `position` may equal `after` where only parked events were handled.
+    `position` may equal `after` where only parked events were handled, and is never smaller. What is parked lies past
+    the one and not past the other.
     """
 
     after: int
@@ -177,6 +178,7 @@ class ParkedView(msgspec.Struct, frozen=True):
     event_id: str
     stream: str
     failure: Failure | None
+    attempts: int
     is_retrying: bool
     parked_us: int
 
@@ -203,7 +205,7 @@ class Owned(msgspec.Struct, frozen=True):
 
     grant: Grant
     state: AllocationState
-    drain_left: timedelta | None = None  # of a revoking one: how long until it may be seized
+    drain_left: timedelta | None = None  # of a revoking one: how long until it may be seized, never below zero
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -235,7 +237,7 @@ class LeaderView(msgspec.Struct, frozen=True):
 
 
 class Allotted(msgspec.Struct, frozen=True):
-    """An allocation as the allocator sees it."""
+    """An allocation as the allocator sees it. `target` is the node that shall have it next."""
 
     share: Share
     state: AllocationState
@@ -243,6 +245,22 @@ class Allotted(msgspec.Struct, frozen=True):
     owner: NodeKey | None = None
     target: str | None = None
     overdue: bool = False  # revoking, and its deadline has passed
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """A step of an allocation from one state to another.
+
+    `generation` is the one after the step, `node_id` who owned the share before or, of a grant, owns it now. `epoch` is
+    the leader's, 0 for a step that no leader took.
+    """
+
+    share: Share
+    epoch: int
+    generation: int
+    old_state: AllocationState
+    new_state: AllocationState
+    node_id: str | None
+    at_us: int
 
 
 class Survey(msgspec.Struct, frozen=True):

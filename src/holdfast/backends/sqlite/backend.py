@@ -30,14 +30,14 @@ from holdfast.backends.sqlite.open_transaction import AsyncTransaction, Blocking
 from holdfast.backends.sqlite.runners import CallersRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.sessions import Session
+from holdfast.backends.sqlite.streams import SqliteStreams
 from holdfast.backends.sqlite.transactions import SqliteTransactions, current
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.verbs.upkeep import Pruner
 from holdfast.backends.sqlite.versions import check_version
-from holdfast.errors import ConfigError, Unsupported
+from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
 
 _DURABILITY = {
@@ -61,7 +61,9 @@ class _Parts:
         in_memory = self._memory is not None
         self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
         self.notifier = SqliteNotifier(None if in_memory else self.connect)
-        self.transactions = SqliteTransactions(lambda: Session(self.connect, "handler"), self.gate)
+        self.transactions = SqliteTransactions(
+            lambda: Session(self.connect, "handler"), self.gate, self.notifier.notify
+        )
         steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
         self.jobs = SqliteJobs(self.runner, Pruner(), self.notifier.notify, steady)
 
@@ -129,9 +131,9 @@ class SqliteBackend:
         return self._parts.jobs
 
     @property
-    def streams(self) -> Streams:  # noqa: D102
-        message = "this store keeps no streams yet"
-        raise Unsupported(message)
+    def streams(self) -> SqliteStreams:  # noqa: D102
+        parts = self._parts
+        return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, self._callers)
 
     @property
     def queues(self) -> SqliteQueues:  # noqa: D102

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
@@ -35,6 +35,8 @@ class Tx:
     def __init__(self, raw: sqlite3.Connection, now: int) -> None:
         self._raw = raw
         self.now = now
+        self.brought_up = False
+        """Whether the end of a job has made another ready."""
 
     def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
         """Run a statement that returns no rows; how many it changed."""
@@ -43,6 +45,10 @@ class Tx:
     def rows(self, statement: str, parameters: Parameters = _NOTHING) -> list[Any]:
         """Return all rows."""
         return self._raw.execute(STATEMENTS[statement], parameters).fetchall()
+
+    def each(self, statement: str, parameters: Parameters = _NOTHING) -> Iterator[Any]:
+        """Go over the rows one by one; the rest is not read."""
+        return self._raw.execute(STATEMENTS[statement], parameters)
 
     def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first row, or None."""

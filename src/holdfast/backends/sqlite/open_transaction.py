@@ -12,11 +12,15 @@ from typing import Any, TypeVar
 from holdfast.backends.sqlite.connection import Connection, Parameters
 from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
 from holdfast.backends.sqlite.gate import Gate
+from holdfast.backends.sqlite.holding import Holding
 from holdfast.backends.sqlite.sessions import Session
-from holdfast.backends.sqlite.verbs.finish import complete, standing
-from holdfast.errors import ConfigError, HoldfastError, LeaseLost, StoreError, TransactionExpired
+from holdfast.backends.sqlite.verbs import consumers
+from holdfast.backends.sqlite.verbs.finish import complete
+from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
+from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.values import Standing, Verdict
+from holdfast.store.stream_values import Commit, CommitVerdict
+from holdfast.store.values import Verdict
 
 T = TypeVar("T")
 
@@ -72,10 +76,12 @@ class State(Enum):
 class OpenTransaction:
     """A transaction that a handler holds open on a session of its own."""
 
-    def __init__(self, session: Session, gate: Gate, lease: Lease, *, limit: timedelta, deadlines: Deadlines) -> None:
+    def __init__(
+        self, session: Session, gate: Gate, holding: Holding, *, limit: timedelta, deadlines: Deadlines
+    ) -> None:
         self.session = session
         self._gate = gate
-        self._lease = lease
+        self._holding = holding
         self._limit = limit
         self._deadlines = deadlines
         self._deadline: Deadline | None = None
@@ -94,12 +100,11 @@ class OpenTransaction:
         return self._gate is gate
 
     def begin(self, connection: Connection) -> None:
-        """Take the write lock, see that the lease is held, and let the time run."""
+        """Take the write lock, see that the job or share is held, and let the time run."""
         self._gate.enter()
         try:
             connection.begin()
-            if standing(connection.tx(), self._lease) is not Standing.HELD:
-                raise lease_lost(self._lease)  # noqa: TRY301 - the clean-up below is for this too
+            self._holding.check(connection.tx())
             self._open()
         except BaseException:
             self._roll_back(connection)  # whatever it was: a transaction left open would keep every writer waiting
@@ -187,13 +192,13 @@ class OpenTransaction:
     def _over(self) -> HoldfastError:
         if self._state is State.EXPIRED:
             return TransactionExpired(
-                f"job {self._lease.job_id}: its transaction held the one write lock of SQLite longer than "
-                f"{self._limit.total_seconds():g} s (a third of the lease) and was rolled back. Do slow work before "
-                "the transaction and write only the effect inside it, or give the worker a longer lease"
+                f"{self._holding.name}: its transaction held the one write lock of SQLite longer than "
+                f"{self._limit.total_seconds():g} s and was rolled back. Do slow work before the transaction and write "
+                f"only the effect inside it; or the limit, {self._holding.limit}"
             )
         if self._state is State.UNDONE:
             return StoreError(
-                f"job {self._lease.job_id}: SQLite has rolled its transaction back at an error inside it (a full disk, "
+                f"{self._holding.name}: SQLite has rolled its transaction back at an error inside it (a full disk, "
                 "or a statement that asks for a rollback). Nothing of it was written: let the error end the attempt"
             )
         return ConfigError("this transaction has ended: use its connection inside the `with` block only")
@@ -239,39 +244,70 @@ class BlockingConnection:
         return self._session.run_blocking(self._transaction.guard(_run_statements(sql, list(rows))))
 
 
+def _run_completion(lease: Lease, result: str | None, notify: Callable[[], None]) -> Callable[[Connection], Verdict]:
+    def run(connection: Connection) -> Verdict:
+        tx = connection.tx()
+        verdict = complete(tx, lease, result)
+        if tx.brought_up:
+            notify()  # early: who is woken waits for the write lock, or sees the commit by itself
+        return verdict
+
+    return run
+
+
 class AsyncTransaction:
     """The port's transaction for async handlers."""
+
+    def __init__(self, transaction: OpenTransaction, notify: Callable[[], None]) -> None:
+        self._session = transaction.session
+        self._transaction = transaction
+        self._notify = notify
+        self.connection = AsyncConnection(transaction)
+
+    async def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion."""
+        return await self._session.run(self._transaction.guard(_run_completion(lease, result, self._notify)))
+
+
+class BlockingTransaction:
+    """The port's transaction for handlers in threads."""
+
+    def __init__(self, transaction: OpenTransaction, notify: Callable[[], None]) -> None:
+        self._session = transaction.session
+        self._transaction = transaction
+        self._notify = notify
+        self.connection = BlockingConnection(transaction)
+
+    def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion."""
+        return self._session.run_blocking(self._transaction.guard(_run_completion(lease, result, self._notify)))
+
+
+def _run_commit(grant: Grant, commit: Commit) -> Callable[[Connection], CommitVerdict]:
+    return lambda connection: consumers.commit(connection.tx(), grant, commit)
+
+
+class AsyncStreamTransaction:
+    """The port's transaction for async handlers of consumers."""
 
     def __init__(self, transaction: OpenTransaction) -> None:
         self._session = transaction.session
         self._transaction = transaction
         self.connection = AsyncConnection(transaction)
 
-    async def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        return await self._session.run(
-            self._transaction.guard(lambda connection: complete(connection.tx(), lease, result))
-        )
+    async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
+        """Write the fenced position."""
+        return await self._session.run(self._transaction.guard(_run_commit(grant, commit)))
 
 
-class BlockingTransaction:
-    """The port's transaction for handlers in threads."""
+class BlockingStreamTransaction:
+    """The port's transaction for handlers of consumers in threads."""
 
     def __init__(self, transaction: OpenTransaction) -> None:
         self._session = transaction.session
         self._transaction = transaction
         self.connection = BlockingConnection(transaction)
 
-    def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        return self._session.run_blocking(
-            self._transaction.guard(lambda connection: complete(connection.tx(), lease, result))
-        )
-
-
-def lease_lost(lease: Lease) -> LeaseLost:
-    """Return the error for a lease that is no longer held."""
-    return LeaseLost(
-        f"job {lease.job_id} is no longer held under fence {lease.fence}: its lease expired or was taken away, and "
-        "another worker may run it. Nothing was written"
-    )
+    def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
+        """Write the fenced position."""
+        return self._session.run_blocking(self._transaction.guard(_run_commit(grant, commit)))

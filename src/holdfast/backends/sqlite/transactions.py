@@ -22,8 +22,16 @@ from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.deadlines import Deadlines
 from holdfast.backends.sqlite.gate import Gate
-from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction, OpenTransaction
+from holdfast.backends.sqlite.holding import Holding, holding_job, holding_share
+from holdfast.backends.sqlite.open_transaction import (
+    AsyncStreamTransaction,
+    AsyncTransaction,
+    BlockingStreamTransaction,
+    BlockingTransaction,
+    OpenTransaction,
+)
 from holdfast.backends.sqlite.sessions import Session
+from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 
 T = TypeVar("T")
@@ -34,17 +42,41 @@ current: ContextVar[OpenTransaction | None] = ContextVar("holdfast_sqlite_transa
 class SqliteTransactions:
     """Opens handlers' transactions, each on a session of its own; sessions are kept for the next."""
 
-    def __init__(self, new_session: Callable[[], Session], gate: Gate) -> None:
+    def __init__(self, new_session: Callable[[], Session], gate: Gate, notify: Callable[[], None]) -> None:
         self._new_session = new_session
         self._gate = gate
+        self._notify = notify
         self._idle: list[Session] = []
         self._deadlines = Deadlines()
 
     @asynccontextmanager
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
-        """Open a transaction for an async handler."""
+        """Open a transaction for an async handler of a task."""
+        async with self._open(holding_job(lease), limit) as transaction:
+            yield AsyncTransaction(transaction, self._notify)
+
+    @contextmanager
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[BlockingTransaction]:
+        """Open a transaction for a handler of a task in a thread."""
+        with self._open_blocking(holding_job(lease), limit) as transaction:
+            yield BlockingTransaction(transaction, self._notify)
+
+    @asynccontextmanager
+    async def begin_stream(self, grant: Grant, *, limit: timedelta) -> AsyncGenerator[AsyncStreamTransaction]:
+        """Open a transaction for an async handler of a consumer."""
+        async with self._open(holding_share(grant), limit) as transaction:
+            yield AsyncStreamTransaction(transaction)
+
+    @contextmanager
+    def begin_stream_blocking(self, grant: Grant, *, limit: timedelta) -> Generator[BlockingStreamTransaction]:
+        """Open a transaction for a handler of a consumer in a thread."""
+        with self._open_blocking(holding_share(grant), limit) as transaction:
+            yield BlockingStreamTransaction(transaction)
+
+    @asynccontextmanager
+    async def _open(self, holding: Holding, limit: timedelta) -> AsyncGenerator[OpenTransaction]:
         session = self._take()
-        transaction = OpenTransaction(session, self._gate, lease, limit=limit, deadlines=self._deadlines)
+        transaction = OpenTransaction(session, self._gate, holding, limit=limit, deadlines=self._deadlines)
         try:
             await session.run(transaction.begin)
         except BaseException:
@@ -53,7 +85,7 @@ class SqliteTransactions:
             raise
         try:
             with _joinable(transaction):
-                yield AsyncTransaction(transaction)
+                yield transaction
                 await _to_the_end(session.run(transaction.commit))
         except BaseException:
             await _to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
@@ -62,10 +94,9 @@ class SqliteTransactions:
             self._idle.append(session)
 
     @contextmanager
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[BlockingTransaction]:
-        """Open a transaction for a handler in a thread."""
+    def _open_blocking(self, holding: Holding, limit: timedelta) -> Generator[OpenTransaction]:
         session = self._take()
-        transaction = OpenTransaction(session, self._gate, lease, limit=limit, deadlines=self._deadlines)
+        transaction = OpenTransaction(session, self._gate, holding, limit=limit, deadlines=self._deadlines)
         try:
             session.run_blocking(transaction.begin)
         except BaseException:
@@ -74,7 +105,7 @@ class SqliteTransactions:
             raise
         try:
             with _joinable(transaction):
-                yield BlockingTransaction(transaction)
+                yield transaction
                 session.run_blocking(transaction.commit)
         except BaseException:
             session.run_blocking(transaction.abandon)

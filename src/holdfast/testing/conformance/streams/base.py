@@ -1,0 +1,246 @@
+"""What the themes for streams share: short words for common steps.
+
+A test that is not about partitions has one category of one partition, `orders`, one consumer, `billing`, and so one
+share, `SHARE`. `LEADER` leads and consumes nothing; `NODE_A` and `NODE_B` consume.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.errors import Unsupported
+from holdfast.model.allocation import (
+    AllocationState,
+    Grant,
+    GrantTo,
+    Leadership,
+    Move,
+    NodeKey,
+    Revoke,
+    Seize,
+    SeizeReason,
+    Share,
+    Timing,
+)
+from holdfast.model.event import Appended, NewEvent, StoredEvent, partition_of
+from holdfast.model.ids import new_id
+from holdfast.model.outcome import Failure
+from holdfast.store.backend import Backend
+from holdfast.store.stream_values import (
+    Allotted,
+    Commit,
+    CommitVerdict,
+    Member,
+    NewNode,
+    ParkedView,
+    ShareView,
+    Start,
+    StartAt,
+    Subscription,
+)
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.base import Conformance
+
+MANY = 1000
+TIMING = Timing()
+GRACE = TIMING.grace
+DRAIN = timedelta(seconds=10)
+SECOND = timedelta(seconds=1)
+LONG = timedelta(hours=1)
+GONE = TIMING.ttl + TIMING.grace + SECOND
+"""How long a node must be silent until its shares may be taken."""
+
+CATEGORY = "orders"
+CONSUMER = "billing"
+SHARE = Share(CONSUMER, CATEGORY, 0)
+LEADER = NodeKey("leader", "life-1")
+NODE_A = NodeKey("node-a", "life-1")
+NODE_B = NodeKey("node-b", "life-1")
+REBORN_A = NodeKey("node-a", "life-2")
+FAILURE = Failure(error_class="ValueError", message="no such order", traceback="Traceback …", signature="5e1f")
+
+
+class StreamConformance(Conformance):
+    """The base of all themes for streams."""
+
+    @pytest.fixture(autouse=True)
+    def _keeps_streams(self, backend: Backend) -> None:
+        try:
+            _ = backend.streams
+        except Unsupported as refusal:
+            pytest.skip(f"{backend.capabilities.store}: {refusal}")
+
+
+def an_event(
+    stream: str = "order-1",
+    *,
+    category: str = CATEGORY,
+    name: str = "placed",
+    payload: str = "{}",
+    headers: dict[str, str] | None = None,
+    expected_version: int | None = None,
+    event_id: str | None = None,
+) -> NewEvent:
+    """Return an event to append."""
+    return NewEvent(
+        id=event_id or new_id(),
+        category=category,
+        stream=stream,
+        name=name,
+        payload=payload,
+        headers=headers,
+        expected_version=expected_version,
+    )
+
+
+def stream_in(partition_id: int, partitions: int, number: int = 0) -> str:
+    """Return the name of a stream that lies in a partition; with another number another one."""
+    names = (f"order-{n}" for n in range(10_000))
+    return [name for name in names if partition_of(name, partitions) == partition_id][number]
+
+
+async def append(backend: Backend, *events: NewEvent) -> list[Appended]:
+    """Append events that are all new; return where each went."""
+    appended = await backend.streams.events.append(events)
+    assert [each.id for each in appended] == [event.id for event in events]
+    assert all(each.is_new for each in appended)
+    return appended
+
+
+async def append_to(backend: Backend, *streams: str, category: str = CATEGORY) -> list[str]:
+    """Append one event to each of these streams, in order; return their ids."""
+    return [each.id for each in await append(backend, *(an_event(stream, category=category) for stream in streams))]
+
+
+async def read(
+    backend: Backend, category: str = CATEGORY, partition_id: int = 0, *, after: int = 0
+) -> list[StoredEvent]:
+    """Return what a partition holds."""
+    return await backend.streams.events.read(category, partition_id, after=after, limit=MANY)
+
+
+async def begin_consumer(
+    backend: Backend,
+    *streams: str,
+    consumer: str = CONSUMER,
+    category: str = CATEGORY,
+    partitions: int = 1,
+    start: Start = StartAt.BEGINNING,
+) -> list[str]:
+    """Make a category with an event for each of these streams, then a consumer of it; return the ids of the events."""
+    await backend.streams.events.open_category(category, partitions)
+    ids = await append_to(backend, *streams, category=category) if streams else []
+    await backend.streams.consumers.subscribe(consumer, Subscription(category=category), start)
+    return ids
+
+
+def a_node(node: NodeKey, *consumers: str, timing: Timing = TIMING) -> NewNode:
+    """Return what a node tells of itself."""
+    members = tuple(Member(consumer) for consumer in consumers or (CONSUMER,))
+    return NewNode(node=node, host="host", pid=7, members=members, timing=timing)
+
+
+async def join(backend: Backend, *nodes: NodeKey) -> None:
+    """Let nodes join."""
+    for node in nodes:
+        await backend.streams.allocations.join(a_node(node))
+
+
+async def lead(backend: Backend, node: NodeKey = LEADER, lease: timedelta = LONG) -> Leadership:
+    """Lead, which must be possible."""
+    leadership = await backend.streams.allocations.lead(node, lease)
+    assert leadership is not None
+    return leadership
+
+
+async def allot(backend: Backend, *moves: Move) -> list[bool]:
+    """Carry out moves as the leader."""
+    done = await backend.streams.allocations.allot(await lead(backend), moves, grace=GRACE)
+    assert done is not None
+    return done
+
+
+async def allotted(backend: Backend, share: Share = SHARE) -> Allotted:
+    """Return an allocation as the allocator sees it."""
+    (found,) = [each for each in (await backend.streams.allocations.survey()).allocations if each.share == share]
+    return found
+
+
+async def grant_to(backend: Backend, node: NodeKey, share: Share = SHARE) -> Grant:
+    """Grant a free share to a node that has joined."""
+    generation = (await allotted(backend, share)).generation
+    assert await allot(backend, GrantTo(share, generation, node)) == [True]
+    return Grant(share, generation + 1)
+
+
+async def granted(backend: Backend, node: NodeKey = NODE_A, share: Share = SHARE) -> Grant:
+    """Let a node join and grant it a free share."""
+    await join(backend, node)
+    return await grant_to(backend, node, share)
+
+
+async def consuming(backend: Backend, *streams: str) -> Grant:
+    """Make the category with an event for each of these streams, its consumer, and its share granted to `NODE_A`."""
+    await begin_consumer(backend, *streams)
+    return await granted(backend)
+
+
+async def revoke(backend: Backend, grant: Grant, *, drain: timedelta | None = DRAIN, target: str | None = None) -> None:
+    """Revoke a granted share."""
+    assert await allot(backend, Revoke(grant.share, grant.generation, drain, target)) == [True]
+
+
+async def seize(backend: Backend, grant: Grant, reason: SeizeReason = SeizeReason.SILENT) -> None:
+    """Seize a share, which must be possible."""
+    assert await allot(backend, Seize(grant.share, grant.generation, reason)) == [True]
+
+
+async def lose(backend: Backend, clock: ManualClock, grant: Grant) -> None:
+    """Let the owner be silent until its share is seized."""
+    clock.advance(GONE)
+    await seize(backend, grant)
+
+
+async def commit(backend: Backend, grant: Grant, after: int, position: int, **rest: Any) -> CommitVerdict:
+    """Commit a step of a consumer."""
+    return await backend.streams.consumers.commit(grant, Commit(after, position, **rest))
+
+
+async def share_view(backend: Backend, share: Share = SHARE) -> ShareView:
+    """Return a share as people see it."""
+    (found,) = [
+        each for view in await backend.streams.consumers.consumers() for each in view.shares if each.share == share
+    ]
+    return found
+
+
+async def positions(backend: Backend, consumer: str = CONSUMER) -> dict[tuple[str, int], int]:
+    """Return the positions of a consumer by category and partition."""
+    (view,) = [view for view in await backend.streams.consumers.consumers() if view.name == consumer]
+    return {(each.share.category, each.share.partition_id): each.position for each in view.shares}
+
+
+async def parked(backend: Backend, consumer: str = CONSUMER) -> list[ParkedView]:
+    """Return what a consumer has parked."""
+    return await backend.streams.consumers.parked(consumer, limit=MANY)
+
+
+async def snapshot(backend: Backend) -> tuple[Any, ...]:
+    """Return all that is known of consumers, allocations and nodes, to compare before and after."""
+    consumers, allocations = backend.streams.consumers, backend.streams.allocations
+    views = await consumers.consumers()
+    return (
+        views,
+        [await parked(backend, view.name) for view in views],
+        await allocations.survey(),
+        await allocations.nodes(),
+        await allocations.transitions(limit=MANY),
+    )
+
+
+async def state_of(backend: Backend, share: Share = SHARE) -> AllocationState:
+    """Return where an allocation stands."""
+    return (await allotted(backend, share)).state

@@ -1,0 +1,156 @@
+"""Nodes, leadership, and who owns what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import assert_never
+
+from holdfast.model.allocation import (
+    AllocationState,
+    GrantTo,
+    Leadership,
+    Move,
+    NodeKey,
+    Revoke,
+    Seize,
+    SeizeReason,
+    Timing,
+)
+from holdfast.model.instants import span_micros
+from holdfast.store.stream_values import Beat, NewNode
+from holdfast.testing.reference.streams import views
+from holdfast.testing.reference.streams.operators import Operators
+from holdfast.testing.reference.streams.records import NodeRecord, Row
+
+
+class StreamReference(Operators):
+    """The reference model for streams: every verb of the port that concerns them."""
+
+    # -- nodes
+
+    def join(self, new: NewNode) -> None:
+        """Make a node known, or a new incarnation of it."""
+        if self.is_there(new.node):
+            self.nodes[new.node.node_id].seen_us = self.now
+            return
+        for row in self._held_by(new.node.node_id):
+            self.take_away(row)
+            row.target = new.node.node_id
+            row.losses += 1
+        ttl_us = span_micros(new.timing.ttl)
+        self.nodes[new.node.node_id] = NodeRecord(new, joined_us=self.now, seen_us=self.now, ttl_us=ttl_us)
+
+    def beat(self, node: NodeKey, timing: Timing) -> Beat:
+        """Report that a node lives, and return what it owns."""
+        if not self.is_there(node):
+            return Beat(is_known=False)
+        record = self.nodes[node.node_id]
+        record.seen_us = self.now
+        record.ttl_us = span_micros(timing.ttl)
+        return Beat(is_known=True, owned=tuple(views.owned(self, row) for row in self._held_by(node.node_id)))
+
+    def leave(self, node: NodeKey) -> None:
+        """Take a node away."""
+        if self.is_there(node):
+            for row in self._held_by(node.node_id):
+                self.take_away(row)
+            del self.nodes[node.node_id]
+
+    def drain(self, node: NodeKey) -> None:
+        """Tell that a node is about to leave."""
+        if self.is_there(node):
+            self.nodes[node.node_id].is_draining = True
+
+    def _held_by(self, node_id: str) -> list[Row]:
+        """Return the rows that a node holds; there is never one of an older incarnation."""
+        return [row for _, row in sorted(self.rows.items()) if row.owner is not None and row.owner.node_id == node_id]
+
+    # -- leadership
+
+    def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
+        """Take leadership, or go on leading."""
+        if self.holder != node:
+            if self.holder is not None and self.lease_until_us >= self.now:
+                return None
+            self.epoch += 1
+            self.holder = node
+        self.lease_until_us = self.now + span_micros(lease)
+        return Leadership(node, self.epoch)
+
+    def leads(self, leadership: Leadership) -> bool:
+        """Whether nobody has taken this leadership, and it was not resigned."""
+        return (leadership.node, leadership.epoch) == (self.holder, self.epoch)
+
+    def resign(self, leadership: Leadership) -> bool:
+        """Give leadership up."""
+        if not self.leads(leadership):
+            return False
+        self.holder = None
+        return True
+
+    # -- allocation
+
+    def complete_shares(self, leadership: Leadership) -> int | None:
+        """Make the free allocations that consumers lack."""
+        if not self.leads(leadership):
+            return None
+        missing = [share for share in self.wanted() if share not in self.rows]
+        for share in missing:
+            self.make_row(share, 0)
+        return len(missing)
+
+    def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
+        """Carry out moves; True for each that took effect."""
+        if not self.leads(leadership):
+            return None
+        return [self._move(move, span_micros(grace)) for move in moves]
+
+    def _move(self, move: Move, grace_us: int) -> bool:
+        row = self.rows.get(move.share)
+        if row is None or row.generation != move.generation:
+            return False
+        match move:
+            case GrantTo(node=node):
+                return self._grant(row, node)
+            case Revoke(drain=drain, target=target):
+                return self._revoke(row, drain, target)
+            case Seize(reason=reason):
+                return self._seize(row, reason, grace_us)
+            case _:
+                raise TypeError(move)
+
+    def _grant(self, row: Row, node: NodeKey) -> bool:
+        is_open = row.state is AllocationState.FREE and not self.consumer(row.share.consumer).paused
+        if not is_open or not self.lives(node) or self.nodes[node.node_id].is_draining:
+            return False
+        row.generation += 1
+        row.owner, row.target = node, None
+        self.step(row, AllocationState.GRANTED, node=node, epoch=self.epoch)
+        return True
+
+    def _revoke(self, row: Row, drain: timedelta | None, target: str | None) -> bool:
+        if row.state is not AllocationState.GRANTED:
+            return False
+        row.deadline_us = None if drain is None else self.now + span_micros(drain)
+        row.target = target
+        self.step(row, AllocationState.REVOKING, node=row.owner, epoch=self.epoch)
+        return True
+
+    def _seize(self, row: Row, reason: SeizeReason, grace_us: int) -> bool:
+        if row.owner is None or not self._is_true(reason, row, row.owner, grace_us):
+            return False
+        self.take_away(row, epoch=self.epoch)
+        row.losses += 1
+        return True
+
+    def _is_true(self, reason: SeizeReason, row: Row, owner: NodeKey, grace_us: int) -> bool:
+        match reason:
+            case SeizeReason.SILENT:
+                return self.is_there(owner) and self.is_silent(owner, grace_us)
+            case SeizeReason.REPLACED:
+                return not self.is_there(owner)
+            case SeizeReason.OVERDUE:
+                return views.is_overdue(self, row)
+            case _:
+                assert_never(reason)

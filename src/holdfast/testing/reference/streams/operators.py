@@ -1,0 +1,90 @@
+"""What people do to consumers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.errors import ConfigError
+from holdfast.model.allocation import AllocationState
+from holdfast.store.stream_values import Start
+from holdfast.testing.reference.streams.consumption import Consumption
+from holdfast.testing.reference.streams.records import Row
+
+
+class Operators(Consumption):
+    """Pause, reset, forget; retry and drop what is parked."""
+
+    def pause(self, consumer: str) -> bool:
+        """Ask that nobody consumes; False if it was paused."""
+        record = self.consumer(consumer)
+        was, record.paused = record.paused, True
+        return not was
+
+    def resume(self, consumer: str) -> bool:
+        """Let it go on; False if it was not paused."""
+        record = self.consumer(consumer)
+        was, record.paused = record.paused, False
+        return was
+
+    def reset(self, consumer: str, to: Start) -> bool:
+        """Set the positions of a paused consumer; False while a node that lives holds a share."""
+        rows = self._rows_at_rest(consumer)
+        if rows is None:
+            return False
+        for row in rows:
+            if row.state is AllocationState.FREE:
+                row.generation += 1
+            else:
+                self.take_away(row)
+            row.target = None
+            row.losses = 0
+            row.position = self.start_of(row.share, to)
+            row.replay_until = self.head(row.share)
+            parked = self.parked_of(row.share)
+            self.parked[row.share] = {place: each for place, each in parked.items() if place <= row.position}
+        return True
+
+    def forget(self, consumer: str) -> bool:
+        """Delete a paused consumer; False while a node that lives holds a share."""
+        rows = self._rows_at_rest(consumer)
+        if rows is None:
+            return False
+        del self.consumers[consumer]
+        for row in rows:
+            # Larger by one, as if it were taken away: who still holds it must stay stale.
+            self.floors[consumer] = max(self.floors.get(consumer, 0), row.generation + 1)
+            del self.rows[row.share]
+            self.parked.pop(row.share, None)
+        return True
+
+    def _rows_at_rest(self, consumer: str) -> list[Row] | None:
+        """Return the rows of a paused consumer, None if a node that lives holds one."""
+        if not self.consumer(consumer).paused:
+            raise ConfigError(f"consumer {consumer} is not paused")
+        rows = [row for row in self.rows.values() if row.share.consumer == consumer]
+        held = any(row.owner is not None and self.lives(row.owner) for row in rows)
+        return None if held else rows
+
+    def retry_parked(self, consumer: str, stream: str | None = None) -> int:
+        """Ask that parked events are handled again; how many there are."""
+        self.consumer(consumer)
+        count = 0
+        for share, parked in self.parked.items():
+            for position, each in parked.items():
+                if share.consumer == consumer and stream in (None, each.event.stream):
+                    parked[position] = replace(each, is_retrying=True)
+                    count += 1
+        return count
+
+    def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | None = None) -> int:
+        """Delete parked events; how many."""
+        self.consumer(consumer)
+        doomed = [
+            (share, position)
+            for share, parked in self.parked.items()
+            for position, each in parked.items()
+            if share.consumer == consumer and stream in (None, each.event.stream) and event_id in (None, each.event.id)
+        ]
+        for share, position in doomed:
+            del self.parked[share][position]
+        return len(doomed)

@@ -1,0 +1,142 @@
+"""What people and the allocator see of the reference model for streams."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.model.allocation import AllocationState, Grant, Leadership
+from holdfast.store.stream_values import (
+    Allotted,
+    CategoryView,
+    ConsumerView,
+    LeaderView,
+    NodeView,
+    Owned,
+    ParkedView,
+    ShareView,
+    Survey,
+)
+from holdfast.testing.reference.streams.records import Category, Row, StreamState
+
+
+def span(micros: int) -> timedelta:
+    """Return microseconds as a duration."""
+    return timedelta(microseconds=micros)
+
+
+def category(record: Category) -> CategoryView:
+    """Return a category with what it holds."""
+    return CategoryView(
+        name=record.name,
+        partitions=len(record.partitions),
+        heads=tuple(partition.head for partition in record.partitions),
+        trimmed=tuple(partition.trimmed for partition in record.partitions),
+    )
+
+
+def share(model: StreamState, row: Row) -> ShareView:
+    """Return one share of a consumer."""
+    unread = model.unread(row.share, row.position)
+    return ShareView(
+        share=row.share,
+        state=row.state,
+        generation=row.generation,
+        owner=None if row.owner is None else row.owner.node_id,
+        target=row.target,
+        position=row.position,
+        head=model.head(row.share),
+        behind=span(model.now - unread[0].recorded_us) if unread else None,
+        parked=len(model.parked.get(row.share, {})),
+        since=span(model.now - row.since_us),
+        losses=row.losses,
+    )
+
+
+def consumers(model: StreamState) -> list[ConsumerView]:
+    """Return the consumers by name, each with its shares in order."""
+    return [
+        ConsumerView(
+            name=name,
+            subscription=record.subscription,
+            paused=record.paused,
+            shares=tuple(share(model, row) for key, row in sorted(model.rows.items()) if key.consumer == name),
+        )
+        for name, record in sorted(model.consumers.items())
+    ]
+
+
+def parked(model: StreamState, consumer: str) -> list[ParkedView]:
+    """Return what a consumer has parked, in order."""
+    model.consumer(consumer)
+    return [
+        ParkedView(
+            share=key,
+            position=position,
+            event_id=each.event.id,
+            stream=each.event.stream,
+            failure=each.failure,
+            attempts=each.attempts,
+            is_retrying=each.is_retrying,
+            parked_us=each.parked_us,
+        )
+        for key, entries in sorted(model.parked.items())
+        for position, each in sorted(entries.items())
+        if key.consumer == consumer
+    ]
+
+
+def is_overdue(model: StreamState, row: Row) -> bool:
+    """Whether a share is revoking and its deadline has passed."""
+    return row.deadline_us is not None and row.deadline_us < model.now
+
+
+def owned(model: StreamState, row: Row) -> Owned:
+    """Return a share as its owner sees it."""
+    left = None if row.deadline_us is None else span(max(row.deadline_us - model.now, 0))
+    return Owned(grant=Grant(row.share, row.generation), state=row.state, drain_left=left)
+
+
+def nodes(model: StreamState) -> list[NodeView]:
+    """Return the nodes in order."""
+    return [
+        NodeView(
+            node=record.told.node,
+            host=record.told.host,
+            pid=record.told.pid,
+            is_draining=record.is_draining,
+            silent=span(model.now - record.seen_us),
+            ttl=span(record.ttl_us),
+            joined=span(model.now - record.joined_us),
+            members=record.told.members,
+            shares=sum(row.owner == record.told.node for row in model.rows.values()),
+        )
+        for _, record in sorted(model.nodes.items())
+    ]
+
+
+def survey(model: StreamState) -> Survey:
+    """Return all that the allocator looks at."""
+    return Survey(
+        nodes=tuple(nodes(model)),
+        allocations=tuple(
+            Allotted(
+                share=key,
+                state=row.state,
+                generation=row.generation,
+                owner=row.owner,
+                target=row.target,
+                overdue=row.state is AllocationState.REVOKING and is_overdue(model, row),
+            )
+            for key, row in sorted(model.rows.items())
+        ),
+        paused=frozenset(name for name, record in model.consumers.items() if record.paused),
+        is_complete=all(key in model.rows for key in model.wanted()),
+    )
+
+
+def leader(model: StreamState) -> LeaderView | None:
+    """Return who leads, or led last."""
+    if model.holder is None:
+        return None
+    expires_in = span(model.lease_until_us - model.now)
+    return LeaderView(leadership=Leadership(model.holder, model.epoch), expires_in=expires_in)
