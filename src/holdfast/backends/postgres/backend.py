@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
@@ -29,8 +29,9 @@ from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.transactions import PostgresTransactions
-from holdfast.backends.postgres.using import run_blocking, runner_for
+from holdfast.backends.postgres.using import Callers
 from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.backends.postgres.verbs.upkeep import Pruner
 from holdfast.errors import Unsupported
 from holdfast.model.job import Lease
@@ -46,19 +47,25 @@ class _Parts:
 
     def __init__(self, location: Location, statements: Statements) -> None:
         self.process = os.getpid()
-        self._pools = AsyncPools(location)
+        self._pools = AsyncPools(location, for_verbs=True)
         self._handlers = AsyncPools(location)
         self._blocking = BlockingPool(location)
         self.runner = PoolRunner(self._pools, statements, location)
         self.notifier = PostgresNotifier(location)
         self.transactions = PostgresTransactions(
-            self._handlers, self._blocking, statements, location, suspect=self._drop_idle
+            self._handlers, self._blocking, statements, location, suspect=self._drop_idle, came_up=self._came_up
         )
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
+        self.callers = Callers(location, statements)
         self.jobs = PostgresJobs(
             self.runner, lanes=self.lanes, floors=self.floors, pruner=Pruner(), notify=self.notifier.notify
         )
+
+    def _came_up(self, ready: Iterable[Placed]) -> None:
+        for place in ready:
+            self.floors.lower(*place)
+        self.notifier.notify()
 
     def _drop_idle(self) -> None:
         for pool in (self._pools, self._handlers, self._blocking):
@@ -161,15 +168,19 @@ class PostgresBackend:
     def join(self, using: object) -> PostgresJobs:  # noqa: D102
         parts = self._parts
         return PostgresJobs(
-            runner_for(using, self._location, self._statements),
+            parts.callers.runner(using),
             lanes=parts.lanes,
             floors=parts.floors,
             pruner=Pruner(),
-            notify=parts.notifier.notify,
+            notify=_no_hint,
         )
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        return run_blocking(using, self._location, self._statements, complete(lease, result))
+        return self._parts.callers.run_blocking(using, complete(lease, result))
+
+
+def _no_hint() -> None:
+    """What is in the caller's transaction cannot be seen before its commit, which only the caller knows of."""
 
 
 def _durability(facts: dict[str, str]) -> str:

@@ -1,0 +1,158 @@
+"""Sessions that are ours alone, and the short way of a statement through one.
+
+The driver's cursor finds out anew, each time, what can be known of a statement beforehand: the places of its
+parameters, whether it is prepared, the columns of its answer. For a lone enqueue or a claim of one job that is most of
+the client's time. So here a statement goes straight to libpq, with the driver's own adaptation of values: 106 µs of CPU
+time for a single insert in place of 146.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Generator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Ready, Wait
+
+_PLACE = re.compile(rb"%\((\w+)\)s|%%")
+_MOST = 200  # prepared statements of one session: a statement is there once for each combination of types
+_PATIENCE = 5.0  # with a server that was asked to cancel a statement
+Exchange = Generator[Wait, Ready, list[PGresult]]
+
+
+class Session(AsyncConnection[Any]):
+    """A connection on which only statements of the verbs run, one at a time."""
+
+    prepared: dict[tuple[bytes, tuple[int, ...]], bytes] | None = None
+    """The names of prepared statements; None where the session may not be the server's own."""
+
+    async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
+        """Run a statement and return its rows; None, with nothing done, if that is for a cursor to do."""
+        prepared = self.prepared
+        if prepared is None:
+            return None
+        query, names, formats = _numbered(text)
+        transformer = Transformer(self)
+        values = transformer.dump_sequence([parameters[name] for name in names], formats)
+        key = (query, transformer.types or ())
+        name = prepared.get(key)
+        if name is None:
+            if len(prepared) >= _MOST:
+                return None
+            name = b"holdfast_%d" % len(prepared)
+            self.pgconn.send_prepare(name, query, param_types=key[1])
+            await self._answer()
+            prepared[key] = name
+        self.pgconn.send_query_prepared(name, values, param_formats=transformer.formats, result_format=Format.BINARY)
+        result = await self._answer()
+        if result.status != ExecStatus.TUPLES_OK:
+            return []
+        transformer.set_pgresult(result)
+        return transformer.load_rows(0, result.ntuples, tuple)
+
+    async def _answer(self) -> PGresult:
+        """Wait for the answer to what was sent; raises what the server says.
+
+        What is cancelled here is cancelled there, and the session can be used again.
+        """
+        exchange = _exchange(self.pgconn)
+        try:
+            (result,) = await self._led(exchange)
+        except asyncio.CancelledError:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self.cancel_safe(timeout=_PATIENCE)
+                    await self._led(exchange)
+            except (psycopg.Error, TimeoutError):
+                self.pgconn.finish()
+            raise
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
+        return result
+
+    async def _led(self, exchange: Exchange) -> list[PGresult]:
+        loop = asyncio.get_running_loop()
+        descriptor = self.pgconn.socket
+        reader = _Waiter(loop)
+        loop.add_reader(descriptor, reader.settle, Ready.R)  # once: a long answer comes in many pieces
+        try:
+            wanted = next(exchange)
+            while True:
+                if wanted & Wait.W:
+                    loop.add_writer(descriptor, reader.settle, Ready.W)
+                try:
+                    ready = await reader.next()
+                finally:
+                    if wanted & Wait.W:
+                        loop.remove_writer(descriptor)
+                wanted = exchange.send(ready)
+        except StopIteration as stop:
+            results: list[PGresult] = stop.value
+            return results
+        finally:
+            loop.remove_reader(descriptor)
+
+
+class _Waiter:
+    """Waits again and again for the same socket."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[Ready] | None = None
+
+    def next(self) -> asyncio.Future[Ready]:
+        """Return what becomes ready next; the socket is still so, should it have been before."""
+        self._future = self._loop.create_future()
+        return self._future
+
+    def settle(self, how: Ready) -> None:
+        """Take note that the socket is ready."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(how)
+
+
+def _exchange(session: PGconn) -> Exchange:
+    """Send what is still to be sent and take in all that is answered, never blocking."""
+    while session.flush():
+        if (yield Wait.RW) & Ready.R:
+            session.consume_input()
+    results: list[PGresult] = []
+    try:
+        while True:
+            while session.is_busy():
+                yield Wait.R
+                session.consume_input()
+            result = session.get_result()
+            if result is None:
+                return results
+            results.append(result)
+    except psycopg.OperationalError:
+        if not results:  # else the server has said why before it closed the connection
+            raise
+        return results
+
+
+@lru_cache(maxsize=1000)
+def _numbered(text: bytes) -> tuple[bytes, list[str], list[PyFormat]]:
+    """Return a statement with numbers in the places of names, and the names in the order of their numbers."""
+    names: list[str] = []
+
+    def place(match: re.Match[bytes]) -> bytes:
+        if match[1] is None:
+            return b"%"
+        name = match[1].decode()
+        if name not in names:
+            names.append(name)
+        return b"$%d" % (names.index(name) + 1)
+
+    query = _PLACE.sub(place, text)
+    return query, names, [PyFormat.AUTO] * len(names)

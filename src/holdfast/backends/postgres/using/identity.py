@@ -1,0 +1,83 @@
+"""Whether the caller's connection leads to our tables.
+
+Names do not tell: a pooler gives a database another name, and two servers may have databases of one name. So both
+sessions are asked what server, database and table they see. A connection is asked once.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import psycopg
+
+from holdfast.backends.postgres.connecting import connect_blocking, drop
+from holdfast.backends.postgres.driving import drive_blocking
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.patience import bounded_blocking
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.steps import Steps, row
+from holdfast.backends.postgres.trouble import translate
+from holdfast.errors import ConfigError
+
+
+class Place(NamedTuple):
+    """What a session sees: when its server was started, the database, and the table of jobs."""
+
+    server: int
+    database: str
+    table: int | None
+
+
+def look() -> Steps[Place]:
+    """Ask a session what it sees."""
+    return Place(*(yield from row("identify")))
+
+
+class Identity:
+    """Knows our own place, and the connections that were seen to lead there."""
+
+    def __init__(self, location: Location, statements: Statements) -> None:
+        self._location = location
+        self._statements = statements
+        self._lock = threading.Lock()
+        self._ours: Place | None = None
+        self._known: WeakSet[Any] = WeakSet()
+
+    def is_known(self, raw: object) -> bool:
+        """Tell whether a connection was seen to lead to our tables."""
+        with self._lock:
+            return _itself(raw) in self._known
+
+    def compare(self, raw: object, found: Place) -> None:
+        """Remember a connection that sees what we see; raise `ConfigError` for any other. Blocks."""
+        if found != self._ours:  # nobody has asked yet, or our own server was started again since
+            ours = self._ours = self._ask()
+            if found != ours:
+                raise ConfigError(f"the connection given as using= leads {self._elsewhere(found, ours)}")
+        with self._lock:
+            self._known.add(_itself(raw))
+
+    def _ask(self) -> Place:
+        connection = connect_blocking(self._location)
+        try:
+            with bounded_blocking(connection, self._location.patience):
+                return drive_blocking(connection, self._statements, look())
+        except psycopg.Error as error:
+            raise translate(error, self._location.url, broken=connection.closed) from error
+        finally:
+            drop(connection)
+
+    def _elsewhere(self, found: Place, ours: Place) -> str:
+        url = self._location.url
+        if found.database != ours.database:
+            return f"to the database {found.database!r}, not to {ours.database!r} of {url}"
+        if found.server != ours.server:
+            return f"to the database {found.database!r} of another server than {url}"
+        return f"to no tables of the schema {self._location.schema!r} that {url} sees"
+
+
+def _itself(raw: object) -> object:
+    """What asyncpg's pool lends is a stand-in, new each time, for a connection that stays."""
+    return getattr(raw, "_con", raw)
