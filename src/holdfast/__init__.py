@@ -8,7 +8,9 @@ from holdfast.app.held import HeldJob
 from holdfast.app.tasks import TaskHandle
 from holdfast.errors import (
     ArgumentsError,
+    CategoryNotFound,
     ConfigError,
+    ConsumerNotFound,
     HoldfastError,
     JobNotFound,
     LeaseLost,
@@ -20,21 +22,32 @@ from holdfast.errors import (
     TaskNotFound,
     TransactionExpired,
     Unsupported,
+    VersionConflict,
 )
 from holdfast.jobs.context import Context
+from holdfast.model.allocation import Timing
+from holdfast.model.event import Appended
 from holdfast.model.job import Job, JobState
 from holdfast.model.outcome import Cancel, Retry, Snooze
 from holdfast.model.retry import ByException, Exponential, Fixed, Linear
 from holdfast.store.values import Retention
+from holdfast.streams.context import EventContext
+from holdfast.streams.event import Event
+from holdfast.streams.node import Node
 from holdfast.worker.worker import Worker
 
 __all__ = [
     "App",
+    "Appended",
     "ArgumentsError",
     "ByException",
     "Cancel",
+    "CategoryNotFound",
     "ConfigError",
+    "ConsumerNotFound",
     "Context",
+    "Event",
+    "EventContext",
     "Exponential",
     "Fixed",
     "HeldJob",
@@ -45,6 +58,7 @@ __all__ = [
     "JobState",
     "LeaseLost",
     "Linear",
+    "Node",
     "OutcomeUnknown",
     "PayloadError",
     "Retention",
@@ -55,7 +69,9 @@ __all__ = [
     "StoreUnavailable",
     "TaskHandle",
     "TaskNotFound",
+    "Timing",
     "TransactionExpired",
     "Unsupported",
+    "VersionConflict",
     "Worker",
 ]

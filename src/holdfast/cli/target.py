@@ -37,7 +37,7 @@ class Target:
         """Return the app given by `--app`, over the store that was asked for; without `--app` one without tasks."""
         if not is_debugging():
             _quieten()
-        _check_url(self._url)
+        check_url(self._url)
         if self._app_name is None:
             return App(DEFAULT_URL if self._url is None else self._url)
         app = load_app(self._app_name, self._app_dir)
@@ -46,6 +46,19 @@ class Target:
             app.use(self._url)
             if self._is_from_environment and app.backend.url != own:
                 warn(f"$HOLDFAST_URL leads to {app.backend.url}; the app's own URL, {own}, is not used")
+        return app
+
+    def app_with_work(self, purpose: str) -> App:
+        """Return the app given by `--app`, which must have tasks or consumers."""
+        if self._app_name is None:
+            raise ConfigError(f"--app is missing: {purpose}, as in --app shop.tasks:app")
+        app = self.app()
+        if not len(app.tasks) and not len(app.subscribed):
+            message = (
+                f"{self._app_name} has no tasks and no consumers: decorate functions with @app.task or @app.consumer "
+                "in that module, or import the modules that do so there"
+            )
+            raise ConfigError(message)
         return app
 
     def app_with_tasks(self, purpose: str) -> App:
@@ -92,7 +105,7 @@ def require_file(app: App) -> None:
     """Refuse to go on if the store is a file that is not there."""
     if not is_sqlite(app):
         return
-    path = _file_of(app)
+    path = file_of(app)
     if not path.exists():
         message = (
             f"there is no database at {path}\n"
@@ -101,7 +114,8 @@ def require_file(app: App) -> None:
         raise StoreUnavailable(message)
 
 
-def _file_of(app: App) -> Path:
+def file_of(app: App) -> Path:
+    """Return the file of an embedded store."""
     name = app.backend.url.removeprefix(_SQLITE).removeprefix("/")
     if not name:
         message = f"{_SQLITE} is a database in memory, which no other process can see: name a file, as in {DEFAULT_URL}"
@@ -109,7 +123,8 @@ def _file_of(app: App) -> Path:
     return Path(name)
 
 
-def _check_url(url: str | None) -> None:
+def check_url(url: str | None) -> None:
+    """Refuse a URL that cannot be one, and warn of a password that others can read."""
     if url is None:
         return
     if not url:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from holdfast.cli.document import is_silent, json_option, show_json, worker_fields
+from holdfast.cli.failures import Noun
 from holdfast.cli.logs import configure_logs
-from holdfast.cli.table import Cell, Column, show_table
+from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import duration, span
+from holdfast.model.allocation import Timing
 from holdfast.store.values import WorkerView
 
 _COLUMNS = (
@@ -24,18 +27,22 @@ _COLUMNS = (
     Column("since"),
     Column("queues"),
 )
-_PURPOSE = "a worker runs the tasks of an app"
+_PURPOSE = "a worker runs the tasks and consumers of an app"
 
 
-@click.group()
+@click.group(cls=Noun)
 def worker() -> None:
     """Run workers and look at those that run."""
 
 
 @worker.command()
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
-@click.option("--concurrency", type=click.IntRange(1), help="How many jobs at once, per process.  [default: 10]")
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="How many processes.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), metavar="N", help="How many jobs at once, per process.  [default: 10]"
+)
+@click.option(
+    "--processes", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="How many processes."
+)
 @click.option("--until-empty", is_flag=True, help="End when nothing is left to do.")
 @click.option(
     "--lease", type=duration, metavar="DURATION", help="How long a silent worker's jobs stay its own.  [default: 30s]"
@@ -52,30 +59,52 @@ def worker() -> None:
     metavar="DURATION",
     help="How long handlers may go on after SIGTERM.  [default: 30s]",
 )
-@click.option("--worker-id", help="A name; each run of the worker adds a suffix of its own.")
+@click.option("--worker-id", metavar="NAME", help="A name; each run of the worker adds a suffix of its own.")
+@click.option(
+    "--node-id", metavar="NAME", help="For consumers: a fixed name, under which a restart gets its partitions back."
+)
+@click.option(
+    "--recovery",
+    type=duration,
+    metavar="DURATION",
+    help="For consumers: how soon others take over from a dead node, from 2s.  [default: 15s]",
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    metavar="LEVEL",
     default="info",
     show_default=True,
-    help="What is logged to stderr.",
+    help="debug, info, warning or error: what is logged to stderr.",
 )
 @store_options
 def run(
-    target: Target, *, queues: str | None, processes: int, until_empty: bool, log_level: str, **settings: Any
+    target: Target,
+    *,
+    queues: str | None,
+    processes: int,
+    until_empty: bool,
+    recovery: float | None,
+    log_level: str,
+    **settings: Any,
 ) -> None:
     """Run a worker until SIGTERM or SIGINT; a second signal gives its jobs back at once.
+
+    It runs the tasks of the app and takes part, as a node, in the work of its consumers.
 
     With several processes, a supervisor starts them, restarts those that die and frees what they held; SIGHUP
     replaces them one by one.
 
     \b
-    holdfast worker run --app shop.tasks:app --app-dir . --queues orders,mails --processes 4
+    holdfast worker run --app shop.tasks:app --app-dir .
+    holdfast worker run --app shop.tasks:app --queues orders,mails --processes 4
     """  # noqa: D301
     # Before the app is imported, so that whatever it sets up for itself comes last and holds.
     configure_logs(logging.getLevelNamesMapping()[log_level.upper()])
-    app = target.app_with_tasks(_PURPOSE)
+    app = target.app_with_work(_PURPOSE)
     given = {name: value for name, value in settings.items() if value is not None}
+    if recovery is not None:
+        given["timing"] = Timing.for_recovery(recovery)
     code = app.run_worker(processes=processes, queues=_names(queues), until_empty=until_empty, **given)
     click.get_current_context().exit(code)
 
@@ -114,5 +143,11 @@ def _row(view: WorkerView) -> tuple[Cell, ...]:
         f"{beat.running}/{beat.concurrency}",
         beat.lease,
         view.started_at,
-        "all" if beat.queues is None else ", ".join(beat.queues),
+        _served(beat.queues),
     )
+
+
+def _served(queues: Sequence[str] | None) -> str:
+    if queues is not None:
+        return ", ".join(queues)
+    return "every queue" if console().is_terminal else "all"

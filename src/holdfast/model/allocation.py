@@ -24,6 +24,11 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.errors import ConfigError
+
+_USUAL = 15.0  # seconds: how soon others take over from a dead node by the default timing, at the latest
+_QUICKEST = 2.0
+
 
 class AllocationState(StrEnum):
     """Where an allocation stands."""
@@ -79,6 +84,17 @@ class Timing(msgspec.Struct, frozen=True):
     settle: timedelta = timedelta(seconds=3)  # after a node has joined, before shares move to it
     drain: timedelta | None = timedelta(seconds=10)
     """How long an owner may take to end what it handles when a share is revoked; None: as long as it needs."""
+
+    @classmethod
+    def for_recovery(cls, seconds: float) -> Timing:
+        """Return a timing under which others take over from a dead node within so many seconds, 2 at least."""
+        if seconds < _QUICKEST:
+            message = (
+                f"a recovery within {seconds:g} s is too quick: below {_QUICKEST:g} s a busy machine looks like a "
+                "dead one, and partitions would move for nothing"
+            )
+            raise ConfigError(message)
+        return cls().scaled(seconds / _USUAL)
 
     def scaled(self, factor: float) -> Timing:
         """Return the same timing, faster (below 1) or slower: every duration but `drain` is multiplied."""

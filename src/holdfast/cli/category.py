@@ -1,0 +1,70 @@
+"""`holdfast category`: list and show."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from holdfast.cli.document import json_option, show_json
+from holdfast.cli.failures import Noun
+from holdfast.cli.table import Column, show_table
+from holdfast.cli.target import Target, store_options
+from holdfast.errors import CategoryNotFound
+from holdfast.store.stream_values import CategoryView
+
+_COLUMNS = (
+    Column("category"),
+    Column("partitions", right=True),
+    Column("appended", right=True),
+    Column("kept", right=True),
+)
+_PARTITION_COLUMNS = (
+    Column("partition"),
+    Column("head", right=True),
+    Column("trimmed", right=True),
+    Column("kept", right=True),
+)
+
+
+@click.group(cls=Noun)
+def category() -> None:
+    """Look at categories of streams."""
+
+
+def _fields(view: CategoryView) -> dict[str, object]:
+    return {**msgspec.structs.asdict(view), "appended": view.appended, "kept": view.kept}
+
+
+@category.command("list")
+@json_option
+@store_options
+def list_categories(target: Target, *, as_json: bool) -> None:
+    """List categories, with how many events were appended and how many are kept."""
+    views = target.run(lambda app: app.categories())
+    if as_json:
+        show_json({"categories": [_fields(view) for view in views]})
+        return
+    if not views:
+        click.echo("No categories: they come into being with their first event.", err=True)
+        return
+    show_table(_COLUMNS, [(view.name, view.partitions, view.appended, view.kept) for view in views])
+
+
+@category.command()
+@click.argument("name", metavar="CATEGORY")
+@json_option
+@store_options
+def show(target: Target, *, name: str, as_json: bool) -> None:
+    """Show a category, partition by partition."""
+    views = [view for view in target.run(lambda app: app.categories()) if view.name == name]
+    if not views:
+        raise CategoryNotFound(f"there is no category {name!r}: the first append to it makes it")
+    (view,) = views
+    if as_json:
+        show_json(_fields(view))
+        return
+    rows = [
+        (f"{name}:{number}", head, trimmed, head - trimmed)
+        for number, (head, trimmed) in enumerate(zip(view.heads, view.trimmed, strict=True))
+    ]
+    show_table(_PARTITION_COLUMNS, rows)

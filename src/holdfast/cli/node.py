@@ -1,0 +1,106 @@
+"""`holdfast node` and `holdfast leader`: who takes part, and who allots."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.document import json_option, show_json
+from holdfast.cli.failures import Noun
+from holdfast.cli.table import Cell, Column, show_fields, show_table
+from holdfast.cli.target import Target, store_options
+from holdfast.cli.times import span
+from holdfast.store.stream_values import NodeView
+
+_COLUMNS = (
+    Column("node"),
+    Column("state", coloured=True),
+    Column("partitions", right=True),
+    Column("host"),
+    Column("pid", right=True),
+    Column("joined"),
+    Column("consumers"),
+)
+
+
+@click.group(cls=Noun)
+def node() -> None:
+    """Look at the nodes that share the work of consumers."""
+
+
+@node.command("list")
+@json_option
+@store_options
+def list_nodes(target: Target, *, as_json: bool) -> None:
+    """List the nodes; those that have fallen silent are marked."""
+    views = target.run(lambda app: app.nodes())
+    if as_json:
+        document = [
+            {
+                "node_id": view.node.node_id,
+                "incarnation": view.node.incarnation,
+                "state": _state(view),
+                "shares": view.shares,
+                "host": view.host,
+                "pid": view.pid,
+                "silent": view.silent,
+                "joined": view.joined,
+                "consumers": {member.consumer: member.capacity for member in view.members},
+            }
+            for view in views
+        ]
+        show_json({"nodes": document})
+        return
+    if not views:
+        click.echo("No nodes: a worker with consumers is one.", err=True)
+        return
+    show_table(_COLUMNS, [_row(view) for view in views])
+
+
+def _state(view: NodeView) -> str:
+    if view.silent > view.ttl:
+        return f"silent for {span(view.silent)}"
+    return "draining" if view.is_draining else "live"
+
+
+def _row(view: NodeView) -> tuple[Cell, ...]:
+    return (
+        view.node.node_id,
+        _state(view),
+        view.shares,
+        view.host,
+        view.pid,
+        view.joined,
+        ", ".join(member.consumer for member in view.members),
+    )
+
+
+@click.group(cls=Noun)
+def leader() -> None:
+    """Look at the node that allots partitions."""
+
+
+@leader.command()
+@json_option
+@store_options
+def show(target: Target, *, as_json: bool) -> None:
+    """Show who leads. Nothing depends on there being one leader but how soon partitions move."""
+    view = target.run(lambda app: app.leader())
+    if as_json:
+        fields = None
+        if view is not None:
+            fields = {
+                "node_id": view.leadership.node.node_id,
+                "incarnation": view.leadership.node.incarnation,
+                "epoch": view.leadership.epoch,
+                "expires_in": view.expires_in,
+            }
+        show_json({"leader": fields})
+        return
+    if view is None:
+        click.echo("Nobody leads: the next node that runs will.", err=True)
+        return
+    is_over = view.expires_in.total_seconds() < 0
+    lease = f"expired {span(-view.expires_in)} ago" if is_over else f"for {span(view.expires_in)} more"
+    show_fields(
+        [("node", view.leadership.node.node_id), ("epoch", view.leadership.epoch), (Column("lease", True), lease)]
+    )
