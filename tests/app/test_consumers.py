@@ -3,60 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sqlite3
 import threading
 from datetime import timedelta
 
 import pytest
+from tests.app.stream_work import QUICK, append, drained, effects, eventually, make_effects, query, running
 
-from holdfast import App, ConfigError, LeaseLost
-from holdfast.model.allocation import Timing
-from holdfast.streams.context import EventContext
-from holdfast.streams.event import Event
-
-QUICK = Timing().scaled(0.1)  # a dead node is noticed after a second
-SOON = 20.0
+from holdfast import App, ConfigError, Event, EventContext, LeaseLost
 
 
 @pytest.fixture
-async def app(tmp_path):
-    app = App(f"sqlite:///{tmp_path}/streams.db")
-    await app.opened()
-    yield app
-    await app.close()
-
-
-async def eventually(look, *, within: float = SOON):
-    async with asyncio.timeout(within):
-        while not (found := await look()):  # noqa: ASYNC110 - what another node does has no event here
-            await asyncio.sleep(0.01)
-        return found
-
-
-@contextlib.asynccontextmanager
-async def running(*nodes):
-    tasks = [asyncio.create_task(node.run()) for node in nodes]
-    try:
-        yield
-    finally:
-        for node in nodes:
-            node.stop()
-        await asyncio.gather(*tasks)
-
-
-def drained(app: App, consumer: str = "billing"):
-    async def look():
-        views = [view for view in await app.consumers.list() if view.name == consumer]
-        return views and views[0].shares and views[0].lag == 0
-
-    return look
-
-
-async def append(app: App, stream: str, count: int, *, category: str = "orders") -> None:
-    await app.append_many(
-        category, [{"stream": stream, "name": "placed", "payload": {"n": number}} for number in range(count)]
-    )
+async def app(file_app):
+    await file_app.opened()
+    return file_app
 
 
 async def test_every_event_is_handled_once_and_in_order(app):
@@ -86,24 +45,6 @@ async def test_effect_and_position_commit_together(app):
     async with running(app.node(timing=QUICK)):
         await eventually(drained(app))
     assert await effects(app) == 30
-
-
-async def make_effects(app: App) -> None:
-    await query(app, "create table effect (event_id text not null, fence integer not null)")
-
-
-async def effects(app: App) -> int:
-    return (await query(app, "select count(*) from effect"))[0][0]
-
-
-async def query(app: App, sql: str):
-    def run():
-        with contextlib.closing(sqlite3.connect(app.backend.url.removeprefix("sqlite:///"))) as connection:
-            rows = connection.execute(sql).fetchall()
-            connection.commit()
-            return rows
-
-    return await asyncio.to_thread(run)
 
 
 async def test_a_handler_in_a_thread_has_its_blocking_transaction(app):
@@ -194,102 +135,6 @@ async def test_two_nodes_share_the_partitions_and_a_stopped_one_hands_its_part_o
     assert len(seen) == len(set(seen)) == 160
     for app in apps:
         await app.close()
-
-
-async def test_an_event_that_always_fails_blocks_its_partition_and_no_other(app):
-    handled: list[str] = []
-
-    @app.consumer("billing", category="orders", poll_interval=0.05, max_attempts=2, retry=0.01)
-    async def billing(event: Event) -> None:
-        if event.stream == "bad":
-            raise ValueError("no")
-        handled.append(event.stream)
-
-    await app.category("orders", partitions=16)
-    await append(app, "bad", 2)
-    await append(app, "good", 3)
-    async with running(app.node(timing=QUICK)):
-
-        async def others():
-            return len(handled) == 3
-
-        await eventually(others)
-        assert (await app.consumers.show("billing")).lag == 2
-
-
-async def test_a_skipped_event_is_passed_over(app):
-    handled: list[int] = []
-
-    @app.consumer("billing", category="orders", poll_interval=0.05, max_attempts=2, retry=0.01, on_error="skip")
-    async def billing(event: Event) -> None:
-        if event.payload["n"] == 1:
-            raise ValueError("no")
-        handled.append(event.payload["n"])
-
-    await append(app, "a", 3)
-    async with running(app.node(timing=QUICK)):
-        await eventually(drained(app))
-    assert handled == [0, 2]
-
-
-async def test_a_parked_event_holds_back_its_stream_alone_and_can_be_retried_in_order(app):
-    handled: list[tuple[str, int]] = []
-    healed = False
-
-    @app.consumer("billing", category="orders", poll_interval=0.05, max_attempts=2, retry=0.01, on_error="park")
-    async def billing(event: Event, ctx: EventContext) -> None:
-        async with ctx.transaction():
-            if event.stream == "a" and event.payload["n"] == 1 and not healed:
-                raise ValueError("no")
-            handled.append((event.stream, event.payload["n"]))
-
-    await app.category("orders", partitions=1)
-    await append(app, "a", 4)
-    await append(app, "b", 2)
-    async with running(app.node(timing=QUICK)):
-        await eventually(drained(app))
-        assert handled == [("a", 0), ("b", 0), ("b", 1)]
-        parked = await app.consumers.parked("billing")
-        assert [(each.stream, each.attempts) for each in parked] == [("a", 2), ("a", 0), ("a", 0)]
-        assert parked[0].failure is not None
-        assert parked[0].failure.error_class == "ValueError"
-        assert await app.consumers.retry_parked("billing") == 3
-
-        async def failed_again():
-            first = (await app.consumers.parked("billing"))[0]
-            return first.attempts == 3 and not first.is_retrying
-
-        await eventually(failed_again)
-        assert len(await app.consumers.parked("billing")) == 3
-        healed = True
-        await app.consumers.retry_parked("billing")
-
-        async def flows():
-            return not await app.consumers.parked("billing")
-
-        await eventually(flows)
-    assert [number for stream, number in handled if stream == "a"] == [0, 1, 2, 3]
-
-
-async def test_dropped_parked_events_let_their_stream_flow_again(app):
-    handled: list[int] = []
-
-    @app.consumer("billing", category="orders", poll_interval=0.05, max_attempts=1, on_error="park")
-    async def billing(event: Event) -> None:
-        if event.payload["n"] == 0 and event.version == 1:
-            raise ValueError("no")
-        handled.append(event.version)
-
-    await append(app, "a", 2)
-    async with running(app.node(timing=QUICK)):
-        await eventually(drained(app))
-        assert await app.consumers.drop_parked("billing", stream="a") == 2
-        await append(app, "a", 2)
-
-        async def flows():
-            return handled == [3, 4]
-
-        await eventually(flows)
 
 
 async def test_a_consumer_can_be_reset_while_it_runs_and_sees_what_was_replayed(app):
@@ -398,21 +243,6 @@ async def test_a_share_that_was_taken_away_cannot_be_committed(app):
 async def test_without_consumers_there_is_no_node(app):
     with pytest.raises(ConfigError, match="no consumer"):
         app.node()
-
-
-async def test_the_time_limit_of_an_event_ends_an_async_handler(app):
-    tries: list[int] = []
-
-    @app.consumer("billing", category="orders", poll_interval=0.05, retry=0.01, timeout=0.05)
-    async def billing(event: Event, ctx: EventContext) -> None:
-        tries.append(ctx.attempt)
-        if ctx.attempt == 1:
-            await asyncio.sleep(60)
-
-    await append(app, "a", 1)
-    async with running(app.node(timing=QUICK)):
-        await eventually(drained(app))
-    assert tries == [1, 2]
 
 
 async def test_old_events_are_trimmed_once_every_consumer_has_passed_them(app):
