@@ -93,3 +93,30 @@ def test_a_job_of_the_lease_worker_can_be_taken_from_it_by_hand(tmp_path):
             assert any(f"begins {begun[1]} (attempt 2" in line for line in worker.stdout)
         finally:
             worker.kill()
+
+
+@pytest.mark.slow
+def test_event_consumers_go_on_though_a_node_is_killed_and_the_leader_stopped(tmp_path):
+    output = run("03_event_consumers/play.py", directory=tmp_path, EVENTS="600", EVENTS_RECOVERY="2")
+
+    assert re.search(r"kill -9 \w+", output)
+    assert re.search(r"leader: \w+, epoch 2", output)
+    assert "audit     600 events, doubled 0, lost 0, out of order 0" in output
+    assert "every event took effect once, in order" in output
+
+
+def test_event_consumers_find_a_doubled_and_a_lost_event(tmp_path):
+    program = "03_event_consumers/consumers.py"
+    run(program, "prepare", directory=tmp_path)
+    run(program, "produce", directory=tmp_path, EVENTS="20")
+    with closing(sqlite3.connect(tmp_path / "events.db", isolation_level=None)) as connection:
+        for consumer, left_out in (("billing", "orders"), ("shipping", "companies"), ("audit", "")):
+            connection.execute(
+                "insert into effect select ?, category, stream, version, 'anna' "
+                "from holdfast_event join holdfast_category using (category_id) "
+                "where category != ? order by position_id",
+                (consumer, left_out),
+            )
+        assert "every event took effect once, in order" in run(program, "verify", directory=tmp_path)
+        connection.execute("delete from effect where rowid = (select min(rowid) from effect)")
+        assert "lost" in run(program, "verify", directory=tmp_path, code=1)
