@@ -54,7 +54,9 @@ def test_every_python_example_can_be_read_by_python(page):
 def test_the_example_of_the_readme_charges_every_order_once(tmp_path):
     (tmp_path / "orders.py").write_text(blocks("README.md")[0], encoding="utf-8")
 
-    run(tmp_path, "orders.py")
+    assert run(tmp_path, "orders.py") == "1000 orders wait\n"
+    run(tmp_path, "-m", "holdfast", "worker", "run", "--app", "orders:app", "--app-dir", ".", "--until-empty")
+    assert "completed" in run(tmp_path, "-m", "holdfast", "job", "list", "--app", "orders:app", "--app-dir", ".")
 
     with sqlite3.connect(tmp_path / "orders.db") as connection:
         assert connection.execute("select count(*), count(distinct order_id) from payment").fetchone() == (1000, 1000)
@@ -76,3 +78,28 @@ def test_the_first_job_of_the_tutorial_runs(tmp_path):
     finally:
         worker.kill()
         worker.wait()
+
+
+def test_the_first_stream_of_the_tutorial_is_consumed(tmp_path):
+    shop, rename, decide, *_ = blocks("docs/tutorial/first-stream.md")
+    for name, text in (("shop.py", shop), ("rename.py", rename), ("decide.py", decide)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert run(tmp_path, "rename.py") == "version 1 of company-7\n"
+    assert run(tmp_path, "decide.py") == "somebody was quicker: version 1\n"
+
+    command = [sys.executable, "-m", "holdfast", "worker", "run", "--app", "shop:app", "--app-dir", "."]
+    worker = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        watch = (
+            "import time\nfrom shop import app\n"
+            "while not (seen := app.consumers.sync.list()) or not seen[0].shares or seen[0].lag: time.sleep(0.1)"
+        )
+        run(tmp_path, "-c", watch)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=20) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        assert connection.execute("select * from invoice_address").fetchall() == [("company-7", "Ada & Co")]
+    connection.close()
