@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios import depth, drain, enqueue, held, latency, memory
+from benchmarks.scenarios import depth, drain, enqueue, held, latency, memory, streams
 
 Scenario = Callable[[Bench], list[Record]]
 
@@ -18,12 +18,24 @@ SCENARIOS: dict[str, Scenario] = {
     "drain.one": drain.one,
     "drain.two": drain.two,
     "drain.held": held.held,
+    "drain.held.long": held.long,
     "latency": latency.latency,
     "claim.depth": depth.depth,
     "memory.drain": memory.drain,
+    "append.batch": streams.append,
+    "consume.batch": streams.consume,
+    "streams.depth": streams.depth,
 }
 
 
+LONG = frozenset({"drain.held.long", "streams.depth"})
+"""Left out unless they are named in full."""
+
+
 def chosen(only: tuple[str, ...]) -> dict[str, Scenario]:
-    """Return the scenarios whose names begin with one of those given; all if none is."""
-    return {name: run for name, run in SCENARIOS.items() if not only or name.startswith(only)}
+    """Return the scenarios whose names begin with one of those given; all but the long ones if none is."""
+    return {
+        name: run
+        for name, run in SCENARIOS.items()
+        if name in only or (name not in LONG and (not only or name.startswith(only)))
+    }

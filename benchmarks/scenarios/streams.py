@@ -1,0 +1,279 @@
+"""Streams: append in batches, consume with effect and position in one transaction, and what depth costs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import AsyncExitStack, closing
+from datetime import timedelta
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+from benchmarks.bench import Bench, check
+from benchmarks.raw import streams_sqlite
+from benchmarks.record import Record
+from benchmarks.stores import Place
+from holdfast import App, Event, EventContext, Timing
+from holdfast.model.allocation import Grant, GrantTo, NodeKey
+from holdfast.model.event import NewEvent, partition_of
+from holdfast.model.ids import new_ids
+from holdfast.store.stream_values import Member, NewNode
+
+_PARTITIONS = 8
+_STREAMS = 200
+_BATCH = 100
+_CATEGORY = "bench"
+_CHUNK = 5000
+_EFFECT = {
+    "sqlite": ("create table effect (id text not null, n integer not null)", "insert into effect values (?, ?)"),
+    "postgresql": (
+        "create table if not exists effect (id uuid not null, n bigint not null)",
+        "insert into effect values (%s, %s)",
+    ),
+}
+
+
+def _raw(bench: Bench) -> ModuleType:
+    if bench.store.name == "sqlite":
+        return streams_sqlite
+    from benchmarks.raw import streams_postgres
+
+    return streams_postgres
+
+
+def _streams_by_partition() -> list[list[str]]:
+    parts: dict[int, list[str]] = defaultdict(list)
+    for number in range(_STREAMS):
+        parts[partition_of(f"stream-{number}", _PARTITIONS)].append(f"stream-{number}")
+    return [parts[number] for number in range(_PARTITIONS)]
+
+
+def _batches(count: int) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Return (partition, events) for each batch; the events of a batch belong to some streams of one partition."""
+    parts = _streams_by_partition()
+    batches: list[tuple[int, list[tuple[str, str]]]] = []
+    for number in range(count // _BATCH):
+        part = number % _PARTITIONS
+        streams = parts[part]
+        batches.append((part, [(streams[n % len(streams)], f'{{"n":{n}}}') for n in range(_BATCH)]))
+    return batches
+
+
+# --- append -----------------------------------------------------------------------------------------------------------
+
+
+def _append_ours(bench: Bench, count: int) -> float:
+    batches = [
+        [{"stream": stream, "name": "changed", "payload": {"n": n}} for n, (stream, _) in enumerate(events)]
+        for _, events in _batches(count)
+    ]
+    with bench.store.fresh() as place:
+
+        async def run() -> float:
+            async with App(place.url) as app:
+                await app.category(_CATEGORY, partitions=_PARTITIONS)
+                began = time.perf_counter()
+                for events in batches:
+                    await app.append_many(_CATEGORY, events)
+                seconds = time.perf_counter() - began
+                (view,) = await app.categories()
+                check(view.appended, count, "appended events")
+                return seconds
+
+        return count / asyncio.run(run())
+
+
+def _append_raw(bench: Bench, count: int) -> float:
+    raw = _raw(bench)
+    batches = _batches(count)
+    with bench.store.fresh() as place:
+        _prepare_raw(bench, place, raw)
+        with closing(raw.connect(place.raw)) as connection:
+            began = time.perf_counter()
+            for part, events in batches:
+                raw.append(connection, part, events)
+            seconds = time.perf_counter() - began
+    return count / seconds
+
+
+def _prepare_raw(bench: Bench, place: Place, raw: ModuleType) -> None:
+    if bench.store.name == "postgresql":
+        _install(place)  # makes the schema in which the raw tables go
+    raw.create(place.raw, _PARTITIONS)
+
+
+def _install(place: Place) -> None:
+    async def run() -> None:
+        async with App(place.url):
+            pass
+
+    asyncio.run(run())
+
+
+def append(bench: Bench) -> list[Record]:
+    """Batches of a hundred, each in a transaction of its own, to one of eight partitions."""
+    count = max(_BATCH, bench.sizes.jobs // 5 // _BATCH * _BATCH)
+    return [
+        bench.compare(
+            "append.batch", lambda: _append_ours(bench, count), lambda: _append_raw(bench, count), unit="events/s"
+        )
+    ]
+
+
+# --- consume ----------------------------------------------------------------------------------------------------------
+
+
+async def _fill(app: App, count: int) -> None:
+    await app.category(_CATEGORY, partitions=_PARTITIONS)
+    numbers = range(count)
+    for first in range(0, count, _CHUNK):
+        events = [
+            NewEvent(event_id, _CATEGORY, f"stream-{n % _STREAMS}", "changed", f'{{"n":{n}}}')
+            for event_id, n in zip(new_ids(len(numbers[first : first + _CHUNK])), numbers[first:], strict=False)
+        ]
+        await app.backend.streams.events.append(events)
+
+
+def _consume_ours(bench: Bench, count: int) -> float:
+    make, insert = _EFFECT[bench.store.name]
+    with bench.store.fresh() as place:
+
+        async def run() -> float:
+            app = App(place.url)
+            seen = 0
+            all_seen = asyncio.Event()
+
+            @app.consumer("bench", category=_CATEGORY, batch=_BATCH)
+            async def handle(events: list[Event], ctx: EventContext) -> None:
+                nonlocal seen
+                async with ctx.transaction() as connection:
+                    rows = [(event.id, event.version) for event in events]
+                    if bench.store.name == "sqlite":
+                        await connection.executemany(insert, rows)
+                    else:
+                        async with connection.cursor() as cursor:
+                            await cursor.executemany(insert, rows)
+                seen += len(events)
+                if seen >= count:
+                    all_seen.set()
+
+            async with app:
+                await _fill(app, count)
+                await _execute(bench, place, make)
+                node = app.node(timing=Timing().scaled(0.2))
+                task = asyncio.create_task(node.run())
+                while len(node.status().shares) < _PARTITIONS:  # noqa: ASYNC110 - the start is not what is measured
+                    await asyncio.sleep(0.001)
+                before, began = seen, time.perf_counter()
+                await all_seen.wait()
+                seconds = time.perf_counter() - began
+                node.stop()
+                await task
+            return (count - before) / seconds
+
+        rate = asyncio.run(run())
+        check(_raw(bench).effects(place.raw, "effect"), count, "effects")
+    return rate
+
+
+async def _execute(bench: Bench, place: Place, statement: str) -> None:
+    with closing(_raw(bench).connect(place.raw)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def _consume_raw(bench: Bench, count: int) -> float:
+    raw = _raw(bench)
+    with bench.store.fresh() as place:
+        _prepare_raw(bench, place, raw)
+        with closing(raw.connect(place.raw)) as connection:
+            for part, events in _batches(count):
+                raw.append(connection, part, events)
+            began = time.perf_counter()
+            done = raw.consume(connection, _PARTITIONS, _BATCH)
+            seconds = time.perf_counter() - began
+        check((done, raw.effects(place.raw)), (count, count), "events and effects")
+    return count / seconds
+
+
+def consume(bench: Bench) -> list[Record]:
+    """Batches of a hundred, effect and position in one transaction, by one node."""
+    count = max(_BATCH, bench.sizes.jobs // 5 // _BATCH * _BATCH)
+    return [
+        bench.compare(
+            "consume.batch", lambda: _consume_ours(bench, count), lambda: _consume_raw(bench, count), unit="events/s"
+        )
+    ]
+
+
+# --- depth ------------------------------------------------------------------------------------------------------------
+
+
+class _Side:
+    """A store with so many events, and a consumer at its beginning."""
+
+    def __init__(self, place: Place) -> None:
+        self.app = App(place.url)
+        self.app.consumer("bench", category=_CATEGORY)(_nothing)
+
+    async def fill(self, count: int) -> None:
+        await _fill(self.app, count)
+        (consumer,) = self.app.subscribed
+        streams = self.app.backend.streams
+        await streams.consumers.subscribe(consumer.name, consumer.subscription, consumer.start)
+        node = NodeKey("bench", "1")
+        await streams.allocations.join(NewNode(node, "here", 1, (Member("bench"),), Timing(ttl=timedelta(hours=1))))
+        leadership = await streams.allocations.lead(node, timedelta(hours=1))
+        survey = await streams.allocations.survey()
+        share = survey.allocations[0]
+        assert leadership is not None
+        await streams.allocations.allot(
+            leadership, [GrantTo(share.share, share.generation, node)], grace=timedelta(seconds=1)
+        )
+        self.grant = Grant(share.share, share.generation + 1)
+        self.middle = max(0, count // _PARTITIONS // 2)
+
+    async def lag(self) -> float:
+        began = time.perf_counter()
+        await self.app.consumers.list()
+        return time.perf_counter() - began
+
+    async def fetch(self) -> float:
+        began = time.perf_counter()
+        fetched = await self.app.backend.streams.consumers.fetch(self.grant, after=self.middle, limit=_BATCH)
+        seconds = time.perf_counter() - began
+        return seconds / max(1, len(fetched.events))
+
+
+async def _nothing(event: Event) -> None:
+    """Do nothing."""
+
+
+async def _measure(bench: Bench, near: Place, far: Place) -> dict[str, tuple[float, float]]:
+    few, many = _Side(near), _Side(far)
+    figures: dict[str, tuple[list[float], list[float]]] = {"lag": ([], []), "fetch": ([], [])}
+    async with AsyncExitStack() as stack:
+        for side, count in ((few, bench.sizes.jobs // 5), (many, 20 * bench.sizes.jobs)):
+            await stack.enter_async_context(side.app)
+            await side.fill(count)
+        for _ in range(bench.sizes.claims):
+            for name, (ours, base) in figures.items():
+                base.append(await _timed(few, name))
+                ours.append(await _timed(many, name))
+    return {name: (median(ours), median(base)) for name, (ours, base) in figures.items()}
+
+
+async def _timed(side: Any, name: str) -> float:
+    return float(await getattr(side, name)())
+
+
+def depth(bench: Bench) -> list[Record]:
+    """The lag of a consumer, and a fetch per event; `raw` is our own with a hundredth of the events."""
+    with bench.store.fresh() as near, bench.store.fresh() as far:
+        medians = asyncio.run(_measure(bench, near, far))
+    return [
+        bench.record(f"streams.depth.{name}", 1000 * ours, unit="ms", raw=1000 * base)
+        for name, (ours, base) in medians.items()
+    ]
