@@ -235,7 +235,9 @@ def forget(target: Target, *, name: str, yes: bool) -> None:
 
 @consumer.command()
 @click.argument("name", metavar="CONSUMER")
-@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
+)
 @json_option
 @store_options
 def parked(target: Target, *, name: str, limit: int, as_json: bool) -> None:

@@ -1,0 +1,154 @@
+"""Consumers, categories, nodes and the leader."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.unit.cli.conftest import HOSTILE, SHOWN
+
+from holdfast.model.allocation import Grant, GrantTo, NodeKey, Share, Timing
+from holdfast.model.event import NewEvent
+from holdfast.model.ids import new_id
+from holdfast.model.outcome import Failure
+from holdfast.store.stream_values import Commit, Member, NewNode, Park, StartAt, Subscription
+
+NODE = NodeKey("node-a", "life-1")
+GRANT = Grant(Share("billing", "orders", 0), 1)
+
+
+@pytest.fixture
+def streams(shop):
+    """A category of one partition with three events, and a consumer that has done nothing yet."""
+
+    async def prepare(backend):
+        events = backend.streams.events
+        await events.open_category("orders", 1)
+        await events.append([NewEvent(new_id(), "orders", "order-1", "placed", "{}") for _ in range(3)])
+        await backend.streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+
+    shop.within(prepare)
+    return shop
+
+
+def grant(shop) -> None:
+    async def give(backend):
+        allocations = backend.streams.allocations
+        await allocations.join(NewNode(NODE, "here", 42, (Member("billing", 2),), Timing()))
+        leadership = await allocations.lead(NODE, timedelta(seconds=30))
+        await allocations.allot(leadership, [GrantTo(GRANT.share, 0, NODE)], grace=timedelta(0))
+
+    shop.within(give)
+
+
+def park(shop, stream="order-1") -> None:
+    async def put(backend):
+        failure = Failure(HOSTILE, "cannot bill", "Traceback")
+        commit = Commit(0, 2, (Park(1, stream, failure, 3), Park(2, stream)))
+        await backend.streams.consumers.commit(GRANT, commit)
+
+    grant(shop)
+    shop.within(put)
+
+
+def test_consumers_are_listed_with_lag_and_owner(streams):
+    grant(streams)
+    (consumer,) = streams.json("consumer", "list")["consumers"]
+    assert (consumer["name"], consumer["category"], consumer["lag"], consumer["paused"]) == (
+        "billing",
+        "orders",
+        3,
+        False,
+    )
+    assert consumer["behind"] >= 0
+    (share,) = consumer["shares"]
+    assert (share["owner"], share["generation"], share["state"], share["head"]) == ("node-a", "1", "granted", 3)
+    line = streams.run("consumer", "list").stdout.splitlines()[1]
+    assert line.startswith("billing\tcategory orders\trunning\t1\t3\t")
+    assert "orders:0\tgranted\t0\t3\t3\t" in streams.run("consumer", "list", "--partitions").stdout
+
+
+def test_without_any_the_lists_say_how_they_come_into_being(shop):
+    shop.enqueue()
+    assert "known once a worker has run them" in shop.run("consumer", "list").stderr
+    assert "with their first event" in shop.run("category", "list").stderr
+    assert "a worker with consumers is one" in shop.run("node", "list").stderr
+    assert "Nobody leads" in shop.run("leader", "show").stderr
+    assert shop.json("leader", "show") == {"leader": None}
+
+
+def test_a_consumer_is_paused_and_resumed_and_says_if_it_was_so_already(streams):
+    assert streams.run("consumer", "pause", "billing").stdout == "billing paused\n"
+    assert streams.run("consumer", "pause", "billing").stdout == "billing was paused already\n"
+    assert "\tpaused\t" in streams.run("consumer", "list").stdout
+    assert streams.run("consumer", "resume", "billing").stdout == "billing resumed\n"
+    assert streams.run("consumer", "resume", "billing").stdout == "billing was not paused\n"
+
+
+def test_a_consumer_that_nobody_knows_is_an_error(streams):
+    assert "no consumer 'billling'" in streams.run("consumer", "pause", "billling", code=1).stderr
+
+
+@pytest.mark.parametrize(("to", "lag"), [("end", 0), ("beginning", 3), ("2", 1), ("2001-01-01T00:00:00Z", 3)])
+def test_a_consumer_is_reset_to_a_place(streams, to, lag):
+    said = streams.run("consumer", "reset", "billing", "--to", to, "--yes").stdout
+    assert said == f"billing reset to {to}: {lag} events left\n"
+    assert streams.json("consumer", "list")["consumers"][0]["paused"] is False
+
+
+def test_to_reset_is_asked_before(streams):
+    assert "3 left" in streams.run("consumer", "reset", "billing", "--to", "end", code=2).stderr
+
+
+@pytest.mark.parametrize("to", ["yesterday", "2001-01-01T00:00:00", "-1"])
+def test_a_place_that_is_none_is_refused(streams, to):
+    assert "--to" in streams.run("consumer", "reset", "billing", "--to", to, "--yes", code=2).stderr
+
+
+def test_a_consumer_that_a_living_node_holds_is_not_reset(streams):
+    grant(streams)
+    error = streams.run("consumer", "reset", "billing", "--to", "end", "--within", "100ms", "--yes", code=1).stderr
+    assert "still held by a node" in error
+
+
+def test_a_paused_consumer_is_forgotten(streams):
+    streams.run("consumer", "pause", "billing")
+    assert streams.run("consumer", "forget", "billing", "--yes").stdout == "billing forgotten\n"
+    assert streams.json("consumer", "list")["consumers"] == []
+
+
+def test_parked_events_are_listed_retried_and_dropped(streams):
+    park(streams)
+    first, second = streams.json("consumer", "parked", "billing")["parked"]
+    assert (first["position"], first["attempts"], first["message"]) == (1, 3, "cannot bill")
+    assert second["error_class"] is None
+    table = streams.run("consumer", "parked", "billing").stdout
+    assert f"{SHOWN}: cannot bill" in table
+    assert "waits behind another of its stream" in table
+    assert streams.run("consumer", "retry", "billing").stdout == "2 events of billing will be handled again\n"
+    assert streams.json("consumer", "parked", "billing")["parked"][0]["is_retrying"] is True
+    assert "--yes" in streams.run("consumer", "drop", "billing", code=2).stderr
+    dropped = streams.run("consumer", "drop", "billing", "--event", first["event_id"], "--yes").stdout
+    assert dropped == "1 parked events of billing dropped\n"
+    streams.run("consumer", "drop", "billing", "--stream", "order-1", "--yes")
+    assert "nothing of that kind" in streams.run("consumer", "drop", "billing", "--yes", code=1).stderr
+    assert "has parked nothing" in streams.run("consumer", "parked", "billing").stderr
+
+
+def test_categories_are_listed_and_shown(streams):
+    (category,) = streams.json("category", "list")["categories"]
+    assert category == {"name": "orders", "partitions": 1, "heads": [3], "trimmed": [0], "appended": 3, "kept": 3}
+    assert streams.run("category", "list").stdout.splitlines()[1] == "orders\t1\t3\t3"
+    assert streams.run("category", "show", "orders").stdout.splitlines()[1] == "orders:0\t3\t0\t3"
+    assert "no category 'order'" in streams.run("category", "show", "order", code=1).stderr
+
+
+def test_nodes_and_the_leader_are_shown(streams):
+    grant(streams)
+    (node,) = streams.json("node", "list")["nodes"]
+    assert (node["node_id"], node["state"], node["shares"], node["pid"]) == ("node-a", "live", 1, 42)
+    assert node["consumers"] == {"billing": 2}
+    assert streams.run("node", "list").stdout.splitlines()[1].startswith("node-a\tlive\t1\there\t42\t")
+    leader = streams.json("leader", "show")["leader"]
+    assert (leader["node_id"], leader["epoch"]) == ("node-a", 1)
+    assert "epoch\t1" in streams.run("leader", "show").stdout
