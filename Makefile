@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+CORE   := $(VENV)/.core
 STAMP  := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -18,19 +19,24 @@ help: ## list the targets
 
 setup: $(STAMP) ## make the environment in .venv (done by every other target as needed)
 
-$(STAMP): pyproject.toml
+$(STAMP): $(CORE)
+	@echo "Installing the tools of Holdfast into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Holdfast needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Install one and name it: make PYTHON=python3.12 $(or $(MAKECMDGOALS),setup)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	  echo "Could not make $(VENV). On Debian and Ubuntu the remedy is: apt install python3-venv" >&2; exit 1; }
-	@echo "Installing Holdfast and its tools into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@echo "Installing Holdfast into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-demo: setup ## 100,000 works on SQLite, consumers killed on the way, and a verdict
+demo: $(CORE) ## 100,000 works on SQLite, consumers killed on the way, and a verdict
 	@mkdir -p build
-	@$(BIN)/holdfast demo --fresh --url sqlite:///build/demo.db
+	@$(BIN)/holdfast demo --url sqlite:///build/demo.db
 
 test: setup ## the suite, without the slow and torture marks
 	@$(BIN)/pytest -m "not slow and not torture" -n 2 --dist worksteal -q
@@ -49,8 +55,10 @@ check: setup ## style, types, layers and house rules
 bench: setup ## benchmarks, as ratios to hand-written loops
 	@$(BIN)/python -m benchmarks
 
-torture: setup ## kill and freeze real processes, then check the history
-	@echo "make torture is not built yet: it will kill and freeze real workers and check the history against the promises" >&2; exit 1
+torture: setup ## kill, freeze and cut off real workers for ten minutes on SQLite, and on a throw-away PostgreSQL
+	@mkdir -p build
+	@$(BIN)/holdfast torture --profile standard --url sqlite:///build/torture.db --report build/torture-sqlite.json
+	@$(BIN)/holdfast torture --profile standard --server postgresql --report build/torture-postgresql.json
 
 clean: ## remove the environment, caches and build results
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

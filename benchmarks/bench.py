@@ -21,7 +21,8 @@ class Sizes(msgspec.Struct, frozen=True):
     deep: int  # ready jobs of the far case
     claims: int  # measured per case
     memory: int  # drained while memory is watched
-    held: tuple[int, ...]  # done under a held snapshot before the rate is taken
+    held: int  # done under a held snapshot before the rate is taken
+    held_long: int  # the same, where there is time
 
     @classmethod
     def of(cls, jobs: int) -> Sizes:
@@ -35,7 +36,8 @@ class Sizes(msgspec.Struct, frozen=True):
             deep=max(2000, 10 * jobs),
             claims=5 if small else 151,
             memory=10 * jobs,
-            held=(2 * jobs, 20 * jobs),
+            held=2 * jobs,
+            held_long=20 * jobs,
         )
 
 

@@ -27,9 +27,9 @@ _PATIENCE = 60.0
 
 
 class _Measured(NamedTuple):
-    """Rates by how many jobs went before, and the longest wait of an urgent job in ms."""
+    """The rate of the last round, and the longest wait of an urgent job in ms."""
 
-    rates: dict[int, float]
+    rate: float
     urgent: float
 
 
@@ -82,16 +82,15 @@ class _Rounds:
             await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _whole(bench: Bench, place: Place, worker: processes.Process, *, holds: bool) -> _Measured:
-    rates: dict[int, float] = {}
+async def _whole(bench: Bench, place: Place, worker: processes.Process, *, after: int, holds: bool) -> _Measured:
+    rate = 0.0
     app, task = program.make_app(place.url)
     async with app:
         rounds = _Rounds(bench, place, worker, task)
         with bench.store.snapshot(place) if holds else nullcontext():
             worker.go()
-            while rounds.pushed <= max(bench.sizes.held):
-                before = rounds.pushed
-                rates[before] = await rounds.push()
+            while rounds.pushed <= after:
+                rate = await rounds.push()
             returns = await rounds.push_with_urgent()
         worker.stop()
     told = await asyncio.to_thread(worker.told)
@@ -101,10 +100,10 @@ async def _whole(bench: Bench, place: Place, worker: processes.Process, *, holds
     check(bench.store.held(place), wanted, "what the store holds after the rounds")
     waits = [(began - returns[number]) / 1e6 for number, began in told["starts"]]
     check(len(waits), _URGENT_JOBS, "urgent jobs that began")
-    return _Measured(rates, max(waits))
+    return _Measured(rate, max(waits))
 
 
-def _side(bench: Bench, *, holds: bool) -> _Measured:
+def _side(bench: Bench, *, after: int, holds: bool) -> _Measured:
     with bench.store.fresh() as place:
 
         async def install() -> None:
@@ -113,15 +112,25 @@ def _side(bench: Bench, *, holds: bool) -> _Measured:
 
         asyncio.run(install())
         with processes.started(1, "benchmarks.program", place.url, "steady", str(bench.sizes.jobs)) as (worker,):
-            return asyncio.run(_whole(bench, place, worker, holds=holds))
+            return asyncio.run(_whole(bench, place, worker, after=after, holds=holds))
+
+
+def _after(bench: Bench, count: int) -> list[Record]:
+    """The rate after `count` jobs with a snapshot held, by that without; and the longest wait of an urgent job."""
+    free = _side(bench, after=count, holds=False)
+    under = _side(bench, after=count, holds=True)
+    name = f"drain.held.{count}"
+    return [
+        bench.record(name, under.rate, unit="jobs/s", raw=free.rate),
+        bench.record(f"{name}.urgent", under.urgent, unit="ms", raw=free.urgent),
+    ]
 
 
 def held(bench: Bench) -> list[Record]:
-    """The rate with a snapshot held, by that without; and the longest wait of an urgent job in either."""
-    free = _side(bench, holds=False)
-    under = _side(bench, holds=True)
-    records = [
-        bench.record(f"drain.held.{count}", under.rates[count], unit="jobs/s", raw=free.rates[count])
-        for count in bench.sizes.held
-    ]
-    return [*records, bench.record("drain.held.urgent", under.urgent, unit="ms", raw=free.urgent)]
+    """After twice the usual number of jobs."""
+    return _after(bench, bench.sizes.held)
+
+
+def long(bench: Bench) -> list[Record]:
+    """After twenty times as many: it takes some minutes."""
+    return _after(bench, bench.sizes.held_long)

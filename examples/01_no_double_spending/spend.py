@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import sqlite3
@@ -20,6 +21,7 @@ BATCH_SIZE = 50
 SUCCESS_RATE = 0.9
 WORK_TIMEOUT = 2.0  # seconds: then the works of a dead consumer are free again
 
+logging.getLogger("holdfast.sqlite").setLevel(logging.ERROR)  # or every process tells how old its SQLite is
 app = App(f"sqlite:///{FILE}")
 
 
@@ -38,8 +40,8 @@ async def produce() -> None:
             connection.execute("create table if not exists produced (number integer)")
             # No unique constraint: if a work were done twice, both rows would be here to be seen.
             connection.execute("create table if not exists spent (number integer, attempt integer, consumer text)")
-            rows = [(number,) for number in range(1, WORKS + 1)]
             connection.execute("begin immediate")
+            rows = [(number,) for number in range(1, WORKS + 1)]
             connection.executemany("insert into produced values (?)", rows)
             # Our rows and the jobs commit together, because the jobs are enqueued in our transaction.
             await work.options(using=connection).enqueue_many(rows)
@@ -77,8 +79,7 @@ async def spend(held: list[HeldJob], name: str) -> int:
 
 
 async def left() -> bool:
-    queues = await app.queues.list()
-    return any(queue.ready or queue.scheduled or queue.running for queue in queues)
+    return any(queue.ready or queue.scheduled or queue.running for queue in await app.queues.list())
 
 
 def verify() -> int:
@@ -99,8 +100,8 @@ def clean() -> None:
 def everything() -> int:
     clean()
     asyncio.run(produce())
-    program = [sys.executable, __file__, "consume"]
-    consumers = [subprocess.Popen([*program, f"consumer-{number}"]) for number in range(1, 5)]  # noqa: S603
+    names = [f"consumer-{number}" for number in range(1, 5)]
+    consumers = [subprocess.Popen([sys.executable, __file__, "consume", name]) for name in names]  # noqa: S603
     with closing(connect()) as connection:
         while connection.execute("select count(*) from spent").fetchone()[0] < WORKS // 4:
             time.sleep(0.01)

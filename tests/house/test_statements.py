@@ -99,7 +99,10 @@ def test_a_statement_that_changes_running_carries_the_fence_or_is_accounted_for(
     assert unfenced == set(UNFENCED)
 
 
-@pytest.mark.parametrize("statement", ["complete_one", "complete_many", "count_completed", "leave_running", "standing"])
+@pytest.mark.parametrize(
+    "statement",
+    ["complete_one", "complete_many", "count_completed", "leave_running", "leave_running_alone", "standing"],
+)
 def test_every_statement_of_a_completion_carries_the_fence(statement):
     assert is_fenced(STATEMENTS[statement])
 
@@ -118,10 +121,13 @@ def test_a_batch_is_extended_only_of_what_was_found_held_in_the_same_transaction
 
 
 def test_a_job_leaves_running_only_after_its_completion_was_written():
-    for function, insert in (("finish.complete", "complete_one"), ("finish._complete_many", "complete_many")):
+    for function, insert, leave in (
+        ("finish._complete", "complete_one", "leave_running_alone"),
+        ("finish._complete_many", "complete_many", "leave_running"),
+    ):
         names = [name for name, _ in named(body_of(function))]
-        assert names.index(insert) < names.index("leave_running")
-    assert callers()["leave_running"] == {"finish.complete", "finish._complete_many"}
+        assert names.index(insert) < names.index(leave)
+        assert callers()[leave] == {function}
 
 
 def test_a_row_is_dropped_only_by_those_who_hold_it_in_their_hands():

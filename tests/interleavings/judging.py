@@ -99,7 +99,10 @@ class Judge:
 def observed(model: Reference) -> dict[str, Any]:
     """Return what can be told of the model, as `tables.observed` does of the store."""
     counted = {name: sum(counter[name] for counter in model.counts.values()) for name in COUNTS}
-    return {"jobs": {job_id: _job(record) for job_id, record in model.records.items()}, "counts": counted}
+    blocked = [record for record in model.records.values() if record.state is JobState.BLOCKED]
+    waiting = [record.new.id for record in sorted(blocked, key=lambda record: record.place)]
+    jobs = {job_id: _job(record) for job_id, record in model.records.items()}
+    return {"jobs": jobs, "counts": counted, "waiting": waiting}
 
 
 def _job(record: Record) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Re
 
 JOB = "00000000-0000-7000-8000-000000000001"
 SECOND = "00000000-0000-7000-8000-000000000002"
+THIRD = "00000000-0000-7000-8000-000000000003"
+FOURTH = "00000000-0000-7000-8000-000000000004"
 QUEUE, TASK = "mail", "greet"
 LEASE = timedelta(seconds=30)
 RETRIED = Retried(timedelta(seconds=10), Failure("ValueError", "no"))
@@ -90,9 +92,9 @@ def _plain(result: Any) -> Any:
             return result
 
 
-def a_job(job_id: str = JOB) -> NewJob:
+def a_job(job_id: str = JOB, order_key: str | None = None, *, max_attempts: int = 5) -> NewJob:
     """Return a job to enqueue."""
-    return NewJob(id=job_id, queue=QUEUE, task=TASK, payload="[]", max_attempts=5)
+    return NewJob(id=job_id, queue=QUEUE, task=TASK, payload="[]", max_attempts=max_attempts, order_key=order_key)
 
 
 def request(worker_id: str, limit: int = 10) -> ClaimRequest:
@@ -110,11 +112,15 @@ async def _enqueue_both(world: World, *ids: str) -> Any:
         return [await world.verbs.jobs.enqueue([a_job(job_id)]) for job_id in ids]
 
 
-async def _complete_then_enqueue(world: World) -> Any:
+async def _complete_then_enqueue(world: World, following: NewJob) -> Any:
     """The last step of a handler that hands on to another job, in its own transaction."""
     async with world.verbs.together():
         verdict = await world.verbs.complete_inside(world.leases["holder"])
-        return verdict, await world.verbs.jobs.enqueue([a_job(SECOND)])
+        return verdict, await world.verbs.jobs.enqueue([following])
+
+
+def _enqueue(*jobs: NewJob) -> Callable[[World], Awaitable[Any]]:
+    return lambda w: w.verbs.jobs.enqueue(jobs)
 
 
 def _finish(outcome: Outcome, *holders: str) -> Callable[[World], Awaitable[Any]]:
@@ -131,7 +137,7 @@ _ALL = [
     Operation("extend many", lambda w: w.verbs.extend_many([w.leases["holder"]], LEASE), skips=True),
     Operation("complete", _finish(Completed("1"), "holder")),
     Operation("complete inside", lambda w: w.verbs.complete_inside(w.leases["holder"])),
-    Operation("complete, then enqueue", _complete_then_enqueue),
+    Operation("complete, then enqueue", lambda w: _complete_then_enqueue(w, a_job(SECOND))),
     Operation("retried", _finish(RETRIED, "holder")),
     Operation("failed", _finish(Failed(Failure("ValueError", "no")), "holder")),
     Operation("release", lambda w: w.verbs.jobs.release([w.leases["holder"]], started=True)),
@@ -152,6 +158,16 @@ _ALL = [
     Operation("complete mixed", _finish(Completed("3"), "holder", "other", "other zombie", "zombie")),
     Operation("retried mixed", _finish(RETRIED, "other zombie", "other", "zombie", "holder")),
     Operation("release both", lambda w: w.verbs.jobs.release([w.leases["other"], w.leases["holder"]], started=True)),
+    Operation("enqueue third", _enqueue(a_job(THIRD, "x"))),
+    Operation("enqueue fourth", _enqueue(a_job(FOURTH, "x"))),
+    Operation("enqueue y", _enqueue(a_job(SECOND, "y"))),
+    Operation("enqueue x, y", _enqueue(a_job(THIRD, "x"), a_job(FOURTH, "y"))),
+    Operation("enqueue y, x", _enqueue(a_job(FOURTH, "y"), a_job(THIRD, "x"))),
+    Operation("enqueue y, none, x", _enqueue(a_job(JOB, "y"), a_job(SECOND), a_job(FOURTH, "x"))),
+    Operation("cancel second", lambda w: w.verbs.jobs.cancel(SECOND, "unwanted")),
+    Operation("complete, then enqueue third", lambda w: _complete_then_enqueue(w, a_job(THIRD, "x"))),
+    Operation("complete x, y", _finish(Completed("3"), "holder", "other")),
+    Operation("failed y, x", _finish(Failed(Failure("ValueError", "no")), "other", "holder")),
 ]
 OPERATIONS = {operation.name: operation for operation in _ALL}
 
@@ -218,6 +234,49 @@ async def _two(jobs: JobStore, clock: Instant) -> Leases:
     return leases
 
 
+async def _line(jobs: JobStore, clock: Instant, *, max_attempts: int = 5, waiting: int = 1) -> Leases:
+    """As `running`, but the job has a key, and another waits for its end."""
+    await jobs.enqueue([a_job(JOB, "x", max_attempts=max_attempts), *[a_job(SECOND, "x")] * waiting])
+    leases = {"zombie": await _take(jobs, "zombie")}
+    clock.advance(LEASE * 2)
+    await jobs.rescue(None, 10)
+    leases["holder"] = await _take(jobs, "holder")
+    clock.advance(LEASE * 2)
+    return leases
+
+
+async def _line_alone(jobs: JobStore, clock: Instant) -> Leases:
+    return await _line(jobs, clock, waiting=0)
+
+
+async def _line_at_last(jobs: JobStore, clock: Instant) -> Leases:
+    """Lost once more, the head is failed."""
+    return await _line(jobs, clock, max_attempts=1)
+
+
+async def _line_ready(jobs: JobStore, clock: Instant) -> Leases:
+    leases = await _line(jobs, clock)
+    await jobs.release([leases["holder"]], started=False)
+    return leases
+
+
+async def _line_failed(jobs: JobStore, clock: Instant) -> Leases:
+    """The first is failed, the second is the head."""
+    leases = await _line(jobs, clock)
+    await jobs.finish([Finish(leases["holder"], Failed(Failure("ValueError", "no")))])
+    clock.advance(timedelta(days=10))
+    return leases
+
+
+async def _lines(jobs: JobStore, clock: Instant) -> Leases:
+    """Two heads, x and y, are held; one waits behind x."""
+    leases = await _line(jobs, clock)
+    await jobs.enqueue([a_job(THIRD, "y")])
+    leases["other"] = await _take(jobs, "holder")
+    clock.advance(LEASE * 2)
+    return leases
+
+
 SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
     "absent": _absent,
     "ready": _ready,
@@ -228,4 +287,11 @@ SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
     "failed": _ended(Failed(Failure("ValueError", "no"))),
     "cancelled": _ended(Cancelled("unwanted")),
     "two": _two,
+    "no line": _absent,
+    "line": _line,
+    "line alone": _line_alone,
+    "line at last": _line_at_last,
+    "line ready": _line_ready,
+    "line failed": _line_failed,
+    "lines": _lines,
 }

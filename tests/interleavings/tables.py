@@ -9,8 +9,8 @@ from psycopg import AsyncConnection, sql
 
 from holdfast.model.turn import run_at_of
 
-STATES = ("ready", "scheduled", "running", "completed", "failed", "cancelled")
-_TABLES = ("job", *STATES, "attempt", "tally", "minute_count")
+STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
+_TABLES = ("job", *STATES, "key_line", "attempt", "tally", "minute_count")
 COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -41,7 +41,7 @@ class Tables:
         rows = await self.read()
         statements = [*self._clear]
         for name in filter(rows.__getitem__, _TABLES):
-            both = {"kept": self._named(f"kept_{state}_{name}"), "table": self._named(name)}
+            both = {"kept": self._named(f"kept {state} {name}"), "table": self._named(name)}
             await self._connection.execute(sql.SQL("create table {kept} as table {table}").format(**both))
             statements.append(sql.SQL("insert into {table} select * from {kept}").format(**both))
         for name in ("fence", "job_seq"):
@@ -88,7 +88,23 @@ def check_whole(rows: Rows) -> None:
     for row in rows["scheduled"]:
         job = jobs[row["seq"]]
         assert row["run_at"] == run_at_of(job["turn"], job["priority"]), "a scheduled job cannot be found by its turn"
+    _check_lines(rows)
     _check_attempts(rows)
+
+
+def _check_lines(rows: Rows) -> None:
+    """Of each key one job is outside of blocked, the line knows which, and a line without jobs is gone."""
+    jobs = {job["seq"]: job for job in rows["job"]}
+    heads: dict[str, list[int]] = {}
+    for row in rows["ready"] + rows["scheduled"] + rows["running"]:
+        order_key = jobs[row["seq"]]["order_key"]
+        assert row["keyed"] == (order_key is not None), "the row of a job does not tell whether it has a key"
+        if order_key is not None:
+            heads.setdefault(order_key, []).append(row["seq"])
+    assert heads == {line["order_key"]: [line["head_seq"]] for line in rows["key_line"]}, "a line and its head differ"
+    keys = {line["line_id"]: line["order_key"] for line in rows["key_line"]}
+    for row in rows["blocked"]:
+        assert keys.get(row["line_id"]) == jobs[row["seq"]]["order_key"], "a job waits in no line, or in a wrong one"
 
 
 def _check_attempts(rows: Rows) -> None:
@@ -123,7 +139,9 @@ def observed(rows: Rows) -> dict[str, Any]:
             **_particulars(state, row),
         }
     counted = {name: sum(row[name] for row in rows["tally"] + rows["minute_count"]) for name in COUNTS}
-    return {"jobs": seen, "counts": counted}
+    ids = {job["seq"]: job["id"] for job in rows["job"]}
+    waiting = [ids[row["seq"]] for row in sorted(rows["blocked"], key=lambda row: int(row["place"]))]
+    return {"jobs": seen, "counts": counted, "waiting": waiting}
 
 
 def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -134,5 +152,6 @@ def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:
         "scheduled": kept[:4],
         "running": (*kept[:3], *kept[4:], "cancel_reason"),
         "ready": kept[:3],
+        "blocked": kept[:3],
     }
     return {name: row[name] for name in names.get(state, ("lost",))}

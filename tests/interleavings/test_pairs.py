@@ -7,7 +7,7 @@ been; the job lies in one table; fences grow; attempts have no gap.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -32,11 +32,30 @@ TOGETHER = {
     "cancelled": ["prune", "retry", "cancel", "enqueue", "claim", "retried"],
     "two": ["complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel"],
 }
+# Who changes a line, and who else is about: each of the first with all of both.
+AROUND_LINES = {
+    "no line": (["enqueue third", "enqueue x, y", "enqueue y, none, x"], ["enqueue fourth", "enqueue y, x", "claim"]),
+    "line": (
+        ["enqueue third", "cancel second", "complete", "failed"],
+        [
+            *("complete inside", "retried", "release", "rescue", "reset", "cancel", "claim", "stale complete"),
+            *("complete, then enqueue third", "enqueue y, x"),
+        ],
+    ),
+    "line alone": (["enqueue third", "complete"], ["complete inside", "failed", "cancel", "enqueue fourth", "rescue"]),
+    "line at last": (["rescue"], ["rescue worker", "release", "complete", "cancel second", "enqueue third"]),
+    "line ready": (["cancel", "enqueue third"], ["cancel second", "claim", "enqueue x, y", "reset"]),
+    "line failed": (["retry", "enqueue third"], ["prune", "cancel", "cancel second", "claim"]),
+    "lines": (["complete x, y", "failed y, x"], ["rescue", "enqueue fourth", "cancel second", "cancel"]),
+}
 
 
 def _pairs() -> Iterator[ParameterSet]:
     for state, names in TOGETHER.items():
         for pair in combinations_with_replacement(names, 2):
+            yield pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}")
+    for state, (first, others) in AROUND_LINES.items():
+        for pair in [*combinations_with_replacement(first, 2), *product(first, others)]:
             yield pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}")
 
 
@@ -53,6 +72,23 @@ def test_sides_that_wait_for_each_other_are_broken_off_and_come_through(explore:
     assert seen.broken_off
 
 
+@pytest.mark.parametrize(
+    ("state", "names"),
+    [
+        ("no line", ("enqueue y", "enqueue y, x", "enqueue x, y")),
+        ("lines", ("enqueue x, y", "complete x, y", "enqueue y")),
+    ],
+    ids=str,
+)
+def test_whoever_needs_several_lines_takes_them_in_one_order(
+    explore: Explore, state: str, names: tuple[str, ...]
+) -> None:
+    """While the first holds a line, one waits for it with nothing in hand, and another with the other line."""
+    seen = explore(state, names, rolls_back=False)
+    assert seen.waited
+    assert not seen.broken_off
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -60,6 +96,7 @@ def test_sides_that_wait_for_each_other_are_broken_off_and_come_through(explore:
     [
         ("ready", ("claim", "cancel")),
         ("running", ("complete inside", "cancel")),
+        ("line", ("complete inside", "enqueue third")),
     ],
     ids=str,
 )

@@ -27,6 +27,16 @@ TRIPLES = [
     ("failed", "retry", "cancel", "claim"),
     ("failed", "prune", "enqueue", "enqueue"),
     ("cancelled", "retry", "cancel", "claim"),
+    ("no line", "enqueue third", "enqueue fourth", "enqueue x, y"),
+    ("line", "complete", "enqueue third", "enqueue fourth"),
+    ("line", "complete", "cancel second", "enqueue third"),
+    ("line", "complete", "rescue", "enqueue third"),
+    ("line", "failed", "cancel second", "claim"),
+    ("line alone", "complete", "enqueue third", "enqueue fourth"),
+    ("line alone", "failed", "enqueue third", "claim"),
+    ("line alone", "rescue", "complete", "enqueue third"),
+    ("line at last", "rescue", "cancel second", "enqueue third"),
+    ("line failed", "retry", "enqueue third", "cancel second"),
 ]
 
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import psycopg
-from tests.servers.proxy import Proxy
 from tests.system.harness import Ledger, Program, Workers
 from tests.system.stores import PostgresStore
+
+from holdfast.torture.proxy import Proxy
 
 SESSIONS_OF_WORKERS = "from pg_stat_activity where application_name = 'worker' and datname = current_database()"
 

@@ -9,8 +9,9 @@ import pytest
 from tests.postgres.scene import Scene, scene_on
 from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, server_url
-from tests.servers.proxy import COMMIT, Proxy, When
 from tests.system.harness import eventually
+
+from holdfast.torture.proxy import COMMIT, Proxy, When
 
 SOON = 15.0  # seconds: a silent line is given up after two here, then come back-offs of up to five
 CLAIM = r"lanes as materialized"

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import psycopg
 import pytest
 from tests.servers.postgres import parts_of
 
+from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.pool import AsyncPools
+from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.postgres.session import Session
 from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.verbs.claim import claim
 from holdfast.store.backend import Backend
+from holdfast.store.values import ClaimRequest
 
-BIG = ("job", "ready", "scheduled", "completed")
+BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_line")
 CLAIM: dict[str, object] = {
     "worker_id": "w",
     "tasks": ["greet"],
@@ -27,7 +34,13 @@ CLAIM: dict[str, object] = {
 SOME = [*range(1, 501)]
 HOT: dict[str, dict[str, object]] = {
     "claim": CLAIM,
-    "complete": {"seqs": SOME, "fences": SOME, "results": None},
+    "complete": {"seqs": SOME, "fences": SOME, "results": None, "number": 500, "keyed": False},
+    "lock_lines": {"seqs": SOME},
+    "bring_up": {"line_ids": SOME},
+    "set_heads": {"line_ids": SOME, "seqs": SOME},
+    "drop_lines": {"line_ids": SOME},
+    "take_lines": {"queues": ["default"] * 500, "order_keys": [str(number) for number in SOME]},
+    "take_blocked": {"seq": 7},
     "extend_many": {"seqs": SOME, "fences": SOME, "span": 1},
     "lock_leases": {"seqs": SOME, "fences": SOME},
     "promote": {"limit": 500},
@@ -47,6 +60,8 @@ insert into {s}.ready (lane_id, turn, seq, payload_bytes) select 1, turn, seq, 2
 insert into {s}.scheduled (run_at, seq, retrying) select turn, seq, false from {s}.job;
 insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select seq, seq, 'w', 1, 1, 1 from {s}.job;
+insert into {s}.key_line (queue, order_key, head_seq) select 'default', seq::text, seq from {s}.job;
+insert into {s}.blocked (seq, line_id, place) select seq, seq % 5000 + 1, seq from {s}.job;
 insert into {s}.running (seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused,
     interrupted, lost, isolated) select seq, 1, seq, 'w', 1, 1, 1, 1, 0, 0, 0, false from {s}.job limit 2000;
 """
@@ -103,3 +118,27 @@ async def test_no_hot_statement_reads_a_whole_table_of_a_million(
     schema = parts_of(url)[1]
     _fill(connection, schema, statistics, 1_000_000)
     assert _bad_plans(connection, schema) == []
+
+
+async def test_a_plan_that_was_kept_from_empty_tables_does_not_read_full_ones_whole(
+    url: str, connection: psycopg.Connection
+):
+    location = Location.parse(url)
+    pools = AsyncPools(location, for_verbs=True)
+    runner = PoolRunner(pools, Statements(location.schema, None), location)
+    request = ClaimRequest("w", ("greet",), 500, timedelta(seconds=30))
+    for table in ("ready", "job", "running"):  # else the server may chance to plan anew
+        connection.execute(f"alter table {location.schema}.{table} set (autovacuum_enabled = off)".encode())
+    for _ in range(8):  # from the sixth time on the server keeps one plan for all values
+        assert not (await runner.once(lambda: claim(request, {}))).claim.jobs
+    connection.execute(FILL.format(s=location.schema, n=20_000).encode())
+    async with pools.here.connection() as session:
+        assert isinstance(session, Session)
+        assert session.prepared
+        for (_, types), name in session.prepared.items():
+            explain = f"explain execute {name.decode()}({', '.join(['null'] * len(types))})"
+            await session.execute(b"set plan_cache_mode = force_generic_plan")
+            plan = "\n".join(row[0] for row in await (await session.execute(explain.encode())).fetchall())
+            assert "Seq Scan on ready" not in plan
+            assert "Tid Scan on ready" in plan
+    pools.close()

@@ -33,7 +33,7 @@ def test_no_statement_changes_a_fence():
 
 def test_every_statement_is_used_and_every_one_that_is_used_exists():
     code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
-    states = ("ready", "scheduled", "running", "completed", "failed", "cancelled")
+    states = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
     for kind in ("list", "old", "prune"):
         code += "".join(f'"{kind}_{state}"' for state in states if f'f"{kind}_{{' in code)
     named = set(re.findall(r'"([a-z_]+)"', code))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from tests.servers.proxy import Proxy, When
 
 from holdfast.errors import OutcomeUnknown, StoreError
 from holdfast.model.job import JobState
@@ -18,6 +17,7 @@ from holdfast.store.backend import Backend
 from holdfast.store.values import Standing, Verdict
 from holdfast.testing.conformance.base import MANY, OUTCOMES, a_job, claim, enqueue, finish, hold_one, state_of
 from holdfast.testing.stores import open_store
+from holdfast.torture.proxy import Proxy, When
 
 LIMIT = timedelta(seconds=10)
 BOTH = pytest.mark.parametrize(("when", "standing"), [("before", Standing.HELD), ("after", Standing.COMPLETED)])

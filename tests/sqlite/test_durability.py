@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from tests.servers.tracing import require_strace, unless_refused
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
-]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def strace():
+    require_strace()
+
 
 PROGRAM = """
     import os, sys
@@ -42,8 +45,7 @@ def traced(tmp_path: Path, query: str) -> list[str]:
     program = subprocess.run(
         [*command, "-c", textwrap.dedent(PROGRAM), url], capture_output=True, text=True, timeout=50, check=False
     )
-    if program.returncode and "ptrace" in program.stderr:
-        pytest.skip("this machine does not allow tracing")
+    unless_refused(program)
     assert program.returncode == 0, program.stderr
     calls = []
     for line in trace.read_text().splitlines():
@@ -93,8 +95,7 @@ def test_a_sync_that_fails_is_told_and_what_was_acknowledged_is_kept(tmp_path, f
         timeout=50,
         check=False,
     )
-    if program.returncode and "ptrace" in program.stderr:
-        pytest.skip("this machine does not allow tracing")
+    unless_refused(program)
     assert program.returncode == 0, program.stderr
     lines = [line.split() for line in program.stdout.splitlines()]
     acknowledged = {line[1] for line in lines if line[0] == "acknowledged"}

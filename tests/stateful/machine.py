@@ -28,6 +28,7 @@ T = TypeVar("T")
 QUEUES = ("mail", "sale")
 TASKS = ("greet", "charge")
 WORKERS = ("worker-a", "worker-b")
+KEYS = ("x", "y")
 ALL = 10_000
 FAILURE = Failure(error_class="ValueError", message="no")
 TICK = timedelta(microseconds=1)
@@ -48,6 +49,7 @@ new_jobs = st.fixed_dictionaries(
         "priority": st.integers(-2, 2),
         "max_attempts": st.integers(1, 3),
         "delay": st.none() | seconds,
+        "order_key": st.none() | st.sampled_from(KEYS),
     }
 )
 
@@ -267,6 +269,15 @@ class StoreMachine(RuleBasedStateMachine):
     # -- after every step
 
     @invariant()
+    def of_each_line_one_job_is_outside_blocked(self) -> None:
+        lines: dict[tuple[str, str], list[JobState]] = {}
+        for record in self.model.records.values():
+            if record.line is not None and not record.is_final:
+                lines.setdefault(record.line, []).append(record.state)
+        for states in lines.values():
+            assert sum(state is not JobState.BLOCKED for state in states) == 1
+
+    @invariant()
     def every_job_stands_where_the_model_says(self) -> None:
         if hasattr(self, "store"):
             assert self.run(self._look()) == [self._expected(job_id) for job_id in self.ids]
@@ -316,6 +327,7 @@ def told(job: LeasedJob) -> tuple[Any, ...]:
         job.excused,
         job.interrupted,
         job.lost,
+        job.order_key,
     )
 
 
@@ -331,13 +343,15 @@ def seen(details: Any) -> tuple[Any, ...]:
         lease.note,
         lease.started_us,
     )
-    due = job.run_us if job.state in {JobState.READY, JobState.SCHEDULED} else None
-    return (job.id, job.state, job.attempt, due, job.finished_us, details.result, held, len(details.attempts))
+    waits = job.state in {JobState.READY, JobState.SCHEDULED, JobState.BLOCKED}
+    due = job.run_us if waits else None
+    stands = (job.id, job.state, job.order_key, job.attempt, due, job.finished_us)
+    return (*stands, details.result, held, len(details.attempts))
 
 
 def counted(view: QueueView) -> tuple[Any, ...]:
     """Return a queue's counts."""
-    return (view.name, view.paused, view.ready, view.scheduled, view.running, view.failed)
+    return (view.name, view.paused, view.ready, view.scheduled, view.blocked, view.running, view.failed)
 
 
 __all__ = ["StoreMachine"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,11 +17,27 @@ from tests.servers.postgres import server_url
 _MISPLACED = """
 select seq from holdfast.job full join (
     select seq from holdfast.ready union all select seq from holdfast.scheduled
+    union all select seq from holdfast.blocked
     union all select seq from holdfast.running union all select seq from holdfast.completed
     union all select seq from holdfast.failed union all select seq from holdfast.cancelled
 ) as placed using (seq)
 group by seq having count(placed.seq) <> 1 or bool_or(holdfast.job.id is null)
 """
+_HEADS = """
+select lane.queue, job.order_key, job.seq from (
+    select seq from {0}ready union all select seq from {0}scheduled union all select seq from {0}running
+) as placed join {0}job as job on job.seq = placed.seq join {0}lane as lane on lane.lane_id = job.lane_id
+where job.order_key is not null order by 3
+"""
+_LINES = "select queue, order_key, head_seq from {0}key_line order by head_seq"
+_STRANDED = "select seq from {0}blocked where line_id not in (select line_id from {0}key_line)"
+
+
+def check_lines(execute: Callable[[str], Any], prefix: str) -> None:
+    """Of each order_key one job lies outside of blocked, its line knows which, and nobody waits in no line."""
+    heads, lines, stranded = (execute(text.format(prefix)).fetchall() for text in (_HEADS, _LINES, _STRANDED))
+    assert heads == lines
+    assert stranded == []
 
 
 class Effect(NamedTuple):
@@ -84,6 +100,7 @@ class SqliteStore:
     def check(self) -> None:
         with self._connected() as connection:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+            check_lines(connection.execute, "holdfast_")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -124,6 +141,7 @@ class PostgresStore:
         """No job is in two states, and none in no state."""
         with self._connected(self.url) as connection:
             assert connection.execute(_MISPLACED).fetchall() == []
+            check_lines(connection.execute, "holdfast.")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -58,13 +58,15 @@ class TaskHandle(Generic[P, R]):
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
         headers: Mapping[str, str] | None = None,
+        order_key: str | None = None,
         job_id: str | None = None,
         using: object = None,
     ) -> TaskHandle[P, R]:
         """Return this task with other options for the jobs enqueued through it.
 
         `delay` counts from the store's now, `run_at` is an aware datetime. `priority` is a head start of a minute for
-        each step. `job_id` (a UUID) makes an enqueue safe to repeat. `using` joins the caller's own transaction.
+        each step. Jobs of one queue with the same `order_key` run one at a time, in the order of their enqueue.
+        `job_id` (a UUID) makes an enqueue safe to repeat. `using` joins the caller's own transaction.
         """
         options = check_options(
             queue=queue,
@@ -74,6 +76,7 @@ class TaskHandle(Generic[P, R]):
             max_attempts=max_attempts,
             timeout=timeout,
             headers=headers,
+            order_key=order_key,
             job_id=job_id,
             using=using,
         )

@@ -99,18 +99,28 @@ def _benchmarks() -> Benchmarks:
         raise ConfigError(message) from error
 
 
-@click.command()
+@click.command(short_help="Measure a store, beside hand-written loops.")
 @click.option(
     "--url",
     envvar="HOLDFAST_URL",
     help="The store, as a URL; or $HOLDFAST_URL. What it holds is left alone.  [default: SQLite, in a temporary file]",
 )
 @click.option(
-    "--jobs", type=click.IntRange(100), default=100_000, show_default=True, help="How many jobs the rates are over."
+    "--jobs",
+    type=click.IntRange(100),
+    metavar="N",
+    default=100_000,
+    show_default=True,
+    help="How many jobs the rates are over.",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only scenarios that begin so; may be repeated.")
 @click.option(
-    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="Runs of each; the median counts."
+    "--repeats",
+    type=click.IntRange(1),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="Runs of each; the median counts.",
 )
 @click.option("--peers", is_flag=True, help="Install other libraries into a temporary directory, and measure them too.")
 @json_option

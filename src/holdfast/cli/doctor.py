@@ -8,7 +8,7 @@ from holdfast.app.app import App
 from holdfast.cli.checkup import Finding, Verdict, examine
 from holdfast.cli.document import json_option, show_json
 from holdfast.cli.failures import Code
-from holdfast.cli.table import Column, console, show_table
+from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.text import mask
 
@@ -36,8 +36,9 @@ def doctor(target: Target, *, as_json: bool) -> None:
         show_json({"verdict": worst.word, "checks": [_document(finding) for finding in findings]})
     else:
         show_table(_COLUMNS, [(finding.check, finding.verdict.word, _sentence(finding)) for finding in findings])
-        if console().is_terminal:
-            click.echo(f"\n{_SUMMARIES[worst]}")
+        out = console()
+        if out.is_terminal:
+            out.print(f"\n{_SUMMARIES[worst]}", style=STYLES[worst.word])
     if worst is Verdict.BAD:
         click.get_current_context().exit(Code.WRONG)
 

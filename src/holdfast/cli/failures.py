@@ -7,7 +7,9 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 import click
+from rich.text import Text
 
+from holdfast.cli.table import console
 from holdfast.cli.text import block, mask
 from holdfast.errors import (
     ConfigError,
@@ -39,13 +41,13 @@ class Code(IntEnum):
 
 MEANINGS = {
     Code.FINE: "fine",
-    Code.WRONG: "something is wrong: no such job, nothing could be done, the doctor found something bad",
+    Code.WRONG: "something is wrong: no such job, nothing done, or a check that failed",
     Code.USAGE: "the command was used wrongly, or refused for want of --yes",
     Code.RELEASED: "the worker gave jobs back before they were done",
     Code.UNAVAILABLE: "the store cannot be reached, or there is none",
     Code.INTERNAL: "an error inside Holdfast",
     Code.STUCK: "the worker ended itself because a handler was stuck",
-    Code.CONFIGURATION: "a URL, an app, a name or a setting cannot work; or the tables need an upgrade",
+    Code.CONFIGURATION: "a URL, app, name or setting cannot work, or the tables need an upgrade",
     Code.INTERRUPTED: "interrupted by Ctrl-C",
 }
 
@@ -74,12 +76,25 @@ class Failure(Exception):  # noqa: N818 - reads as the sentence it states
 
     def show(self) -> None:
         """Print the words to stderr, without anything that acts on a terminal, and without passwords."""
-        click.echo(block(mask(f"Error: {self}")), err=True)
+        if self.code is Code.INTERRUPTED:
+            _tell("Stopped:", str(self), "bold yellow")  # as the person wanted
+        else:
+            _tell("Error:", str(self), "bold red")
 
 
 def warn(text: str) -> None:
     """Tell something on stderr that does not stop the command."""
-    click.echo(block(mask(f"Warning: {text}")), err=True)
+    _tell("Warning:", text, "bold yellow")
+
+
+def _tell(label: str, text: str, style: str) -> None:
+    """Print a message: on a terminal by whole words, elsewhere as it is."""
+    safe = block(mask(text))
+    out = console(stderr=True)
+    if out.is_terminal:
+        out.print(Text.assemble((label, style), f" {safe}"))
+    else:
+        click.echo(f"{label} {safe}", err=True)
 
 
 def _note_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -101,12 +116,16 @@ def is_debugging() -> bool:
     return bool(click.get_current_context().meta.get(_DEBUG, False))
 
 
-class Root(click.Group):
-    """The group of all commands: whatever is raised below leaves it as words and an exit code."""
+class Noun(click.Group):
+    """A group whose commands are listed in the order in which they were added, not by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
-        """Return the commands in the order in which they were added, not by name."""
+        """Return the names of the commands."""
         return list(self.commands)
+
+
+class Root(Noun):
+    """The group of all commands: whatever is raised below leaves it as words and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -28,6 +28,7 @@ _wire = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 @click.option("--delay", type=duration, metavar="DURATION", help="Not before this time has passed, as in 90 or 5m.")
 @click.option("--priority", type=int, help="A head start of a minute for each step.")
 @click.option("--max-attempts", type=int, help="How many attempts may fail.")
+@click.option("--order-key", metavar="TEXT", help="After all jobs of its queue with this key, one at a time.")
 @click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be given repeatedly.")
 @click.option("--id", "job_id", help="The id, a UUID: an enqueue repeated with it makes no second job.")
 @store_options

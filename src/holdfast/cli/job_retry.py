@@ -125,6 +125,7 @@ async def _copy(app: App, job_id: str) -> str:
         priority=job.priority,
         max_attempts=job.max_attempts,
         timeout=details.timeout,
+        order_key=job.order_key,
     )
     await app.enqueue_new([copy])
     return copy.id

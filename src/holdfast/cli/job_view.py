@@ -56,6 +56,7 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         (Column("state", coloured=True), job.state),
         ("queue", job.queue),
         ("task", job.task),
+        ("order_key", job.order_key),
         ("priority", job.priority),
         ("attempt", job.attempt),
         ("max_attempts", job.max_attempts),

@@ -9,7 +9,7 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.consent import require_consent, yes_option
 from holdfast.cli.document import fields_of, json_option, show_json
-from holdfast.cli.failures import Code, warn
+from holdfast.cli.failures import Code, Noun, warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_view import progress_of
 from holdfast.cli.table import Cell, Column, console, show_table
@@ -31,14 +31,16 @@ _COLUMNS = (
 _BATCH = 1000
 
 
-@click.group()
+@click.group(cls=Noun)
 def lease() -> None:
     """Look at who holds which job, and take jobs away from them."""
 
 
 @lease.command("list")
 @click.option("--expired", is_flag=True, help="Only those that have expired and that nobody has rescued yet.")
-@click.option("--limit", type=click.IntRange(1, _BATCH), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, _BATCH), metavar="N", default=100, show_default=True, help="At most so many."
+)
 @json_option
 @store_options
 def list_leases(target: Target, *, expired: bool, limit: int, as_json: bool) -> None:

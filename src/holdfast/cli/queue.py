@@ -6,7 +6,7 @@ import click
 
 from holdfast.app.app import App
 from holdfast.cli.document import fields_of, json_option, show_json
-from holdfast.cli.failures import warn
+from holdfast.cli.failures import Noun, warn
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import Target, store_options
 
@@ -22,7 +22,7 @@ _COLUMNS = (
 )
 
 
-@click.group()
+@click.group(cls=Noun)
 def queue() -> None:
     """Look at queues, pause and resume them."""
 

@@ -7,12 +7,12 @@ import contextlib
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.failures import Code, Failure
+from holdfast.cli.failures import Code, Failure, Noun
 from holdfast.cli.target import Target, require_file, store_options
 from holdfast.errors import SchemaMismatch
 
 
-@click.group()
+@click.group(cls=Noun)
 def schema() -> None:
     """Install, upgrade and check the tables."""
 

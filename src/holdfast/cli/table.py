@@ -14,6 +14,7 @@ import click
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +22,7 @@ from rich.text import Text
 from holdfast.cli.text import block, line
 from holdfast.cli.times import iso, relative, span
 
+Shown = tuple[Sequence["Column"], Sequence[Sequence["Cell"]]]
 Cell = str | int | float | bool | datetime | timedelta | None
 _GAP = 3
 _NOTHING = "\N{EN DASH}"
@@ -77,6 +79,21 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
         _show_folded(out, columns, texts, widths)
 
 
+def show_beside(left: Shown, right: Shown) -> None:
+    """Print two tables beside one another where the terminal is wide enough, else one below the other."""
+    out = console()
+    tables = [_table(columns, [[displayed(cell) for cell in row] for row in rows]) for columns, rows in (left, right)]
+    width = sum(Measurement.get(out, out.options, table).maximum for table in tables) + _GAP
+    if not out.is_terminal or width > out.width:
+        show_table(*left)
+        click.echo()
+        show_table(*right)
+        return
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid.add_row(*tables)
+    out.print(grid)
+
+
 def _without_empty(columns: Sequence[Column], rows: list[list[str]]) -> tuple[Sequence[Column], list[list[str]]]:
     """Leave out columns in which nothing stands."""
     kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in rows)]
@@ -102,11 +119,14 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
     for number, row in enumerate([[column.name for column in columns], *rows]):
         head = Text(style="" if number else "bold")
         for index in range(fitting):
+            space = " " * (widths[index] - cell_len(row[index]))
+            head.append(" " * _GAP if index else "")
+            head.append(space if columns[index].right else "")
             head.append(_text(row[index], columns[index]))
-            if index < fitting - 1:
-                head.append(" " * (widths[index] - cell_len(row[index]) + _GAP))
+            head.append("" if columns[index].right or index == fitting - 1 else space)
         out.print(head, overflow="fold")
         if not number:
+            out.print("─" * min(used, out.width))
             continue
         rest = Text()
         for index in range(fitting, len(columns)):

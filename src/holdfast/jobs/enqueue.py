@@ -14,7 +14,7 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, new_id, new_ids
 from holdfast.model.instants import to_micros
 from holdfast.model.job import NewJob
-from holdfast.model.names import check_name
+from holdfast.model.names import MAX_NAME, check_name
 from holdfast.runtime.payload import encode_headers
 
 
@@ -28,6 +28,7 @@ class EnqueueOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int | None = None
     timeout: float | None = None
     headers: dict[str, str] | None = None
+    order_key: str | None = None
     job_id: str | None = None
     using: Any = None
 
@@ -41,6 +42,7 @@ def check_options(  # noqa: PLR0913 - the options of a job, by name
     max_attempts: int | None = None,
     timeout: float | timedelta | None = None,
     headers: Mapping[str, str] | None = None,
+    order_key: str | None = None,
     job_id: str | None = None,
     using: object = None,
 ) -> EnqueueOptions:
@@ -58,6 +60,7 @@ def check_options(  # noqa: PLR0913 - the options of a job, by name
         max_attempts=None if max_attempts is None else check_max_attempts(max_attempts),
         timeout=check_timeout(timeout),
         headers=_checked_headers(headers),
+        order_key=None if order_key is None else check_order_key(order_key),
         job_id=None if job_id is None else check_id(str(job_id)),  # a UUID object is as good as its text
         using=using,
     )
@@ -75,6 +78,23 @@ def _checked_headers(headers: object) -> dict[str, str] | None:
         message = f"headers={headers!r} is not a mapping: pass names and texts, as in headers={{'traceparent': …}}"
         raise ConfigError(message)
     return encode_headers(cast("Mapping[str, str] | None", headers))
+
+
+def check_order_key(order_key: object) -> str:
+    """Return an order key, or refuse it. It is data of the caller's own, so any text will do that a store can keep."""
+    if not isinstance(order_key, str):
+        message = f"order_key={order_key!r} is not a text: pass one, as in order_key='customer-3'"
+        raise ConfigError(message)
+    if not order_key:
+        message = "order_key='' is empty: leave it out for a job that waits for no other"
+        raise ConfigError(message)
+    if len(order_key) > MAX_NAME:
+        message = f"order_key={order_key[:40]!r}… has {len(order_key)} characters: at most {MAX_NAME} are allowed"
+        raise ConfigError(message)
+    if "\0" in order_key or any("\ud800" <= sign <= "\udfff" for sign in order_key):
+        message = f"order_key={order_key!r} holds a NUL or half of a surrogate pair, which no store keeps as text"
+        raise ConfigError(message)
+    return order_key
 
 
 def new_job(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any], options: EnqueueOptions) -> NewJob:
@@ -119,4 +139,5 @@ def _job(task: Task, options: EnqueueOptions, job_id: str, payload: str) -> NewJ
         options.timeout,
         options.delay,
         options.run_at,
+        options.order_key,
     )

@@ -28,7 +28,8 @@ class JobState(StrEnum):
     ```
 
     The last three are final; only a person's `retry` takes a failed or cancelled job out of them.
-    `blocked` waits for other jobs.
+    `blocked` waits for other jobs: of each order_key only the head of the line lies outside of it; the end of the head
+    brings up the next, as ready or, if it is not yet due, as scheduled.
     """
 
     SCHEDULED = "scheduled"
@@ -47,6 +48,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job to enqueue; checked and encoded.
 
     `delay` is counted from the store's now; `run_at` is an instant. Without either the job is due at once.
+    Jobs of one queue with the same `order_key` run one at a time, in the order in which the store took them in.
     """
 
     id: str
@@ -59,6 +61,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     timeout: float | None = None
     delay: timedelta | None = None
     run_at: datetime | None = None
+    order_key: str | None = None
 
     def __repr__(self) -> str:
         """Show the job, never its arguments."""
@@ -112,6 +115,7 @@ class LeasedJob(Job, frozen=True, gc=False):
     """A job that a claim has just leased, with the fence of that claim."""
 
     fence: int
+    order_key: str | None = None
 
     @property
     def lease(self) -> Lease:

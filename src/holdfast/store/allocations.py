@@ -26,7 +26,7 @@ class AllocationStore(Protocol):
         1. Shares of an older incarnation become free at once, with a larger generation, meant for the node itself
            (`target`): a quick restart gets them back, and the older process, if it lives, is refused. It counts in
            `losses` as a seizure does: an event that kills its process is noticed however quickly that is restarted.
-        2. A repeat by the same incarnation changes nothing but the time: it counts as a beat.
+        2. A repeat by the same incarnation changes nothing but the time: it counts as a beat with its timing.
         3. A new incarnation is not draining, whatever the older one was.
         """
         ...
@@ -113,7 +113,7 @@ class AllocationStore(Protocol):
     async def transitions(self, *, limit: int) -> list[Transition]:
         """List the last steps of allocations between states, newest first: those of leaders, owners and people.
 
-        Granted, revoked, seized, released, freed by `join`, `leave` or `reset`. The store may forget all but the last
-        thousand.
+        Granted, revoked, seized, released, freed by `join`, `leave` or `reset`; a reset notes every share, free ones
+        too. The store may forget all but the last thousand.
         """
         ...

@@ -37,8 +37,8 @@ class ConsumerStore(Protocol):
            not exist, and is not made.
         3. A subscription to one stream has one share, that of the partition in which the stream lies.
         4. A start behind the head counts as the head.
-        5. A consumer that was forgotten may subscribe again; its generations begin above all that it ever had, so that
-           a grant of its former life stays stale.
+        5. A consumer that was forgotten may subscribe again; its generations go on from the largest that it ever had,
+           so that a grant of its former life stays stale.
         """
         ...
 
@@ -123,7 +123,7 @@ class ConsumerStore(Protocol):
            all are free. What others hold becomes free.
         2. Raises `ConfigError` if it is not paused.
         3. Events up to the present heads are marked as replayed when they come again. What was parked past the new
-           position is forgotten, for it comes again. `losses` begin anew, and no share has a `target`.
+           position is forgotten, for it comes again. `losses` and `since` begin anew, and no share has a `target`.
         4. A position behind the head counts as the head.
         """
         ...

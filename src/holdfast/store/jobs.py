@@ -36,6 +36,10 @@ class JobStore(Protocol):
         1. A job whose id is already known, in any state, is left as it is and answered with False.
         2. A job with neither delay nor run_at, or with one that is past, is ready; else it is scheduled.
         3. Jobs are given a growing `seq` in the order of the call.
+        4. Of the jobs of one queue with one `order_key` that have not ended, the line of the key, only the head is
+           ready, scheduled or running. The others are blocked, due or not, and stand in the order of their seq.
+        5. A call whose line is also being changed by a transaction in flight waits for its end: two never both put a
+           head there, and what waits is never left without a head.
         """
         ...
 
@@ -58,6 +62,8 @@ class JobStore(Protocol):
         4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own.
         5. Lost is decided by `model.budget.after_loss` with isolated=True.
         6. A job that would run again though somebody asked to cancel it is cancelled, in release and rescue too.
+        7. The end of the head of a line, by whatever verb it comes to be completed, failed or cancelled, brings up the
+           next in the same transaction: ready, or scheduled if not yet due. One that will run again stays the head.
         """
         ...
 
@@ -98,13 +104,17 @@ class JobStore(Protocol):
         ...
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:
-        """Cancel a job that has not begun, or ask the worker that runs it; raises `JobNotFound`."""
+        """Cancel a job that has not begun, or ask the worker that runs it; raises `JobNotFound`.
+
+        A blocked job leaves its line, and the others close up.
+        """
         ...
 
     async def retry(self, job_id: str) -> bool:
         """Make a failed or cancelled job ready with a fresh budget; False if it is in another state.
 
-        `attempt` goes on counting; what was used so far is excused. Raises `JobNotFound`.
+        `attempt` goes on counting; what was used so far is excused. One with an `order_key` goes to the end of its
+        line: it is blocked as long as others are before it. Raises `JobNotFound`.
         """
         ...
 

@@ -107,6 +107,8 @@ class Outstanding(msgspec.Struct, frozen=True):
 
     `ready` and `retrying` count jobs that this worker may claim; `running` counts jobs held by anyone; `unknown` counts
     ready or retrying jobs of tasks that it does not know; `delayed` are those that their caller asked to run later.
+    `blocked` counts jobs behind a head that this worker may claim, or that anyone runs. One behind a head that is
+    delayed, or of a task that it does not know, counts as that; what waits in a paused queue counts as paused.
     """
 
     ready: int
@@ -219,6 +221,7 @@ class JobView(msgspec.Struct, frozen=True):
     finished_us: int | None = None
     worker_id: str | None = None
     reason: str | None = None
+    order_key: str | None = None
 
     @property
     def enqueued_at(self) -> datetime:
@@ -243,7 +246,10 @@ class JobDetails(msgspec.Struct, frozen=True):
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """Which jobs to list; None means any. `cursor` is what the page before gave."""
+    """Which jobs to list; None means any. `cursor` is what the page before gave.
+
+    Blocked jobs are listed in the order in which they were enqueued.
+    """
 
     state: JobState
     queue: str | None = None

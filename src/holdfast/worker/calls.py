@@ -79,13 +79,21 @@ class StoreCalls:
             await asyncio.wait(self._in_flight)
 
     def _begin(self, call: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(call)
+        task = asyncio.create_task(self._told(call))
         self._in_flight.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._in_flight.discard)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._in_flight.discard(task)
-        self._ended(None if task.cancelled() else task.exception())
+    async def _told(self, call: Coroutine[Any, Any, None]) -> None:
+        """Tell from within that a call is over: a callback of the task would come a turn of the event loop later."""
+        error: BaseException | None = None
+        try:
+            await call
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as broken:  # noqa: BLE001 - the worker ends of it
+            error = broken
+        finally:
+            self._ended(error)
 
     async def _timed(self, call: Awaitable[T]) -> T:
         """Wait for the store's answer; a late one says that others, too, may have waited to extend their leases."""

@@ -238,3 +238,4 @@ class Machine(Custody):
             or self._releases.in_flight
         ):
             self._phase = Phase.ENDED
+            self._tally.completed += len(self._releases.abandon())  # settled by handlers that were left behind

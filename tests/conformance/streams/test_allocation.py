@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.allocation import TestAllot, TestGrant, TestRevoke, TestSeize, TestTransitions
+from holdfast.testing.conformance.streams.allocation import TestAllot, TestGrant, TestRevoke, TestSeize
 
-__all__ = ["TestAllot", "TestGrant", "TestRevoke", "TestSeize", "TestTransitions"]
+__all__ = ["TestAllot", "TestGrant", "TestRevoke", "TestSeize"]

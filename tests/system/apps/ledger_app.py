@@ -90,6 +90,20 @@ async def pay_outside(path: str, ctx: Context) -> None:
 
 
 @app.task(retry=AGAIN)
+async def pay_in_order(path: str, number: int, ctx: Context) -> None:
+    """Leave a trace, outside, of when it began and of when it was about to commit."""
+    note = f"{number} {os.getpid()}\n".encode()
+    trace = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(trace, b"began " + note)
+        async with ctx.transaction() as connection:
+            await connection.execute(statement(), row(ctx))
+            os.write(trace, b"ended " + note)
+    finally:
+        os.close(trace)
+
+
+@app.task(retry=AGAIN)
 async def pay_late(gate: str, ctx: Context) -> None:
     say("began", ctx)
     await gate_opens(gate)

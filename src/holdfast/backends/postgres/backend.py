@@ -28,15 +28,14 @@ from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.backends.postgres.verbs.upkeep import Pruner
-from holdfast.errors import Unsupported
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
 
 _inherited: list[_Parts] = []
@@ -60,6 +59,9 @@ class _Parts:
         self.callers = Callers(location, statements)
         self.jobs = PostgresJobs(
             self.runner, lanes=self.lanes, floors=self.floors, pruner=Pruner(), notify=self.notifier.notify
+        )
+        self.streams = PostgresStreams(
+            self.runner, self.transactions, notify=self.notifier.notify, callers=self.callers.runner
         )
 
     def _came_up(self, ready: Iterable[Placed]) -> None:
@@ -116,9 +118,8 @@ class PostgresBackend:
         return self._parts.jobs
 
     @property
-    def streams(self) -> Streams:  # noqa: D102
-        message = "this store keeps no streams yet"
-        raise Unsupported(message)
+    def streams(self) -> PostgresStreams:  # noqa: D102
+        return self._parts.streams
 
     @property
     def queues(self) -> PostgresQueues:  # noqa: D102

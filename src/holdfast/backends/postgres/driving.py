@@ -8,21 +8,34 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
 from holdfast.backends.postgres.patience import bounded
+from holdfast.backends.postgres.session import Session
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Load, Rows, Script, Steps
+from holdfast.backends.postgres.steps import Ask, Asked, Load, Rows, Script, Steps, Together
 
 T = TypeVar("T")
+Frame = tuple[()] | tuple[bytes, bytes]
 
 
 async def drive(
-    connection: AsyncConnection[Any], statements: Statements, steps: Steps[T], *, patience: float | None = None
+    connection: AsyncConnection[Any],
+    statements: Statements,
+    steps: Steps[T],
+    *,
+    patience: float | None = None,
+    frame: Frame = (),
 ) -> T:
-    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates."""
+    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates.
+
+    `frame`: what goes before and behind statements that are asked together.
+    """
     try:
         asked = next(steps)
         while True:
-            with bounded(connection, patience if isinstance(asked, Ask) else None):
-                rows = await _answer(connection, statements, asked)
+            with bounded(connection, patience if isinstance(asked, Ask | Together) else None):
+                if isinstance(asked, Together):
+                    rows: Rows = await _answer_together(connection, statements, asked, frame)
+                else:
+                    rows = await _answer(connection, statements, asked)
             asked = steps.send(rows)
     except StopIteration as stop:
         return cast("T", stop.value)
@@ -30,11 +43,35 @@ async def drive(
         steps.close()
 
 
-async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Asked) -> Rows:
+async def _answer_together(
+    connection: AsyncConnection[Any], statements: Statements, asked: Together, frame: Frame
+) -> list[Rows]:
+    queries = [(statements.text(ask.statement), statements.parameters(ask.parameters)) for ask in asked.asks]
+    if isinstance(connection, Session):
+        answers = await connection.ask_all(queries, frame)
+        if answers is not None:
+            return answers
+    if not frame:  # a caller's own connection is used as plainly as can be
+        return [await _answer(connection, statements, ask) for ask in asked.asks]
+    before, behind = frame
+    async with connection.pipeline():
+        await connection.execute(before)
+        cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in queries]
+        for cursor, (text, parameters) in zip(cursors, queries, strict=True):
+            await cursor.execute(text, parameters, binary=True)
+        await connection.execute(behind)
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Load | Script) -> Rows:
     if isinstance(asked, Script):
         await connection.execute(asked.text.encode())
         return []
     text = statements.text(asked.statement)
+    if isinstance(connection, Session) and isinstance(asked, Ask):
+        rows = await connection.ask(text, statements.parameters(asked.parameters))
+        if rows is not None:
+            return rows
     # Not connection.cursor(): a caller's own connection may make cursors of another kind.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
@@ -59,6 +96,8 @@ def drive_blocking(connection: Connection[Any], statements: Statements, steps: S
 
 
 def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, Together):
+        return [_answer_blocking(connection, statements, ask) for ask in asked.asks]
     if isinstance(asked, Script):
         connection.execute(asked.text.encode())
         return []

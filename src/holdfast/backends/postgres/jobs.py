@@ -17,6 +17,7 @@ from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs import finish as finishing
 from holdfast.backends.postgres.verbs import insight, leases, operate, rescue, upkeep
+from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.backends.postgres.verbs.moves import Moves
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.values import (
@@ -71,7 +72,9 @@ class PostgresJobs:
         if not jobs:
             return []
         on_its_own = isinstance(self._runner, PoolRunner) and not self._runner.joins
-        if on_its_own and len(jobs) >= COPY_FROM:
+        if any(job.order_key is not None for job in jobs):
+            created = await self._insert_in_lines(jobs)
+        elif on_its_own and len(jobs) >= COPY_FROM:
             created = await self._copy(jobs)
         else:
             created = await self._insert(jobs)
@@ -94,7 +97,13 @@ class PostgresJobs:
         self._lower(ready)
         return created
 
-    def _lower(self, ready: Sequence[enqueuing.Placed]) -> None:
+    async def _insert_in_lines(self, jobs: Sequence[NewJob]) -> list[bool]:
+        lanes = await self._lanes.of(jobs)
+        created, ready = await self._runner.write(lambda: enqueuing.insert_in_lines(jobs, lanes))
+        self._lower(ready)
+        return created
+
+    def _lower(self, ready: Sequence[Placed]) -> None:
         """The first of each lane is enough: the others lie behind it."""
         first: dict[int, tuple[int, int]] = {}
         for lane_id, turn, seq in ready:
@@ -122,13 +131,14 @@ class PostgresJobs:
         return taken.claim, not floors
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
+        if not finishes:
+            return []
         if finishing.only_completes(finishes):
-            done = (
-                await self._runner.once(lambda: finishing.complete_all(finishes))
-                if finishes
-                else set[tuple[int, int]]()
-            )
-            return await self._runner.look(lambda: finishing.verdicts(finishes, done))
+            done, heads = await self._runner.once(lambda: finishing.complete_all(finishes, keyed=False))
+            if not heads:
+                if len(done) == len(finishes):
+                    return [Verdict.DONE] * len(finishes)
+                return await self._runner.look(lambda: finishing.verdicts(finishes, done))
         verdicts, moves = await self._runner.write(lambda: finishing.finish(finishes))
         self._lie_ready(moves)
         return verdicts
@@ -166,7 +176,9 @@ class PostgresJobs:
         return done
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
-        return await self._runner.write(lambda: operate.cancel(job_id, reason))
+        cancellation, moves = await self._runner.write(lambda: operate.cancel(job_id, reason))
+        self._lie_ready(moves)
+        return cancellation
 
     async def retry(self, job_id: str) -> bool:  # noqa: D102
         done, moves = await self._runner.write(lambda: operate.retry(job_id))

@@ -1,7 +1,10 @@
 """Wake-ups by LISTEN and NOTIFY: hints, never needed for a result.
 
 NOTIFY takes a lock of the whole database when its transaction commits, so it is never part of a transaction that writes
-jobs: a thread of its own sends it, at once for the first hint and then at most every 50 ms, however many there were.
+jobs: it goes over a line of its own, after the commit. Nor does it wait for the disk (a hint that a crash takes away is
+missed by nobody), so the lock is held for some 30 µs. The first hint goes at once; those that come within the next 5 ms
+go together, and while they keep coming, the pause doubles up to 50 ms. With a pause of always 50 ms, a job that came
+20 ms after another waited 27 ms for its worker, the median.
 """
 
 from __future__ import annotations
@@ -9,20 +12,17 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable
 
 import psycopg
+from psycopg import sql
 
-from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
 from holdfast.backends.postgres.listening import Listener
 from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.patience import bounded_blocking
+from holdfast.backends.postgres.telling import Line
 from holdfast.errors import StoreError
 
-AT_MOST_EVERY = 0.05
 _AGAIN_AFTER = 1.0
-_PATIENCE = 5.0
 _logger = logging.getLogger("holdfast.postgres")
 
 
@@ -33,6 +33,10 @@ class PostgresNotifier:
         self._location = location
         self._channel = f"holdfast_{location.schema}"
         self._own_mark = secrets.token_hex(8)
+        # Two statements sent as one are one transaction, on a server and behind a pooler alike.
+        notify = sql.SQL("set local synchronous_commit = off; notify {}, {}")
+        command = notify.format(sql.Identifier(self._channel), sql.Literal(self._own_mark)).as_bytes(None)
+        self._line = Line(location, command)
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._listener: Listener | None = None
@@ -41,8 +45,10 @@ class PostgresNotifier:
         self._sender: threading.Thread | None = None
 
     def notify(self) -> None:
-        """Wake the listeners of this process, and let the sender tell the others."""
+        """Wake the listeners of this process, and tell the others, at once if possible, else by the sender."""
         self._wake()
+        if self._line.try_now():
+            return
         self._asked.set()
         if self._sender is None:
             self._start_sender()
@@ -83,6 +89,7 @@ class PostgresNotifier:
                 thread.close()
             elif thread is not None and thread is not threading.current_thread():
                 thread.join()
+        self._line.close()
 
     def _start_sender(self) -> None:
         with self._lock:
@@ -91,26 +98,15 @@ class PostgresNotifier:
                 self._sender.start()
 
     def _send(self) -> None:
-        connection = None
         while not self._stopping.is_set():
             self._asked.wait()
+            self._stopping.wait(self._line.rest)
             self._asked.clear()
             if self._stopping.is_set():
                 break
-            sent_at = time.monotonic()
             try:
-                if connection is None or has_gone(connection):
-                    if connection is not None:
-                        drop(connection)
-                    connection = connect_blocking(self._location)
-                with bounded_blocking(connection, _PATIENCE):
-                    connection.execute(b"select pg_notify(%s, %s)", (self._channel, self._own_mark))
+                self._line.send()
             except (psycopg.Error, StoreError) as error:
                 _logger.debug("a hint to other processes was not sent: %s", error)
-                if connection is not None:
-                    drop(connection)
-                    connection = None
                 self._stopping.wait(_AGAIN_AFTER)
-            self._stopping.wait(max(0.0, sent_at + AT_MOST_EVERY - time.monotonic()))
-        if connection is not None:
-            drop(connection)
+        self._line.close()

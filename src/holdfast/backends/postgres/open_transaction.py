@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -15,16 +16,22 @@ from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.driving import drive, drive_blocking
+from holdfast.backends.postgres.holding import Holding
 from holdfast.backends.postgres.patience import hang_up
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps, run
+from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.trouble import took_too_long, translate
+from holdfast.backends.postgres.verbs.consumers import commit
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.errors import ConfigError, LeaseLost, TransactionExpired
+from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.errors import ConfigError, TransactionExpired
+from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 
 T = TypeVar("T")
+CameUp = Callable[[Iterable[Placed]], None]
 _CANCEL_PATIENCE = 5.0
 
 
@@ -41,11 +48,14 @@ class _Session(Protocol):
 class OpenTransaction:
     """What both kinds of transaction share: `open`, then `sealed` for the commit or `expired`, then `ended`."""
 
-    def __init__(self, session: _Session, owner: Statements, lease: Lease, limit: timedelta, where: str) -> None:
+    def __init__(
+        self, session: _Session, owner: Statements, holding: Holding, limit: timedelta, where: str, came_up: CameUp
+    ) -> None:
         self._session = session
-        self._lease = lease
+        self._holding = holding
         self._limit = limit
         self._where = where
+        self._came_up = came_up
         self._state = "open"
         self._lock = threading.Lock()
         self.owner = owner
@@ -106,48 +116,53 @@ class OpenTransaction:
         """See that the handler has not ended the transaction by a statement of its own."""
         if self._session.pgconn.transaction_status == TransactionStatus.IDLE:
             message = (
-                f"job {self._lease.job_id}: its handler has committed or rolled back the transaction by itself, so "
+                f"{self._holding.name}: its handler has committed or rolled back the transaction by itself, so "
                 "effect and completion cannot commit together: leave that to the `with` block"
             )
             raise ConfigError(message)
 
     def _lock_steps(self) -> Steps[None]:
-        milliseconds = max(1, int(self._limit.total_seconds() * 1000))
-        held = yield from run("lock_lease", seq=self._lease.seq, fence=self._lease.fence, milliseconds=milliseconds)
-        if not held:
-            raise lease_lost(self._lease)
+        return self._holding.lock(max(1, int(self._limit.total_seconds() * 1000)))
+
+    def _completion(self, lease: Lease, result: str | None) -> Steps[Verdict]:
+        ready: list[Placed] = []
+        verdict = yield from complete(lease, result, ready)
+        if ready:
+            self.after_commit.append(partial(self._came_up, ready))
+        return verdict
 
     def _expired(self) -> TransactionExpired:
         return TransactionExpired(
-            f"job {self._lease.job_id}: its transaction was open longer than {self._limit.total_seconds():g} s and was "
-            "rolled back. Do slow work before the transaction and write only the effect inside it, or give the worker "
-            "a longer lease"
+            f"{self._holding.name}: its transaction was open longer than {self._limit.total_seconds():g} s and was "
+            f"rolled back. Do slow work before the transaction and write only the effect inside it, or "
+            f"{self._holding.remedy}"
         )
 
 
-class AsyncTransaction(OpenTransaction):
-    """The port's transaction for async handlers."""
+class AsyncOpenTransaction(OpenTransaction):
+    """A transaction of an async handler."""
 
     def __init__(
-        self, connection: AsyncConnection[Any], owner: Statements, lease: Lease, limit: timedelta, where: str
+        self,
+        connection: AsyncConnection[Any],
+        owner: Statements,
+        holding: Holding,
+        limit: timedelta,
+        where: str,
+        came_up: CameUp,
     ) -> None:
-        super().__init__(connection, owner, lease, limit, where)
+        super().__init__(connection, owner, holding, limit, where, came_up)
         self.connection = connection
         self._expiring: asyncio.Task[None] | None = None
 
     async def lock(self) -> None:
-        """Lock the running row; raise `LeaseLost` if the fence is stale."""
+        """Lock what is held; raise `LeaseLost` if it is held no longer."""
         await drive(self.connection, self.owner, self._lock_steps())
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it."""
         self.check_open()
         return await drive(self.connection, self.owner, steps)
-
-    async def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        self._check_whole()
-        return await self.run(complete(lease, result))
 
     def expire_soon(self) -> None:
         """Begin to roll back because the limit has passed."""
@@ -169,28 +184,29 @@ class AsyncTransaction(OpenTransaction):
             await asyncio.wait({self._expiring})
 
 
-class BlockingTransaction(OpenTransaction):
-    """The port's transaction for handlers in threads."""
+class BlockingOpenTransaction(OpenTransaction):
+    """A transaction of a handler in a thread."""
 
     def __init__(
-        self, connection: Connection[Any], owner: Statements, lease: Lease, limit: timedelta, where: str
+        self,
+        connection: Connection[Any],
+        owner: Statements,
+        holding: Holding,
+        limit: timedelta,
+        where: str,
+        came_up: CameUp,
     ) -> None:
-        super().__init__(connection, owner, lease, limit, where)
+        super().__init__(connection, owner, holding, limit, where, came_up)
         self.connection = connection
 
     def lock(self) -> None:
-        """Lock the running row; raise `LeaseLost` if the fence is stale."""
+        """Lock what is held; raise `LeaseLost` if it is held no longer."""
         drive_blocking(self.connection, self.owner, self._lock_steps())
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it, while the handler's thread waits for that."""
         self.check_open()
         return await asyncio.to_thread(drive_blocking, self.connection, self.owner, steps)
-
-    def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        self._check_whole()
-        return drive_blocking(self.connection, self.owner, complete(lease, result))
 
     def expire(self) -> None:
         """Roll back because the limit has passed; called in a thread of its own."""
@@ -205,9 +221,37 @@ class BlockingTransaction(OpenTransaction):
             drop(self.connection)
 
 
-def lease_lost(lease: Lease) -> LeaseLost:
-    """Return the error for a lease that is no longer held."""
-    return LeaseLost(
-        f"job {lease.job_id} is no longer held under fence {lease.fence}: its lease expired or was taken away, and "
-        "another worker may run it. Nothing was written"
-    )
+class AsyncTransaction(AsyncOpenTransaction):
+    """The port's transaction for async handlers of tasks."""
+
+    async def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion."""
+        self._check_whole()
+        return await self.run(self._completion(lease, result))
+
+
+class BlockingTransaction(BlockingOpenTransaction):
+    """The port's transaction for handlers of tasks in threads."""
+
+    def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion."""
+        self._check_whole()
+        return drive_blocking(self.connection, self.owner, self._completion(lease, result))
+
+
+class AsyncStreamTransaction(AsyncOpenTransaction):
+    """The port's transaction for async handlers of consumers."""
+
+    async def commit(self, grant: Grant, step: Commit) -> CommitVerdict:
+        """Write the fenced position."""
+        self._check_whole()
+        return await self.run(commit(grant, step))
+
+
+class BlockingStreamTransaction(BlockingOpenTransaction):
+    """The port's transaction for handlers of consumers in threads."""
+
+    def commit(self, grant: Grant, step: Commit) -> CommitVerdict:
+        """Write the fenced position."""
+        self._check_whole()
+        return drive_blocking(self.connection, self.owner, commit(grant, step))

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
 
 
 def hang_up(connection: AsyncConnection[Any] | Connection[Any]) -> None:
@@ -56,3 +60,38 @@ def bounded_blocking(connection: Connection[Any], seconds: float | None) -> Gene
     finally:
         timer.cancel()
         timer.join()  # from here on it cannot meet a connection that was closed, and its number given to another
+
+
+def await_answers(connection: Connection[Any], seconds: float) -> None:
+    """Wait at most so long for the answers to commands that were sent; for threads that do so often.
+
+    The wait itself is bounded, so no timer watches it: starting a thread and joining it took longer than the command.
+    Raises `psycopg.Error`; the connection is then to be dropped.
+    """
+    session = connection.pgconn
+    give_up = time.monotonic() + seconds
+    while session.flush():
+        _wait(session.socket, select.POLLIN | select.POLLOUT, give_up)
+        session.consume_input()
+    while not take_answers(session):
+        _wait(session.socket, select.POLLIN, give_up)
+        session.consume_input()
+
+
+def take_answers(session: PGconn) -> bool:
+    """Take what has been answered; whether that is all. Raises what the server says of a command that failed."""
+    while not session.is_busy():
+        result = session.get_result()
+        if result is None:
+            return True
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
+    return False
+
+
+def _wait(descriptor: int, events: int, give_up: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, events)
+    if not poll.poll(max(0, int((give_up - time.monotonic()) * 1000))):
+        message = "the server does not answer"
+        raise psycopg.OperationalError(message)

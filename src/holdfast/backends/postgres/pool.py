@@ -32,8 +32,9 @@ def _exhausted(location: Location) -> StoreUnavailable:
 class AsyncPool:
     """The connections of one event loop."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, *, for_verbs: bool) -> None:
         self._location = location
+        self._for_verbs = for_verbs
         self._idle: list[AsyncConnection[Any]] = []
         self._slots = asyncio.Semaphore(location.pool)
         self.is_closed = False
@@ -41,6 +42,14 @@ class AsyncPool:
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
         """Lend a connection that is between transactions; one that comes back otherwise is dropped."""
+        connection = await self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    async def take(self) -> AsyncConnection[Any]:
+        """Lend a connection until `give_back`, for those who do so often."""
         if self._slots.locked():
             try:
                 await asyncio.wait_for(self._slots.acquire(), _PATIENCE)
@@ -49,16 +58,18 @@ class AsyncPool:
         else:
             await self._slots.acquire()
         try:
-            connection = self._next() or await connect(self._location)
-            try:
-                yield connection
-            finally:
-                if is_idle(connection) and not self.is_closed:
-                    self._idle.append(connection)
-                else:
-                    drop(connection)
-        finally:
+            return self._next() or await connect(self._location, for_verbs=self._for_verbs)
+        except BaseException:
             self._slots.release()
+            raise
+
+    def give_back(self, connection: AsyncConnection[Any]) -> None:
+        """Take a connection back."""
+        if is_idle(connection) and not self.is_closed:
+            self._idle.append(connection)
+        else:
+            drop(connection)
+        self._slots.release()
 
     def _next(self) -> AsyncConnection[Any] | None:
         while self._idle:
@@ -75,10 +86,14 @@ class AsyncPool:
 
 
 class AsyncPools:
-    """A pool for each event loop that asks: a connection belongs to the loop that opened it."""
+    """A pool for each event loop that asks: a connection belongs to the loop that opened it.
 
-    def __init__(self, location: Location) -> None:
+    `for_verbs`: only our own statements run on its connections, so they are planned as suits those.
+    """
+
+    def __init__(self, location: Location, *, for_verbs: bool = False) -> None:
         self._location = location
+        self._for_verbs = for_verbs
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = WeakKeyDictionary()
 
     @property
@@ -87,7 +102,7 @@ class AsyncPools:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            pool = self._pools[loop] = AsyncPool(self._location)
+            pool = self._pools[loop] = AsyncPool(self._location, for_verbs=self._for_verbs)
         return pool
 
     def drop_idle(self) -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -30,7 +29,11 @@ Verb = Callable[[], Steps[T]]
 _TRIES = 6
 _PAUSE = 0.02
 _BEGIN = b"begin isolation level read committed"
-_SNAPSHOT = b"begin isolation level repeatable read read only"
+_COMMIT = b"commit"
+# Whoever looks at everything reads whole tables: see `connecting.py` for why that is off elsewhere.
+_SNAPSHOT = (
+    b"begin isolation level repeatable read read only; set local enable_seqscan = on; set local enable_bitmapscan = on"
+)
 
 
 class Runner(Protocol):
@@ -50,6 +53,14 @@ class Runner(Protocol):
 
     def read(self, verb: Verb[T]) -> Awaitable[T]:
         """Run a verb in one snapshot."""
+        ...
+
+
+class SwiftRunner(Runner, Protocol):
+    """Runs also what fits into one round trip."""
+
+    def at_once(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb that asks all its statements together: one transaction, in one round trip where that can be."""
         ...
 
 
@@ -74,6 +85,10 @@ class PoolRunner:
         """One transaction."""
         return await self._joined_or(verb, lambda: self._transact(_BEGIN, verb))
 
+    async def at_once(self, verb: Verb[T]) -> T:
+        """One transaction that begins and ends with its statements."""
+        return await self._joined_or(verb, lambda: self._framed(verb))
+
     async def read(self, verb: Verb[T]) -> T:
         """One snapshot."""
         return await self._joined_or(verb, lambda: self._transact(_SNAPSHOT, verb))
@@ -87,6 +102,14 @@ class PoolRunner:
         """Whether verbs run inside a handler's transaction now."""
         transaction = current.get()
         return transaction is not None and transaction.is_entered and transaction.owner is self._statements
+
+    def after_commit(self, act: Callable[[], None]) -> None:
+        """Do something once what was written can be seen: now, or when the handler's transaction has committed."""
+        transaction = current.get()
+        if transaction is not None and self.joins:
+            transaction.after_commit.append(act)
+        else:
+            act()
 
     async def _joined_or(self, verb: Verb[T], alone: Callable[[], Awaitable[T]]) -> T:
         transaction = current.get()
@@ -107,41 +130,64 @@ class PoolRunner:
         raise AssertionError
 
     async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
-        async with self._connection(committing=lambda: writes) as connection:
+        pool = self._pools.here
+        connection = await pool.take()
+        try:
             return await drive(connection, self._statements, verb(), patience=self._patience)
+        except psycopg.Error as error:
+            self._explain(connection, error, committing=writes)
+            raise
+        finally:
+            pool.give_back(connection)
+
+    async def _framed(self, verb: Verb[T]) -> T:
+        async with self._pools.here.connection() as connection:
+            try:
+                try:
+                    return await drive(
+                        connection, self._statements, verb(), patience=self._patience, frame=(_BEGIN, _COMMIT)
+                    )
+                except BaseException:
+                    with bounded(connection, self._patience):
+                        await _roll_back(connection)
+                    raise
+            except psycopg.Error as error:
+                self._explain(connection, error, committing=True)
+                raise
 
     async def _transact(self, begin: bytes, verb: Verb[T]) -> T:
         committing = False
-        async with self._connection(committing=lambda: committing) as connection:
-            with bounded(connection, self._patience):
-                await connection.execute(begin)
-            try:
-                result = await drive(connection, self._statements, verb(), patience=self._patience)
-            except BaseException:
-                with bounded(connection, self._patience):
-                    await _roll_back(connection)
-                raise
-            committing = begin is _BEGIN
-            with bounded(connection, self._patience):
-                await connection.execute(b"commit")
-            return result
-
-    @asynccontextmanager
-    async def _connection(self, *, committing: Callable[[], bool]) -> AsyncGenerator[AsyncConnection[Any]]:
         async with self._pools.here.connection() as connection:
             try:
-                yield connection
-            except psycopg.errors.UniqueViolation:
-                raise
-            except psycopg.Error as error:
-                if is_worth_repeating(error):
+                with bounded(connection, self._patience):
+                    await connection.execute(begin)
+                try:
+                    result = await drive(connection, self._statements, verb(), patience=self._patience)
+                except BaseException:
+                    with bounded(connection, self._patience):
+                        await _roll_back(connection)
                     raise
-                broken = connection.closed
-                if is_read_only(error):
-                    drop(connection)
-                if connection.closed:  # those that lie idle lead to the same place, by the same way
-                    self._pools.drop_idle()
-                raise translate(error, self._where, broken=broken, committing=committing()) from error
+                committing = begin is _BEGIN
+                with bounded(connection, self._patience):
+                    await connection.execute(_COMMIT)
+            except psycopg.Error as error:
+                self._explain(connection, error, committing=committing)
+                raise
+            return result
+
+    def _explain(self, connection: AsyncConnection[Any], error: psycopg.Error, *, committing: bool) -> None:
+        """Raise what the driver's error means, and let go of connections that lead nowhere.
+
+        Returns if the error itself is wanted: the verb is repeated for it, or takes another way.
+        """
+        if isinstance(error, psycopg.errors.UniqueViolation) or is_worth_repeating(error):
+            return
+        broken = connection.closed
+        if is_read_only(error):
+            drop(connection)
+        if connection.closed:  # those that lie idle lead to the same place, by the same way
+            self._pools.drop_idle()
+        raise translate(error, self._where, broken=broken, committing=committing) from error
 
 
 async def _roll_back(connection: AsyncConnection[Any]) -> None:

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from holdfast.backends.postgres.location import Location, quoted
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.statements import fill_in
+from holdfast.backends.postgres.statements import TEMPLATES, fill_in
 from holdfast.backends.postgres.steps import Steps, rows, run, script, value
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
 
@@ -63,7 +63,8 @@ class PostgresSchema:
     def script(self) -> str:
         """Return what `install` runs on an empty database."""
         schema = self._location.schema
-        parts = [f"create schema if not exists {quoted(schema)};", *MIGRATIONS.values()]
+        version = TEMPLATES["set_schema_version"].replace("%(version)s", str(CURRENT)) + ";"
+        parts = [f"create schema if not exists {quoted(schema)};", *MIGRATIONS.values(), version]
         return "\n\n".join(fill_in(part, schema) for part in parts)
 
     def _compare(self, version: int) -> None:

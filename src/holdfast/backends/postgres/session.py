@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.abc import Buffer
+from psycopg.abc import Transformer as Adaptation
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -35,6 +37,41 @@ class Session(AsyncConnection[Any]):
 
     async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
         """Run a statement and return its rows; None, with nothing done, if that is for a cursor to do."""
+        ready = await self._made_ready(text, parameters)
+        if ready is None:
+            return None
+        ready.send(self.pgconn)
+        return ready.rows(await self._answer())
+
+    async def ask_all(
+        self, queries: Sequence[tuple[bytes, Mapping[str, object]]], frame: tuple[()] | tuple[bytes, bytes]
+    ) -> list[list[Any]] | None:
+        """Run statements in one round trip and return the rows of each; None, with nothing done, as for `ask`.
+
+        `frame` begins and ends a transaction around them. What fails takes all that follows with it, the end too, so
+        that the session may be left inside the transaction.
+        """
+        asked: list[_Ready] = []
+        for text, parameters in [(frame[0], {}), *queries, (frame[1], {})] if frame else queries:
+            ready = await self._made_ready(text, parameters)
+            if ready is None:
+                return None
+            asked.append(ready)
+        self.pgconn.enter_pipeline_mode()
+        try:
+            for ready in asked:
+                ready.send(self.pgconn)
+            self.pgconn.pipeline_sync()
+            results = await self._answers(_exchange_all(self.pgconn))
+        finally:
+            if self.pgconn.status == ConnStatus.OK:
+                self.pgconn.exit_pipeline_mode()
+        for result in results:
+            _checked(result)
+        answers = [ready.rows(result) for ready, result in zip(asked, results, strict=True)]
+        return answers[1:-1] if frame else answers
+
+    async def _made_ready(self, text: bytes, parameters: Mapping[str, object]) -> _Ready | None:
         prepared = self.prepared
         if prepared is None:
             return None
@@ -50,21 +87,20 @@ class Session(AsyncConnection[Any]):
             self.pgconn.send_prepare(name, query, param_types=key[1])
             await self._answer()
             prepared[key] = name
-        self.pgconn.send_query_prepared(name, values, param_formats=transformer.formats, result_format=Format.BINARY)
-        result = await self._answer()
-        if result.status != ExecStatus.TUPLES_OK:
-            return []
-        transformer.set_pgresult(result)
-        return transformer.load_rows(0, result.ntuples, tuple)
+        return _Ready(name, values, transformer)
 
     async def _answer(self) -> PGresult:
-        """Wait for the answer to what was sent; raises what the server says.
+        """Wait for the answer to what was sent; raises what the server says."""
+        (result,) = await self._answers(_exchange(self.pgconn))
+        return _checked(result)
+
+    async def _answers(self, exchange: Exchange) -> list[PGresult]:
+        """Wait for the answers to what was sent.
 
         What is cancelled here is cancelled there, and the session can be used again.
         """
-        exchange = _exchange(self.pgconn)
         try:
-            (result,) = await self._led(exchange)
+            return await self._led(exchange)
         except asyncio.CancelledError:
             try:
                 async with asyncio.timeout(_PATIENCE):
@@ -73,9 +109,6 @@ class Session(AsyncConnection[Any]):
             except (psycopg.Error, TimeoutError):
                 self.pgconn.finish()
             raise
-        if result.status == ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result)
-        return result
 
     async def _led(self, exchange: Exchange) -> list[PGresult]:
         loop = asyncio.get_running_loop()
@@ -100,6 +133,33 @@ class Session(AsyncConnection[Any]):
             loop.remove_reader(descriptor)
 
 
+class _Ready(NamedTuple):
+    """A prepared statement with its parameters."""
+
+    name: bytes
+    values: Sequence[Buffer | None]
+    transformer: Adaptation
+
+    def send(self, session: PGconn) -> None:
+        """Send it."""
+        formats = self.transformer.formats
+        session.send_query_prepared(self.name, self.values, param_formats=formats, result_format=Format.BINARY)
+
+    def rows(self, result: PGresult) -> list[Any]:
+        """Return the rows of its answer."""
+        if result.status != ExecStatus.TUPLES_OK:
+            return []
+        self.transformer.set_pgresult(result)
+        return self.transformer.load_rows(0, result.ntuples, tuple)
+
+
+def _checked(result: PGresult) -> PGresult:
+    """Return a result; raises what the server says."""
+    if result.status == ExecStatus.FATAL_ERROR:
+        raise psycopg.errors.error_from_result(result)
+    return result
+
+
 class _Waiter:
     """Waits again and again for the same socket."""
 
@@ -122,16 +182,11 @@ class _Waiter:
 
 def _exchange(session: PGconn) -> Exchange:
     """Send what is still to be sent and take in all that is answered, never blocking."""
-    while session.flush():
-        if (yield Wait.RW) & Ready.R:
-            session.consume_input()
+    yield from _send(session)
     results: list[PGresult] = []
     try:
         while True:
-            while session.is_busy():
-                yield Wait.R
-                session.consume_input()
-            result = session.get_result()
+            result = yield from _next_result(session)
             if result is None:
                 return results
             results.append(result)
@@ -139,6 +194,48 @@ def _exchange(session: PGconn) -> Exchange:
         if not results:  # else the server has said why before it closed the connection
             raise
         return results
+
+
+def _exchange_all(session: PGconn) -> Exchange:
+    """The same for statements in a pipeline, of which each is answered by itself; up to the first that fails."""
+    yield from _send(session)
+    results: list[PGresult] = []
+    was_none = False
+    while True:
+        try:
+            result = yield from _next_result(session)
+        except psycopg.OperationalError:
+            if _has_failed(results):  # the server has said why before it closed the connection
+                return results
+            raise
+        if result is None and was_none:  # one stands behind each answer: behind none, nobody is there any more
+            if _has_failed(results):
+                return results
+            message = "the server closed the connection in the middle of its answers"
+            raise psycopg.OperationalError(message)
+        was_none = result is None
+        if result is None or result.status == ExecStatus.PIPELINE_ABORTED:
+            continue
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            return results
+        results.append(result)
+
+
+def _has_failed(results: Sequence[PGresult]) -> bool:
+    return bool(results) and results[-1].status == ExecStatus.FATAL_ERROR
+
+
+def _send(session: PGconn) -> Generator[Wait, Ready, None]:
+    while session.flush():
+        if (yield Wait.RW) & Ready.R:
+            session.consume_input()
+
+
+def _next_result(session: PGconn) -> Generator[Wait, Ready, PGresult | None]:
+    while session.is_busy():
+        yield Wait.R
+        session.consume_input()
+    return session.get_result()
 
 
 @lru_cache(maxsize=1000)

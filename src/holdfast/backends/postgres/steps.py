@@ -19,6 +19,15 @@ class Ask(NamedTuple):
     parameters: Mapping[str, object]
 
 
+class Together(NamedTuple):
+    """Statements of which none needs the answer of another: they take one round trip where the connection allows it.
+
+    They run in their order, each with a snapshot of its own; the answer is a list of rows for each.
+    """
+
+    asks: tuple[Ask, ...]
+
+
 class Load(NamedTuple):
     """What a COPY statement is to read."""
 
@@ -33,7 +42,7 @@ class Script(NamedTuple):
 
 
 Rows = list[Any]
-Asked = Ask | Load | Script
+Asked = Ask | Together | Load | Script
 Steps = Generator[Asked, Rows, T]
 
 
@@ -57,6 +66,11 @@ def value(statement: str, **parameters: object) -> Steps[Any]:
     """Ask for the first column of the first row, or None."""
     found = yield Ask(statement, parameters)
     return found[0][0] if found else None
+
+
+def together(*asks: Ask) -> Steps[Rows]:
+    """Run several statements at once; the rows of each."""
+    return (yield Together(asks))
 
 
 def load(statement: str, chunks: Iterable[bytes]) -> Steps[None]:

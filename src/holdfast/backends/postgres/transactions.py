@@ -9,6 +9,9 @@
 
 While the row is locked, extension and rescue pass it over, so the lease is safe until the end. Past the limit the
 transaction is rolled back: whoever waits for its locks, and the database's housekeeping, must not wait for ever.
+
+For a consumer's handler the row is its share's, the fence its generation, the completion the position; who would seize
+the share waits for the end.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
@@ -24,15 +27,27 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from holdfast.backends.postgres.connecting import drop
+from holdfast.backends.postgres.holding import Holding, holding_job, holding_share
 from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
+from holdfast.backends.postgres.open_transaction import (
+    AsyncOpenTransaction,
+    AsyncStreamTransaction,
+    AsyncTransaction,
+    BlockingOpenTransaction,
+    BlockingStreamTransaction,
+    BlockingTransaction,
+    CameUp,
+)
 from holdfast.backends.postgres.patience import bounded, bounded_blocking
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
+from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 
 T = TypeVar("T")
+Async = TypeVar("Async", bound=AsyncOpenTransaction)
+Blocking = TypeVar("Blocking", bound=BlockingOpenTransaction)
 
 
 class Joinable(Protocol):
@@ -65,20 +80,42 @@ class PostgresTransactions:
         location: Location,
         *,
         suspect: Callable[[], None],
+        came_up: CameUp,
     ) -> None:
-        """`suspect` is called when a connection broke: those that lie idle lead the same way."""
+        """`suspect` is called when a connection broke: those that lie idle lead the same way.
+
+        `came_up` is called after a commit that has made others ready, with the places where they lie.
+        """
         self._pools = pools
         self._blocking = blocking
         self._statements = statements
         self._where = location.url
         self._patience = location.patience
         self._suspect = suspect
+        self._came_up = came_up
+
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Open a transaction for an async handler of a task."""
+        return self._open(AsyncTransaction, holding_job(lease), limit)
+
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:
+        """Open a transaction for a handler of a task in a thread."""
+        return self._open_blocking(BlockingTransaction, holding_job(lease), limit)
+
+    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncStreamTransaction]:
+        """Open a transaction for an async handler of a consumer."""
+        return self._open(AsyncStreamTransaction, holding_share(grant), limit)
+
+    def begin_stream_blocking(
+        self, grant: Grant, *, limit: timedelta
+    ) -> AbstractContextManager[BlockingStreamTransaction]:
+        """Open a transaction for a handler of a consumer in a thread."""
+        return self._open_blocking(BlockingStreamTransaction, holding_share(grant), limit)
 
     @asynccontextmanager
-    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
-        """Open a transaction for an async handler."""
+    async def _open(self, kind: type[Async], holding: Holding, limit: timedelta) -> AsyncGenerator[Async]:
         async with self._pools.here.connection() as connection:
-            transaction = AsyncTransaction(connection, self._statements, lease, limit, self._where)
+            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
             block = connection.transaction()
             with transaction.explained(), bounded(connection, self._patience):
                 await block.__aenter__()
@@ -104,10 +141,9 @@ class PostgresTransactions:
         transaction.committed()
 
     @contextmanager
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[BlockingTransaction]:
-        """Open a transaction for a handler in a thread."""
+    def _open_blocking(self, kind: type[Blocking], holding: Holding, limit: timedelta) -> Generator[Blocking]:
         with self._blocking.connection() as connection:
-            transaction = BlockingTransaction(connection, self._statements, lease, limit, self._where)
+            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
             block = connection.transaction()
             with transaction.explained(), bounded_blocking(connection, self._patience):
                 block.__enter__()
@@ -136,7 +172,7 @@ class PostgresTransactions:
         transaction.committed()
 
 
-async def _undo(transaction: AsyncTransaction, block: Any, error: BaseException) -> None:
+async def _undo(transaction: AsyncOpenTransaction, block: Any, error: BaseException) -> None:
     """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
     await transaction.settle_expiry()
     if not transaction.connection.closed:
@@ -146,7 +182,7 @@ async def _undo(transaction: AsyncTransaction, block: Any, error: BaseException)
             drop(transaction.connection)
 
 
-def _undo_blocking(transaction: BlockingTransaction, block: Any, error: BaseException) -> None:
+def _undo_blocking(transaction: BlockingOpenTransaction, block: Any, error: BaseException) -> None:
     """The same, in a thread."""
     if not transaction.connection.closed:
         try:

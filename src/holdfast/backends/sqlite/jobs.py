@@ -72,8 +72,19 @@ class SqliteJobs:
         self._was_full = len(claim.jobs) >= request.limit
         return claim
 
+    async def _end(self, work: Callable[[Tx], T]) -> T:
+        """End jobs; if that makes others ready, wake whoever waits for work."""
+
+        def end(tx: Tx) -> tuple[T, bool]:
+            return work(tx), tx.brought_up
+
+        result, brought_up = await self._runner.write(end)
+        if brought_up:
+            self._notify()
+        return result
+
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
-        return await self._runner.write(lambda tx: finishing.finish(tx, finishes))
+        return await self._end(lambda tx: finishing.finish(tx, finishes))
 
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:  # noqa: D102
         verdicts = await self._runner.write(lambda tx: rescue.release(tx, leases, started=started))
@@ -117,7 +128,7 @@ class SqliteJobs:
         return done
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
-        return await self._runner.write(lambda tx: operate.cancel(tx, job_id, reason))
+        return await self._end(lambda tx: operate.cancel(tx, job_id, reason))
 
     async def retry(self, job_id: str) -> bool:  # noqa: D102
         done = await self._runner.write(lambda tx: operate.retry(tx, job_id))

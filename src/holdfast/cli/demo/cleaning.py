@@ -1,39 +1,111 @@
-"""Remove what a demo has left in a store."""
+"""Keep to one's own: refuse a place that holds anything else, and remove what a demo has left."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from holdfast.app.app import App
-from holdfast.cli.demo.records import Records
-from holdfast.cli.failures import Failure
+from holdfast.cli.demo.ground import Ground
+from holdfast.cli.demo.records import QUEUE_PREFIX, Records
+from holdfast.cli.failures import Code, Failure
+from holdfast.cli.target import file_of
+from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
 
-_FILE = "sqlite:///"
+URL: Final = "sqlite:///holdfast-demo.db"
 _JOURNALS = ("", "-wal", "-shm")
 _LONGEST_WAIT = timedelta(seconds=30)
 _NONE = timedelta(0)
 
 
-async def clean(url: str) -> str:
-    """Remove the database file if it holds nothing but demos, else the demo's own tables; return what was done."""
-    async with App(url) as app:
-        records = Records(app)
-        await records.require_sqlite()
-        run = await records.run()
-        await _until_nobody_holds(app, run.queue if run else "")
-        if not await records.is_alone():
-            await records.clean(run)
-            return "The demo's tables are gone; its jobs that have ended are left to retention."
-        file = app.backend.url.removeprefix(_FILE)
-    await asyncio.to_thread(_remove, file)
-    return f"{file} is gone."
+async def enter(records: Records) -> None:
+    """Open the demo's own store, made if need be; refuse one that holds anything but demos, and leave it as it is."""
+    app, ground = records.app, records.ground
+    if ground.is_shared_place and not _is_vacant(file_of(app)):
+        await _require_demo(app)
+    elif not ground.is_shared_place:
+        await _install(app, ground)
+    found = await records.foreign()
+    if found is not None:
+        raise _refusal(app, f"it holds {found}")
 
 
-def _remove(file: str) -> None:
+async def _require_demo(app: App) -> None:
+    """Refuse a file that was made for something else, before anything is written to it."""
+    try:
+        await app.backend.schema.check()
+    except SchemaMismatch:
+        raise _refusal(app, "it holds something else, or a demo of another version") from None
+    queues = await app.queues.list()
+    if not queues:
+        raise _refusal(app, "it was made for something else")
+    for queue in queues:
+        if not queue.name.startswith(QUEUE_PREFIX):
+            raise _refusal(app, f"it holds the queue {queue.name}")
+
+
+async def _install(app: App, ground: Ground) -> None:
+    try:
+        await app.backend.schema.install()
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        message = (
+            f"the demo cannot make a schema of its own, {ground.schema}, at {app.backend.url}: {error}\n"
+            f"Let the role create schemas there, or play on a file: `holdfast demo --url {URL}`."
+        )
+        raise Failure(message, Code.CONFIGURATION) from error
+
+
+def _refusal(app: App, reason: str) -> Failure:
+    message = (
+        f"the demo would disturb {app.backend.url}: {reason}\n"
+        f"Give the demo a place of its own, as in `holdfast demo --url {URL}`."
+    )
+    return Failure(message, Code.CONFIGURATION)
+
+
+def _is_vacant(file: Path) -> bool:
+    return not file.exists() or file.stat().st_size == 0
+
+
+async def clean(records: Records, consent: Callable[[str], None]) -> str:
+    """Remove all of a place that holds nothing but demos, else the demo's own tables; return what was done."""
+    app = records.app
+    try:
+        await app.backend.schema.check()
+    except SchemaMismatch:
+        return f"There is no demo to clean at {app.backend.url}."
+    run = await records.run()
+    found = await records.foreign()
+    place = _place(app, records.ground)
+    rest = f"Remove the demo's tables from {place}? What else it holds is left alone."
+    consent(f"Remove {place}?" if found is None else rest)
+    await _until_nobody_holds(app, run.queue if run else "")
+    if found is not None:
+        await records.drop_tables(run)
+        return f"The demo's tables are gone from {place}; its jobs that have ended are left to retention."
+    if not records.ground.is_shared_place:
+        await records.drop_schema()
+    await app.close()  # what it remembers of the tables is no longer true
+    if records.ground.is_shared_place:
+        await asyncio.to_thread(_remove, file_of(app))
+    return f"{place} is gone."
+
+
+def _place(app: App, ground: Ground) -> str:
+    """Return the demo's own store in words."""
+    if ground.is_shared_place:
+        return str(file_of(app))
+    return f"schema {ground.schema} at {app.backend.url.partition('?')[0]}"
+
+
+def _remove(file: Path) -> None:
     for ending in _JOURNALS:
-        Path(file + ending).unlink(missing_ok=True)
+        file.with_name(file.name + ending).unlink(missing_ok=True)
 
 
 async def _until_nobody_holds(app: App, queue: str) -> None:

@@ -16,8 +16,8 @@ import msgspec
 
 from holdfast.app.held import HeldJob
 from holdfast.cli.demo.plan import Run
-from holdfast.cli.demo.records import STATEMENTS, Records
-from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.cli.demo.records import Records
+from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionExpired
 from holdfast.store.backend import Backend
 from holdfast.worker.access import Access
 
@@ -127,13 +127,15 @@ class Consumer:
                     for job, tries, success in ended
                     if success
                 ]
-                await batch.connection.executemany(STATEMENTS["add_effect"], effects)
+                await self._records.ground.link(batch.connection).many("add_effect", effects)
                 for job, tries, success in ended:
                     if success:
                         batch.complete(job)
                     else:
                         batch.retry(job, f"try {tries} failed by chance")
-        except LeaseLost as error:
+        except (LeaseLost, TransactionExpired) as error:
+            # Nothing was written: others have the works, or will have when the lease is over. Less at once is faster.
+            self._batch_size = max(1, self._batch_size // 2)
             _logger.warning("%s was too slow: %s", self._name, error)
             self.report.lost += len(held)
             return

@@ -7,7 +7,7 @@ create table if not exists holdfast_demo_run (
     plan text not null,
     produced integer not null,
     killed integer not null,
-    seconds real not null,
+    seconds double precision not null,
     finished integer not null
 );
 
@@ -22,7 +22,7 @@ create table if not exists holdfast_demo_effect (
     work_id text not null,
     attempt integer not null,
     tries integer not null,
-    fence integer not null,
+    fence bigint not null,
     worker text not null
 );
 
@@ -128,5 +128,12 @@ where not exists (select 1 from holdfast_demo_work as work where work.work_id = 
    )
 order by effect.work_id limit 5;
 
--- name: count_foreign
-select count(*) from sqlite_schema where name not like 'holdfast\_%' escape '\' and name not like 'sqlite\_%' escape '\';
+-- name: list_sqlite_tables
+select name from sqlite_schema where type in ('table', 'view') and substr(name, 1, 7) <> 'sqlite_';
+
+-- name: list_postgres_tables
+select relname from pg_catalog.pg_class
+where relnamespace = '"{schema}"'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'f');
+
+-- name: drop_schema
+drop schema "{schema}" cascade;

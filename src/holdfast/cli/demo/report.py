@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.demo.plan import Run
 from holdfast.cli.demo.verdict import Tally, Verdict, histogram, judge
-from holdfast.cli.table import Column, console, show_table
+from holdfast.cli.table import Column, console, show_beside
 from holdfast.cli.text import line
 
 _COLUMNS = (
@@ -15,16 +15,15 @@ _COLUMNS = (
     Column("expected", right=True),
     Column("verdict", coloured=True),
 )
-_TRIES = (Column("tries"), Column("works", right=True), Column("expected", right=True))
+_TRIES = (Column("tries", right=True), Column("works", right=True), Column("expected", right=True))
 
 
 def show_verdict(run: Run, tally: Tally) -> Verdict:
     """Print the verdict and return it."""
     verdict = judge(run.plan, tally)
-    show_table(_COLUMNS, [(each.what, each.found, each.expected, each.word) for each in verdict.lines])
-    click.echo()
-    rows = [(tries, f"{works:,}", f"{expected:,.1f}") for tries, works, expected in histogram(run.plan, tally)]
-    show_table(_TRIES, rows)
+    lines = [(each.what, each.found, each.expected, each.word) for each in verdict.lines]
+    rows = [(tries, f"{works:,}", _expected(expected)) for tries, works, expected in histogram(run.plan, tally)]
+    show_beside((_COLUMNS, lines), (_TRIES, rows))
     click.echo()
     if verdict.is_good:
         _say(verdict.summary, "green bold")
@@ -33,6 +32,10 @@ def show_verdict(run: Run, tally: Tally) -> Verdict:
     for problem in verdict.problems:
         _say(f"Bad: {problem}", "red bold")
     return verdict
+
+
+def _expected(works: float) -> str:
+    return f"{works:,.0f}" if works >= 10 or works < 0.05 else f"{works:.1f}"  # noqa: PLR2004 - a digit of it says more
 
 
 def _say(text: str, style: str) -> None:

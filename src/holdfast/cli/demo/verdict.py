@@ -108,7 +108,7 @@ def _chances(plan: Plan, tally: Tally) -> list[Line]:
     return [
         _counted("failed", tally.failed, ended, law.failing, law),
         *([_counted("retried", tally.retried, ended, law.retrying, law)] if plan.max_attempts > 1 else []),
-        Line("most tries of a work", f"{most}", _range(low, high), _chance(low <= most <= high)),
+        Line("most tries", f"{most}", _range(low, high), _chance(low <= most <= high)),
         Line("attempts lost", f"{tally.lost_attempts:,}"),
         Line(
             "highest attempt",
@@ -116,7 +116,7 @@ def _chances(plan: Plan, tally: Tally) -> list[Line]:
             _range(low, above),
             _chance(low <= tally.highest_attempt <= above),
         ),
-        Line("spread of the tries", "below", "geometric", _chance(law.fits(tally.tries, tally.failed))),
+        Line("spread of tries", "as shown", "geometric", _chance(law.fits(tally.tries, tally.failed))),
     ]
 
 
@@ -175,7 +175,7 @@ def _named(works: Found) -> str:
 
 
 def _about(expected: float) -> str:
-    return f"about {expected:,.0f}" if expected >= 10 or expected < 0.05 else f"about {expected:.1f}"  # noqa: PLR2004
+    return f"~{expected:,.0f}" if expected >= 10 or expected < 0.05 else f"~{expected:.1f}"  # noqa: PLR2004
 
 
 def _must(is_met: bool) -> str:

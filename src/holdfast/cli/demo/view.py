@@ -134,7 +134,12 @@ class View:
         minutes, rest = divmod(int(seconds), 60)
         grid.add_row(
             Text(self._step, style="bold"),
-            ProgressBar(total=max(1, self._jobs), completed=min(self._ended, self._jobs)),
+            ProgressBar(
+                total=max(1, self._jobs),
+                completed=min(self._ended, self._jobs),
+                complete_style="cyan",
+                finished_style="green",
+            ),
             Text(f"{self._ended:,}/{self._jobs:,}"),
             Text(f"{self._share:4.0%}"),
             Text(f"{rate:>6,.0f}/s", style="cyan"),
@@ -144,19 +149,21 @@ class View:
 
 
 def _seats(seats: list[Seat]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 1))
-    for name in ("consumer", "pid", "done", "failed", "1st", "2nd", "3rd", "more"):
+    """Return what each consumer does, and how many of its works were done at the first try, the second, and so on."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 2))
+    for name in ("consumer", "pid", "done", "1st try", "2nd", "3rd", "later", "failed", "killed"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", overflow="fold")
+    table.add_column("state", min_width=max(map(len, State)))
     for seat in seats:
         total = seat.total
         table.add_row(
             str(seat.number),
             str(seat.pid or ""),
             f"{total.done:,}",
-            f"{total.failed_tries:,}",
             *_by_try(total.tries),
-            _state(seat),
+            f"{total.failed_tries:,}",
+            Text(f"{seat.killed}", style="red" if seat.killed else ""),
+            Text(seat.state, style=_STYLES[seat.state]),
         )
     return table
 
@@ -166,13 +173,3 @@ def _by_try(tries: Mapping[int, int]) -> tuple[str, str, str, str]:
     first, second, third = (tries.get(number, 0) for number in (1, 2, 3))
     more = sum(tries.values()) - first - second - third
     return (f"{first:,}", f"{second:,}", f"{third:,}", f"{more:,}")
-
-
-def _state(seat: Seat) -> Text:
-    """Return what the consumer does, and whether one before it was killed."""
-    if not seat.killed:
-        return Text(seat.state, style=_STYLES[seat.state])
-    if seat.state in {State.KILLED, State.STARTING}:
-        return Text("killed, restarted", style="red")
-    times = "" if seat.killed == 1 else f" {seat.killed}x"
-    return Text(seat.state, style=_STYLES[seat.state]).append(f", restarted{times}", style="red")

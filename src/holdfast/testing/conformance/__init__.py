@@ -19,6 +19,8 @@ THEMES = (
     "enqueue",
     "claim",
     "finish",
+    "order_keys",
+    "order_lines",
     "leases",
     "fencing",
     "rescue_prune",

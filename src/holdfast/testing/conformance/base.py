@@ -196,7 +196,7 @@ async def bring_to(backend: Backend, state: JobState) -> tuple[str, Lease]:
         case JobState.COMPLETED | JobState.FAILED | JobState.CANCELLED:
             assert await finish(backend, job.lease, OUTCOMES[state]) is Verdict.DONE
         case JobState.BLOCKED:
-            pytest.fail("no verb of the port blocks a job")
+            pytest.fail("what is blocked waits for other jobs: see order_keys")
     assert await state_of(backend, job.id) is state
     return job.id, job.lease
 

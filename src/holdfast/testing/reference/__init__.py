@@ -8,6 +8,7 @@ one; comparisons must not depend on it.
 - `model` - the verbs of a job's life under a lease.
 - `upkeep` - the verbs that nobody's lease covers: promote, rescue, prune, and a person's word.
 - `views` - what people see.
+- `streams` - the same for events, consumers and allocation.
 - `backend` - the model behind the port, so that the conformance suite holds it to the same sentences as any store.
 """
 
@@ -15,5 +16,6 @@ from __future__ import annotations
 
 from holdfast.testing.reference.backend import ReferenceBackend
 from holdfast.testing.reference.model import Reference
+from holdfast.testing.reference.streams import StreamReference
 
-__all__ = ["Reference", "ReferenceBackend"]
+__all__ = ["Reference", "ReferenceBackend", "StreamReference"]

@@ -37,15 +37,16 @@ from holdfast.store.values import (
 )
 from holdfast.testing.reference import views
 from holdfast.testing.reference.model import Reference
+from holdfast.testing.reference.streams import ReferenceStreams, StreamReference
 
 _NO_TRANSACTIONS = "the reference model is no database: there is nothing to write an effect to"
 _NOT_SHARED = "the reference model lives in one process"
 
 
 class ReferenceBackend:
-    """A `Backend` over a `Reference`."""
+    """A `Backend` over a `Reference` and, on the same clock, a `StreamReference`."""
 
-    def __init__(self, model: Reference) -> None:
+    def __init__(self, model: Reference, streams: StreamReference | None = None) -> None:
         self.model = model
         self.url = "reference:"
         self.capabilities = Capabilities(
@@ -58,6 +59,7 @@ class ReferenceBackend:
             refusals={"join transactions": _NO_TRANSACTIONS, "be shared": _NOT_SHARED},
         )
         self.jobs = ReferenceJobs(model)
+        self.streams = ReferenceStreams(StreamReference(model.clock) if streams is None else streams)
         self.queues = ReferenceQueues(model)
         self.insight = ReferenceInsight(model)
         self.schema = ReferenceSchema()

@@ -43,8 +43,11 @@ class Reference(Upkeep):
             due = to_micros(job.run_at)
         self.last_seq += 1
         state = JobState.SCHEDULED if due > now else JobState.READY
-        record = Record(new=job, size=size, seq=self.last_seq, state=state, enqueued_us=now, run_us=due, turn_us=due)
+        seq = self.last_seq
+        record = Record(new=job, size=size, seq=seq, state=state, enqueued_us=now, run_us=due, turn_us=due, place=seq)
         record.due_at(due)
+        if record.line is not None and self.in_line(record.line):
+            record.state = JobState.BLOCKED
         self.records[job.id] = record
         self.queues.add(job.queue)
         self.count(record, "enqueued")
@@ -103,7 +106,7 @@ class Reference(Upkeep):
         self.count(record, "run_us", by=self.now - hold.started_us)
         match outcome:
             case Completed(result):
-                record.end(JobState.COMPLETED, self.now)
+                self.end(record, JobState.COMPLETED, None)
                 record.completed_by, record.result = hold.fence, result
                 self.count(record, "completed")
             case Retried(delay, failure):

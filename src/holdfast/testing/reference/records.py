@@ -41,6 +41,7 @@ class Record:
     enqueued_us: int
     run_us: int
     turn_us: int
+    place: int
     counters: Counters = field(default_factory=Counters)
     hold: Hold | None = None
     retrying: bool = False
@@ -56,6 +57,11 @@ class Record:
     def is_final(self) -> bool:
         """Whether the job has ended."""
         return self.state in FINAL_STATES
+
+    @property
+    def line(self) -> tuple[str, str] | None:
+        """The line in which the job stands, in order of `place`: its queue and its order_key."""
+        return None if self.new.order_key is None else (self.new.queue, self.new.order_key)
 
     def due_at(self, run_us: int) -> None:
         """Set when the job is due, and with it its turn."""
@@ -99,6 +105,7 @@ class Record:
             interrupted=counters.interrupted,
             lost=counters.lost,
             fence=fence,
+            order_key=new.order_key,
         )
 
 
@@ -122,7 +129,7 @@ class State:
         self.workers: dict[str, WorkerRecord] = {}
         self.counts: dict[tuple[int, str, str], Counter[str]] = {}
         self.last_fence = 0
-        self.last_seq = 0
+        self.last_seq: int = 0
 
     @property
     def now(self) -> int:
@@ -135,6 +142,11 @@ class State:
         if record is None or record.hold is None or record.hold.fence != lease.fence:
             return None
         return record
+
+    def in_line(self, line: tuple[str, str]) -> list[Record]:
+        """Return the jobs of a line that have not ended: its head, then those who wait, in order."""
+        standing = [record for record in self.records.values() if record.line == line and not record.is_final]
+        return sorted(standing, key=lambda record: (record.state is JobState.BLOCKED, record.place))
 
     def held(self) -> list[tuple[Record, Hold]]:
         """Return the jobs that somebody holds, the next to expire first."""

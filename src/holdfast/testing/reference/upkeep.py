@@ -94,7 +94,10 @@ class Upkeep(State):
             return False
         record.counters = after_retry(record.counters)
         record.cancel_reason = record.reason = record.finished_us = None
-        record.state = JobState.READY
+        self.last_seq += 1
+        record.place = self.last_seq
+        is_second = record.line is not None and bool(self.in_line(record.line))
+        record.state = JobState.BLOCKED if is_second else JobState.READY
         record.due_at(self.now)
         return True
 
@@ -137,16 +140,17 @@ class Upkeep(State):
         for record in self.records.values():
             if record.is_final or (queues is not None and record.new.queue not in queues):
                 continue
+            head = record if record.line is None else self.in_line(record.line)[0]
             if record.state is JobState.RUNNING:
                 running += 1
-            elif record.state is JobState.BLOCKED:
-                blocked += 1
             elif record.new.queue in self.paused:
                 paused += 1
-            elif record.state is JobState.SCHEDULED and not record.retrying:
+            elif head.state is JobState.SCHEDULED and not head.retrying:
                 delayed += 1
-            elif record.new.task not in tasks:
+            elif head.state is not JobState.RUNNING and head.new.task not in tasks:
                 unknown += 1
+            elif record.state is JobState.BLOCKED:
+                blocked += 1
             elif record.state is JobState.READY:
                 ready += 1
             else:
@@ -177,13 +181,20 @@ class Upkeep(State):
 
     def fail(self, record: Record, reason: str) -> None:
         """End the job as failed."""
-        record.end(JobState.FAILED, self.now, reason)
+        self.end(record, JobState.FAILED, reason)
         self.count(record, "failed")
 
     def give_up(self, record: Record, reason: str) -> None:
         """End the job as cancelled."""
-        record.end(JobState.CANCELLED, self.now, reason)
+        self.end(record, JobState.CANCELLED, reason)
         self.count(record, "cancelled")
+
+    def end(self, record: Record, state: JobState, reason: str | None) -> None:
+        """Put the job into a final state; if it was the head of a line, the next comes up."""
+        record.end(state, self.now, reason)
+        line = [] if record.line is None else self.in_line(record.line)
+        if line and line[0].state is JobState.BLOCKED:
+            line[0].state = JobState.SCHEDULED if line[0].run_us > self.now else JobState.READY
 
     def lose(self, record: Record, hold: Hold, failure: Failure, *, isolated: bool) -> None:
         """Take the job from a worker that died or fell silent."""

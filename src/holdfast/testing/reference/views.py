@@ -38,6 +38,7 @@ def job_view(record: Record) -> JobView:
         finished_us=record.finished_us,
         worker_id=hold.worker_id if hold else None,
         reason=record.reason,
+        order_key=new.order_key,
     )
 
 
@@ -95,6 +96,8 @@ def _place(record: Record) -> tuple[int, int]:
             return (record.turn_us, record.seq)
         case JobState.SCHEDULED:
             return (record.run_us, record.seq)
+        case JobState.BLOCKED:
+            return (record.seq, 0)
         case _:
             return (-record.seq, 0)
 

@@ -16,17 +16,18 @@ select job.id::text, job.seq, lane.queue, lane.task,
            when failed.seq is not null then 'failed'
            when cancelled.seq is not null then 'cancelled'
            when ready.seq is not null then 'ready'
+           when blocked.seq is not null then 'blocked'
            else 'scheduled'
        end,
        job.priority,
        coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
-                scheduled.attempt, 0),
+                scheduled.attempt, blocked.attempt, 0),
        job.max_attempts, job.enqueued_at, job.turn,
        coalesce(running.started_at, completed.started_at),
        coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at),
        coalesce(running.worker_id, completed.worker_id),
        coalesce(failed.reason, cancelled.reason),
-       job.payload, job.headers, completed.result
+       job.order_key, job.payload, job.headers, completed.result
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join {schema}.running as running on running.seq = job.seq
@@ -36,6 +37,7 @@ left join {schema}.cancelled as cancelled on cancelled.seq = job.seq
 left join {schema}.ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
 left join {schema}.scheduled as scheduled
     on scheduled.run_at = job.turn + job.priority::bigint * {priority_step} and scheduled.seq = job.seq
+left join {schema}.blocked as blocked on job.order_key is not null and blocked.seq = job.seq
 where job.id = %(id)s::uuid;
 
 -- name: job_attempts
@@ -48,7 +50,7 @@ select id::text from {schema}.job where id >= %(first)s::uuid and id <= %(last)s
 -- name: list_ready
 -- Each lane in the order in which its jobs will be claimed, merged.
 select job.id::text, job.seq, next.queue, next.task, 'ready', job.priority, next.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, null, null, null
+       job.enqueued_at, job.turn, null, null, null, null, job.order_key
 from (
     select lane.queue, lane.task, state.turn, state.seq, state.attempt
     from {schema}.lane as lane cross join lateral (
@@ -64,7 +66,7 @@ order by next.turn, next.seq;
 
 -- name: list_scheduled
 select job.id::text, job.seq, lane.queue, lane.task, 'scheduled', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, null, null, null
+       job.enqueued_at, job.turn, null, null, null, null, job.order_key
 from {schema}.scheduled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -72,9 +74,19 @@ where (state.run_at, state.seq) > (%(after_turn)s, %(after_seq)s)
   and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
 order by state.run_at, state.seq limit %(limit)s;
 
+-- name: list_blocked
+select job.id::text, job.seq, lane.queue, lane.task, 'blocked', job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null, null, null, null, job.order_key
+from {schema}.blocked as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq > %(after_seq)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq limit %(limit)s;
+
 -- name: list_running
 select job.id::text, job.seq, lane.queue, lane.task, 'running', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, state.started_at, null, state.worker_id, null
+       job.enqueued_at, job.turn, state.started_at, null, state.worker_id, null, job.order_key
 from {schema}.running as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -84,7 +96,8 @@ order by state.seq desc limit %(limit)s;
 
 -- name: list_completed
 select job.id::text, job.seq, lane.queue, lane.task, 'completed', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id, null
+       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id, null,
+       job.order_key
 from {schema}.completed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -94,7 +107,7 @@ order by state.seq desc limit %(limit)s;
 
 -- name: list_failed
 select job.id::text, job.seq, lane.queue, lane.task, 'failed', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason
+       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason, job.order_key
 from {schema}.failed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -104,7 +117,7 @@ order by state.seq desc limit %(limit)s;
 
 -- name: list_cancelled
 select job.id::text, job.seq, lane.queue, lane.task, 'cancelled', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason
+       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason, job.order_key
 from {schema}.cancelled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -131,6 +144,9 @@ with standing as (
     select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
     union all
+    select job.lane_id, 'blocked', count(*) from {schema}.blocked as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
     select job.lane_id, 'failed', count(*) from {schema}.failed as state
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
 ),
@@ -139,6 +155,7 @@ counted as (
            sum(number) filter (where state = 'ready') as ready,
            sum(number) filter (where state = 'running') as running,
            sum(number) filter (where state = 'scheduled') as scheduled,
+           sum(number) filter (where state = 'blocked') as blocked,
            sum(number) filter (where state = 'failed') as failed
     from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
 ),
@@ -148,7 +165,7 @@ heads as (
     ) as head group by lane.queue
 )
 select queue.queue, queue.paused, coalesce(ready, 0)::bigint, coalesce(running, 0)::bigint,
-       coalesce(scheduled, 0)::bigint, coalesce(failed, 0)::bigint, {now} - heads.turn
+       coalesce(scheduled, 0)::bigint, coalesce(blocked, 0)::bigint, coalesce(failed, 0)::bigint, {now} - heads.turn
 from {schema}.queue as queue
 left join counted on counted.queue = queue.queue
 left join heads on heads.queue = queue.queue
@@ -185,7 +202,25 @@ group by state.retrying, lane.queue, lane.task, queue.paused
 union all
 select 'running', lane.queue, lane.task, false, count(*)
 from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
-group by lane.queue, lane.task;
+group by lane.queue, lane.task
+union all
+-- Those who wait in lines count as their heads do, by the task of the head.
+select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
+            else 'blocked' end,
+       line.queue, lane.task, queue.paused, sum(state.number)::bigint
+from (select line_id, count(*) as number from {schema}.blocked group by line_id) as state
+cross join lateral (select queue, head_seq from {schema}.key_line where line_id = state.line_id limit 1) as line
+cross join lateral (
+    select seq, lane_id, turn, priority from {schema}.job where seq = line.head_seq limit 1
+) as head
+join {schema}.lane as lane on lane.lane_id = head.lane_id
+join {schema}.queue as queue on queue.queue = line.queue
+left join lateral (select seq from {schema}.running where seq = head.seq limit 1) as running on true
+left join lateral (
+    select seq from {schema}.scheduled
+    where run_at = head.turn + head.priority::bigint * {priority_step} and seq = head.seq and not retrying limit 1
+) as scheduled on true
+group by 1, line.queue, lane.task, queue.paused;
 
 -- name: server_facts
 select current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),

@@ -5,8 +5,8 @@
 select running.*, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) with ordinality as given (seq, fence, place)
 cross join lateral (
-    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, cancel_asked,
-           cancel_reason
+    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, keyed,
+           cancel_asked, cancel_reason
     from {schema}.running where seq = given.seq and fence = given.fence limit 1
     for update
 ) as running
@@ -18,8 +18,8 @@ order by given.place;
 -- name: lock_running
 select running.*, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}
 from (
-    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, cancel_asked,
-           cancel_reason
+    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, keyed,
+           cancel_asked, cancel_reason
     from {schema}.running where seq = %(seq)s
     for update
 ) as running
@@ -30,24 +30,24 @@ cross join lateral (
 -- name: lock_expired
 -- Rows that a handler's transaction holds are passed over: their holder is at work.
 with expired as materialized (
-    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, cancel_asked,
-           cancel_reason, lease_span
+    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, keyed,
+           cancel_asked, cancel_reason, lease_span
     from {schema}.running
     where lease_until <= {now} and (%(unbroken)s::bigint is null or lease_span <= 2 * %(unbroken)s::bigint)
     order by lease_until limit %(limit)s
     for update skip locked
 )
 select expired.seq, expired.lane_id, expired.fence, expired.worker_id, expired.started_at, expired.attempt,
-       expired.excused, expired.interrupted, expired.lost, expired.isolated, expired.cancel_asked,
-       expired.cancel_reason, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}, expired.lease_span
+       expired.excused, expired.interrupted, expired.lost, expired.isolated, expired.keyed,
+       expired.cancel_asked, expired.cancel_reason, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}, expired.lease_span
 from expired cross join lateral (
     select max_attempts, turn, priority, payload_bytes from {schema}.job where seq = expired.seq limit 1
 ) as job;
 
 -- name: lock_of_worker
 with held as materialized (
-    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, cancel_asked,
-           cancel_reason
+    select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, keyed,
+           cancel_asked, cancel_reason
     from {schema}.running where worker_id = %(worker_id)s
     order by seq limit %(limit)s
     for update skip locked
@@ -89,18 +89,19 @@ where old.seq = any(array(select unnest(%(seqs)s::bigint[]))) and old.seq = late
   and old.attempt > %(first)s and old.attempt <= latest.attempt - %(last)s;
 
 -- name: put_ready
-insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost)
+insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, keyed)
 select * from unnest(
     %(lane_id)s::integer[], %(turn)s::bigint[], %(seq)s::bigint[], %(payload_bytes)s::integer[],
-    %(attempt)s::integer[], %(excused)s::integer[], %(interrupted)s::integer[], %(lost)s::integer[]
+    %(attempt)s::integer[], %(excused)s::integer[], %(interrupted)s::integer[], %(lost)s::integer[],
+    %(keyed)s::boolean[]
 );
 
 -- name: put_scheduled
-insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost)
-select run_at, seq, true, attempt, excused, interrupted, lost from unnest(
+insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
+select run_at, seq, true, attempt, excused, interrupted, lost, keyed from unnest(
     %(run_at)s::bigint[], %(seq)s::bigint[], %(attempt)s::integer[], %(excused)s::integer[],
-    %(interrupted)s::integer[], %(lost)s::integer[]
-) as given (run_at, seq, attempt, excused, interrupted, lost);
+    %(interrupted)s::integer[], %(lost)s::integer[], %(keyed)s::boolean[]
+) as given (run_at, seq, attempt, excused, interrupted, lost, keyed);
 
 -- name: set_turns
 update {schema}.job set turn = (%(turns)s::bigint[])[array_position(%(seqs)s::bigint[], seq)]

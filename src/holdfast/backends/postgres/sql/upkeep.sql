@@ -1,7 +1,7 @@
 -- What a person asks of a job or a queue, promotion, pruning, and the schema's own state.
 
 -- name: job_place
-select seq, lane_id, turn, priority, payload_bytes, {now} from {schema}.job where id = %(id)s::uuid;
+select seq, lane_id, turn, priority, payload_bytes, {now}, order_key from {schema}.job where id = %(id)s::uuid;
 
 -- name: take_ready
 delete from {schema}.ready where lane_id = %(lane_id)s and turn = %(turn)s and seq = %(seq)s
@@ -39,10 +39,11 @@ with due as materialized (
 ),
 gone as (
     delete from {schema}.scheduled where ctid = any(array(select place from due))
-    returning seq, attempt, excused, interrupted, lost
+    returning seq, attempt, excused, interrupted, lost, keyed
 )
-insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost)
-select job.lane_id, job.turn, gone.seq, job.payload_bytes, gone.attempt, gone.excused, gone.interrupted, gone.lost
+insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, keyed)
+select job.lane_id, job.turn, gone.seq, job.payload_bytes, gone.attempt, gone.excused, gone.interrupted, gone.lost,
+       gone.keyed
 from gone cross join lateral (
     select lane_id, turn, payload_bytes from {schema}.job where seq = gone.seq limit 1
 ) as job

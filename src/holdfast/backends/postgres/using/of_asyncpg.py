@@ -20,7 +20,7 @@ from typing import Any, TypeGuard, TypeVar, cast
 import psycopg
 
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Rows, Steps
+from holdfast.backends.postgres.steps import Ask, Asked, Rows, Steps, Together
 from holdfast.backends.postgres.using.loaded import comes_from, errors_of
 from holdfast.backends.postgres.using.reaching import Async, AsyncpgConnection, Kind, is_closed, no_transaction
 from holdfast.errors import ConfigError
@@ -87,6 +87,8 @@ async def drive(connection: AsyncpgConnection, statements: Statements, steps: St
 
 
 async def _answer(connection: AsyncpgConnection, statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, Together):
+        return [await _answer(connection, statements, ask) for ask in asked.asks]
     if not isinstance(asked, Ask):
         raise TypeError(asked)  # COPY and migrations run on connections of our own alone
     text, places = numbered(statements.text(asked.statement))

@@ -92,6 +92,10 @@ class CallersRunner:
         """Run a verb."""
         return await self.write(verb)
 
+    async def at_once(self, verb: Verb[T]) -> T:
+        """Run a verb."""
+        return await self.write(verb)
+
     async def look(self, verb: Verb[T]) -> T:
         """Run a verb."""
         return await self.write(verb)

@@ -41,8 +41,8 @@ def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
     last: dict[int, tuple[int, int]] = {}
     for row in found:
         headers = row[5]
-        columns: Any = row[:16] if headers is None else (*row[:5], _decode_headers(headers), *row[6:16])
+        columns: Any = row[:17] if headers is None else (*row[:5], _decode_headers(headers), *row[6:17])
         jobs.append(LeasedJob(*columns))
-        last[row[16]] = (row[10], row[1])
+        last[row[17]] = (row[10], row[1])
     places = [(lane_id, turn, seq) for lane_id, (turn, seq) in last.items()]
-    return Taken(Claim(jobs, is_cut=bool(found) and found[0][17] > len(found)), places)
+    return Taken(Claim(jobs, is_cut=bool(found) and found[0][18] > len(found)), places)

@@ -12,6 +12,9 @@ _ROWS_AT_A_TIME = 1_000
 
 _length = struct.Struct("!i").pack
 _float = struct.Struct("!id").pack
+_long = struct.Struct("!iq").pack
+_EVENT_HEAD = struct.Struct("!hiiiiiqi").pack  # 10 columns: category_id, partition_id, position_id, length of stream
+_EVENT_MIDDLE = struct.Struct("!iqi16si").pack  # version, event_id, length of event_name
 _JOB_HEAD = struct.Struct("!hiqi16sii").pack  # 11 columns: seq, id, lane_id
 _JOB_TAIL = struct.Struct("!iqiqii").pack  # enqueued_at, turn, payload_bytes
 _JOB_MIDDLE = struct.Struct("!iiii").pack  # priority, max_attempts
@@ -53,6 +56,33 @@ def ready_row(lane_id: int, turn: int, seq: int, payload_bytes: int) -> bytes:
 def scheduled_row(run_at: int, seq: int) -> bytes:
     """Return a row of scheduled that its caller delayed."""
     return _SCHEDULED(3, 8, run_at, 8, seq, 1, False)
+
+
+def event_row(
+    place: tuple[int, int, int],
+    *,
+    stream_name: bytes,
+    version: int,
+    event_id: str,
+    name: bytes,
+    payload: bytes,
+    headers: bytes | None,
+    recorded_at: int,
+) -> bytes:
+    """Return a row of event; `place` is its category, partition and position."""
+    category_id, partition_id, position = place
+    return b"".join(
+        (
+            _EVENT_HEAD(10, 4, category_id, 4, partition_id, 8, position, len(stream_name)),
+            stream_name,
+            _EVENT_MIDDLE(8, version, 16, bytes.fromhex(event_id.replace("-", "")), len(name)),
+            name,
+            _length(len(payload)),
+            payload,
+            _NULL if headers is None else _length(len(headers)) + headers,
+            _long(8, recorded_at),
+        )
+    )
 
 
 def stream(rows: Sequence[bytes]) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.backends.postgres.steps import Rows, Steps, load, rows
 from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
+from holdfast.backends.postgres.verbs.lines import Line, LineName, Placed, settle, take_lines
 from holdfast.backends.postgres.verbs.moves import Moves
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
@@ -22,7 +23,6 @@ from holdfast.model.turn import turn_of
 CHUNK = 5_000
 _encode = msgspec.json.encode
 
-Placed = tuple[int, int, int]  # lane_id, turn, seq
 LaneIds = Mapping[tuple[str, str], int]
 
 
@@ -60,20 +60,48 @@ def _insert_one(job: NewJob, lanes: LaneIds) -> Steps[Rows]:
 
 
 def _insert_some(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[Rows]:
-    return (
-        yield from rows(
-            "enqueue",
-            ids=[job.id for job in jobs],
-            lane_ids=numbers(lanes[job.queue, job.task] for job in jobs),
-            payloads=[job.payload for job in jobs],
-            headers=[_headers(job) for job in jobs],
-            priorities=numbers(job.priority for job in jobs),
-            max_attempts=numbers(job.max_attempts for job in jobs),
-            timeouts=[job.timeout for job in jobs],
-            run_ats=[_instant(job) for job in jobs],
-            delays=[_delay(job) for job in jobs],
-        )
-    )
+    return (yield from rows("enqueue", **_columns(jobs, lanes)))
+
+
+def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
+    return {
+        "ids": [job.id for job in jobs],
+        "lane_ids": numbers(lanes[job.queue, job.task] for job in jobs),
+        "payloads": [job.payload for job in jobs],
+        "headers": [_headers(job) for job in jobs],
+        "priorities": numbers(job.priority for job in jobs),
+        "max_attempts": numbers(job.max_attempts for job in jobs),
+        "timeouts": [job.timeout for job in jobs],
+        "run_ats": [_instant(job) for job in jobs],
+        "delays": [_delay(job) for job in jobs],
+    }
+
+
+def insert_in_lines(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
+    """Insert jobs of which some have an order_key; the lines are held first, so that seqs grow along each of them."""
+    lines = yield from take_lines((job.queue, job.order_key) for job in jobs if job.order_key is not None)
+    vacant = [line.line_id for line in lines.values() if not line.head_seq]
+    heads: dict[int, int] = {}
+    found: Rows = []
+    for start in range(0, len(jobs), CHUNK):
+        chunk = jobs[start : start + CHUNK]
+        some = yield from rows("enqueue_in_lines", **_columns(chunk, lanes), **_line_columns(chunk, lines, heads))
+        heads.update({line_id: seq for _, _, _, seq, _, line_id in some if line_id is not None})
+        found += some
+    yield from settle(vacant, heads)
+    ready = [(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready, _ in found if is_ready]
+    return _verdicts(jobs, {row[0] for row in found}), ready
+
+
+def _line_columns(
+    jobs: Sequence[NewJob], lines: Mapping[LineName, Line], heads: Mapping[int, int]
+) -> dict[str, object]:
+    standing = [None if job.order_key is None else lines[job.queue, job.order_key] for job in jobs]
+    return {
+        "order_keys": [job.order_key for job in jobs],
+        "line_ids": [line and line.line_id for line in standing],
+        "vacant": [line is not None and not line.head_seq and line.line_id not in heads for line in standing],
+    }
 
 
 def _instant(job: NewJob) -> int | None:

@@ -7,9 +7,11 @@ rules of the model, and written by a statement per table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast.backends.postgres.steps import Steps, rows, run, value
 from holdfast.backends.postgres.verbs.arrays import numbers
+from holdfast.backends.postgres.verbs.lines import Placed, heads_left
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.backends.postgres.verbs.rescue import lock, lose
 from holdfast.model.budget import after_return
@@ -34,24 +36,37 @@ def only_completes(finishes: Sequence[Finish]) -> bool:
     return all(type(finish.outcome) is Completed for finish in finishes)
 
 
-def complete_all(finishes: Sequence[Finish]) -> Steps[set[Key]]:
-    """Complete what is held; return the (seq, fence) of each that was."""
+class Completions(NamedTuple):
+    """Which leases, (seq, fence), were completed, and which jobs among those held are heads of lines."""
+
+    done: set[Key]
+    heads: list[int]
+
+
+def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[Completions]:
+    """Complete what is held; without `keyed` nothing, if one of them is the head of a line."""
     wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in finishes}
     ordered = sorted(wanted)
     results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
-    done = yield from rows(
+    ((count, seqs, fences, heads),) = yield from rows(
         "complete",
         seqs=numbers(seq for seq, _ in ordered),
         fences=numbers(fence for _, fence in ordered),
         results=results if any(results) else None,
+        number=len(ordered),
+        keyed=keyed,
     )
-    return set(done)
+    return Completions(set(ordered if count == len(ordered) else zip(seqs, fences, strict=True)), heads)
 
 
-def complete(lease: Lease, result: str | None) -> Steps[Verdict]:
-    """Complete one job under its fence; the last statement of a handler's transaction."""
-    done = yield from complete_all([Finish(lease, Completed(result))])
-    return Verdict.DONE if done else Verdict.LOST
+def complete(lease: Lease, result: str | None, ready: list[Placed] | None = None) -> Steps[Verdict]:
+    """Complete one job under its fence, last of all in a transaction; `ready` is told where what it brought up lies."""
+    completed = yield from complete_all([Finish(lease, Completed(result))], keyed=True)
+    if completed.heads:
+        brought_up = yield from heads_left(completed.heads)
+        if ready is not None:
+            ready += brought_up
+    return Verdict.DONE if completed.done else Verdict.LOST
 
 
 def finish(finishes: Sequence[Finish]) -> Steps[tuple[list[Verdict], Moves]]:
@@ -68,14 +83,17 @@ def finish(finishes: Sequence[Finish]) -> Steps[tuple[list[Verdict], Moves]]:
         else:
             others[key] = item
     done: set[Key] = set()
-    if completions:
-        done |= yield from complete_all(completions)
     moves = Moves()
+    if completions:
+        completed = yield from complete_all(completions, keyed=True)
+        done |= completed.done
+        for seq in completed.heads:
+            moves.head_left(seq)
     if others:
         for running in (yield from lock(others)):
             _end(moves, running, others[running.seq, running.fence].outcome)
             done.add((running.seq, running.fence))
-        yield from moves.write()
+    yield from moves.write()
     return (yield from verdicts(finishes, done)), moves
 
 

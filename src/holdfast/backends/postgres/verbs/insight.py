@@ -43,7 +43,7 @@ def job(job_id: str) -> Steps[JobDetails]:
         message = f"no job has the id {job_id}: it never existed, or it was pruned after its retention"
         raise JobNotFound(message)
     view = _view(found)
-    payload, headers, result = found[14:17]
+    payload, headers, result = found[15:18]
     attempts = yield from rows("job_attempts", seq=view.seq)
     held = yield from leases(1, seq=view.seq)
     return JobDetails(
@@ -72,6 +72,7 @@ def _view(found: Sequence[Any]) -> JobView:
         finished_us=found[11],
         worker_id=found[12],
         reason=found[13],
+        order_key=found[14],
     )
 
 
@@ -86,13 +87,13 @@ def find_ids(prefix: str, limit: int) -> Steps[list[str]]:
 
 def jobs(selection: JobFilter) -> Steps[JobPage]:
     """List one page."""
-    if selection.state is JobState.BLOCKED:
-        return JobPage([], None)
     names = {"queue": selection.queue, "task": selection.task, "limit": selection.limit}
     is_waiting = selection.state in {JobState.READY, JobState.SCHEDULED}
     if is_waiting:
         turn, seq = map(int, selection.cursor.split("/")) if selection.cursor else (-_LATEST, 0)
         found = yield from rows(f"list_{selection.state}", **names, after_turn=turn, after_seq=seq)
+    elif selection.state is JobState.BLOCKED:
+        found = yield from rows("list_blocked", **names, after_seq=int(selection.cursor or 0))
     else:
         before = int(selection.cursor) if selection.cursor else _LATEST
         found = yield from rows(f"list_{selection.state}", **names, before=before)
@@ -137,12 +138,12 @@ def queues() -> Steps[list[QueueView]]:
             paused=paused,
             ready=ready,
             scheduled=scheduled,
-            blocked=0,
+            blocked=blocked,
             running=running,
             failed=failed,
             oldest_ready=None if due is None else timedelta(microseconds=max(0, due)),
         )
-        for name, paused, ready, running, scheduled, failed, due in (yield from rows("queues"))
+        for name, paused, ready, running, scheduled, blocked, failed, due in (yield from rows("queues"))
     ]
 
 
@@ -168,9 +169,9 @@ def outstanding(tasks: Sequence[str], served: Sequence[str] | None) -> Steps[Out
             continue
         if paused:
             counted["paused"] += number
-        elif state in {"ready", "retrying"} and task not in known:
+        elif state in {"ready", "retrying", "blocked"} and task not in known:
             counted["unknown"] += number
         else:
-            counted[state] += number
+            counted["blocked" if state == "behind running" else state] += number
     names = ("ready", "retrying", "blocked", "running", "delayed", "paused", "unknown")
     return Outstanding(**{name: counted[name] for name in names})

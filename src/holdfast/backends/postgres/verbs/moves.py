@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from holdfast.backends.postgres.steps import Steps, rows
+from holdfast.backends.postgres.verbs.lines import heads_left
 from holdfast.backends.postgres.verbs.text import clean, clean_or_none
 from holdfast.model.budget import Counters
 from holdfast.model.job import JobState
@@ -29,6 +30,7 @@ class Running(NamedTuple):
     interrupted: int
     lost: int
     isolated: bool
+    keyed: bool
     cancel_asked: bool
     cancel_reason: str | None
     max_attempts: int
@@ -50,6 +52,7 @@ class Moves:
         self._left: list[int] = []
         self._columns: dict[str, dict[str, list[object]]] = {}
         self._thinned: list[Running] = []
+        self._heads_left: list[int] = []
         self.ready: list[tuple[int, int, int]] = []
 
     def _add(self, statement: str, **columns: object) -> None:
@@ -71,6 +74,12 @@ class Moves:
                 first=KEEP_FIRST,
                 last=KEEP_LAST,
             )
+        if self._heads_left:
+            self.ready += yield from heads_left(self._heads_left)
+
+    def head_left(self, seq: int) -> None:
+        """A job that was the head of its line has ended: let the next come up when all else is written."""
+        self._heads_left.append(seq)
 
     def record(self, running: Running, outcome: str, failure: Failure | None, *, by_holder: bool = True) -> None:
         """Leave a record of the attempt; of very many, keep the first few and the last few."""
@@ -122,10 +131,12 @@ class Moves:
         if running.cancel_asked:
             return self.to_cancelled(running, running.cancel_reason or "", lost=counters.lost)
         self._left.append(running.seq)
-        self.put_ready(running.lane_id, running.turn, running.seq, running.payload_bytes, counters)
+        self.put_ready(running.lane_id, running.turn, running.seq, running.payload_bytes, counters, keyed=running.keyed)
         return JobState.READY
 
-    def put_ready(self, lane_id: int, turn: int, seq: int, payload_bytes: int, counters: Counters) -> None:
+    def put_ready(
+        self, lane_id: int, turn: int, seq: int, payload_bytes: int, counters: Counters, *, keyed: bool = False
+    ) -> None:
         """Let it lie in ready."""
         self.ready.append((lane_id, turn, seq))
         self._add(
@@ -138,6 +149,7 @@ class Moves:
             excused=counters.excused,
             interrupted=counters.interrupted,
             lost=counters.lost,
+            keyed=keyed,
         )
 
     def to_scheduled(self, running: Running, counters: Counters, run_at: int) -> JobState:
@@ -153,6 +165,7 @@ class Moves:
             excused=counters.excused,
             interrupted=counters.interrupted,
             lost=counters.lost,
+            keyed=running.keyed,
         )
         self.set_turn(running.seq, turn_of(run_at, running.priority))
         return JobState.SCHEDULED
@@ -171,6 +184,8 @@ class Moves:
 
     def _end(self, running: Running, statement: str, reason: str, lost: int | None) -> None:
         self._left.append(running.seq)
+        if running.keyed:
+            self.head_left(running.seq)
         self.put_ended(
             statement,
             running.seq,

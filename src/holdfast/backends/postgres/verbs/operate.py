@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, row, run, value
+from holdfast.backends.postgres.steps import Steps, row, rows, run, value
+from holdfast.backends.postgres.verbs.lines import end_of_line
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.backends.postgres.verbs.text import clean
 from holdfast.errors import JobNotFound, StoreUnavailable
@@ -29,6 +30,7 @@ class Place(NamedTuple):
     priority: int
     payload_bytes: int
     now: int
+    order_key: str | None
 
 
 def find(job_id: str) -> Steps[Place]:
@@ -44,29 +46,34 @@ def _slipped(job_id: str) -> StoreUnavailable:
     return StoreUnavailable(f"job {job_id} moves faster than it can be caught: try again")
 
 
-def cancel(job_id: str, reason: str) -> Steps[Cancellation]:
+def cancel(job_id: str, reason: str) -> Steps[tuple[Cancellation, Moves]]:
     """Cancel what has not begun; ask for what runs; too late for what has ended."""
+    moves = Moves()
     for _ in range(_TRIES):
         place = yield from find(job_id)
         seq = place.seq
         taken = yield from row("take_ready", lane_id=place.lane_id, turn=place.turn, seq=seq)
         if taken is None:
             taken = yield from row("take_scheduled", run_at=run_at_of(place.turn, place.priority), seq=seq)
+        if place.order_key is not None:
+            if taken is not None:
+                moves.head_left(seq)
+            else:
+                taken = yield from row("take_blocked", seq=seq)
         if taken is not None:
-            moves = Moves()
             moves.put_ended("put_cancelled", seq, attempt=taken[0], lost=taken[1], at=place.now, reason=reason)
             moves.count(place.now, place.lane_id, cancelled=1)
             yield from moves.write()
-            return Cancellation.CANCELLED
+            return Cancellation.CANCELLED, moves
         if (yield from run("ask_to_cancel", seq=seq, reason=clean(reason))):
-            return Cancellation.ASKED
+            return Cancellation.ASKED, moves
         if (yield from value("has_ended", seq=seq)):
-            return Cancellation.TOO_LATE
+            return Cancellation.TOO_LATE, moves
     raise _slipped(job_id)
 
 
 def retry(job_id: str) -> Steps[tuple[bool, Moves]]:
-    """Make a failed or cancelled job ready, now and with a fresh budget."""
+    """Make a failed or cancelled job ready, now and with a fresh budget; with a key, at the end of its line."""
     place = yield from find(job_id)
     moves = Moves()
     taken = yield from row("take_failed", seq=place.seq)
@@ -79,8 +86,12 @@ def retry(job_id: str) -> Steps[tuple[bool, Moves]]:
     turn = turn_of(place.now, place.priority)
     moves.set_turn(place.seq, turn)
     counters = after_retry(Counters(attempt=attempt, lost=lost))
-    moves.put_ready(place.lane_id, turn, place.seq, place.payload_bytes, counters)
+    if place.order_key is None:
+        moves.put_ready(place.lane_id, turn, place.seq, place.payload_bytes, counters)
     yield from moves.write()
+    if place.order_key is not None:
+        ((_, _, queue, _),) = yield from rows("describe_jobs", seqs=[place.seq])
+        moves.ready += yield from end_of_line((queue, place.order_key), place.seq, counters)
     return True, moves
 
 

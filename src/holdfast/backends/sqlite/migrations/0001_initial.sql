@@ -1,8 +1,8 @@
 -- The tables of Holdfast on SQLite.
 --
 -- The body of a job is written once, into holdfast_job. Where the job stands is a small row in exactly one of the
--- tables ready, scheduled, running, completed, failed, cancelled; the row moves, the body stays. So `ready` holds only
--- what may be claimed now, and a claim reads the front of it however long the queue is.
+-- tables ready, scheduled, blocked, running, completed, failed, cancelled; the row moves, the body stays. So `ready`
+-- holds only what may be claimed now, and a claim reads the front of it however long the queue is.
 --
 -- Instants are microseconds since 1970 (UTC); durations are microseconds.
 
@@ -42,9 +42,12 @@ create table holdfast_job (
     max_attempts integer not null,
     timeout real,
     enqueued_at integer not null,
-    turn integer not null
+    turn integer not null,
+    order_key text
 ) strict;
 
+-- `keyed`, here and below: the job has an order_key and is the head of its line. Whoever ends it looks after the line;
+-- what has no key is told by this alone, and costs nothing more.
 create table holdfast_ready (
     lane_id integer not null,
     turn integer not null,
@@ -53,6 +56,7 @@ create table holdfast_ready (
     excused integer not null default 0,
     interrupted integer not null default 0,
     lost integer not null default 0,
+    keyed integer not null default 0,
     primary key (lane_id, turn, seq)
 ) strict, without rowid;
 
@@ -65,7 +69,31 @@ create table holdfast_scheduled (
     excused integer not null default 0,
     interrupted integer not null default 0,
     lost integer not null default 0,
+    keyed integer not null default 0,
     primary key (run_at, seq)
+) strict, without rowid;
+
+-- The line of an order_key within a queue; it is there as long as a job of the key has not ended. `head_seq` is the one
+-- job of it that lies outside of blocked; null only within a transaction.
+create table holdfast_key_line (
+    line_id integer primary key,
+    queue text not null,
+    order_key text not null,
+    head_seq integer,
+    unique (queue, order_key)
+) strict;
+
+-- Those who wait behind a head, by `place`: the seq, or for a job that a person sent back a number taken from the same
+-- row of meta, so that it stands at the end.
+create table holdfast_blocked (
+    line_id integer not null,
+    place integer not null,
+    seq integer not null unique,
+    attempt integer not null default 0,
+    excused integer not null default 0,
+    interrupted integer not null default 0,
+    lost integer not null default 0,
+    primary key (line_id, place)
 ) strict, without rowid;
 
 -- No index on lease_until: this table is as long as the fleet has slots, and an index would be written three times a job.
@@ -85,7 +113,8 @@ create table holdfast_running (
     cancel_asked integer not null default 0,
     cancel_reason text,
     percent real,
-    note text
+    note text,
+    keyed integer not null default 0
 ) strict;
 
 create index holdfast_running_cancel on holdfast_running (worker_id) where cancel_asked = 1;

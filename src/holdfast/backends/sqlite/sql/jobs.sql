@@ -19,6 +19,11 @@ select seq from holdfast_job where id = :id;
 insert into holdfast_job (seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: insert_any_job
+insert into holdfast_job (
+    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, order_key
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: insert_ready
 insert into holdfast_ready (lane_id, turn, seq) values (?, ?, ?);
 
@@ -52,7 +57,7 @@ select json_group_array(json_array(
     job.id, job.seq, :queue, :task, job.payload,
     case when json_valid(job.headers) then json(job.headers) end,
     job.priority, job.max_attempts, job.timeout, job.enqueued_at,
-    front.turn, front.attempt + 1, front.excused, front.interrupted, front.lost, :fence
+    front.turn, front.attempt + 1, front.excused, front.interrupted, front.lost, :fence, job.order_key
 ))
 from (
     select turn, seq, attempt, excused, interrupted, lost from holdfast_ready
@@ -64,7 +69,7 @@ cross join holdfast_job as job on job.seq = front.seq;
 -- The same, row by row and texts as bytes, for when a row is damaged: one that cannot be read must not hide the others.
 select job.id, job.seq, cast(job.payload as blob), cast(job.headers as blob),
        job.priority, job.max_attempts, job.timeout, job.enqueued_at,
-       front.turn, front.attempt + 1, front.excused, front.interrupted, front.lost
+       front.turn, front.attempt + 1, front.excused, front.interrupted, front.lost, job.order_key
 from (
     select turn, seq, attempt, excused, interrupted, lost from holdfast_ready
     where lane_id = :lane_id and turn <= :last_turn order by turn, seq limit :limit
@@ -75,10 +80,11 @@ order by front.turn, front.seq;
 -- name: lease_front
 -- Rows up to (turn, seq) are exactly those that front_of_lane has read: the write lock is held in between.
 insert into holdfast_running (
-    seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated
+    seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated,
+    keyed
 )
 select seq, lane_id, :fence, :worker_id, :now + :span, :span, :now, attempt + 1, excused, interrupted, lost,
-       lost > 0 and :isolates
+       lost > 0 and :isolates, keyed
 from holdfast_ready
 where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 
@@ -91,9 +97,11 @@ select json_group_array(seq), json_group_array(fence)
 from json_each(:seqs) cross join holdfast_running on seq = value;
 
 -- name: complete_many
+-- The head of a line is left out: it goes by itself, and its line is looked after.
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select seq, fence, worker_id, attempt, started_at, :now
-from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence;
+from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence
+where keyed = 0;
 
 -- name: completed_among
 select json_group_array(seq) from json_each(:seqs) cross join holdfast_completed on seq = value and fence = :fence;
@@ -107,13 +115,16 @@ from holdfast_running where seq = :seq and fence = :fence;
 insert into holdfast_count (minute_at, lane_id, completed, run_time)
 select :minute, lane_id, count(*), sum(:now - started_at)
 from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence
-where true
+where keyed <= :keyed
 group by lane_id
 on conflict (minute_at, lane_id) do update
 set completed = completed + excluded.completed, run_time = run_time + excluded.run_time;
 
 -- name: leave_running
-delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence;
+delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence and keyed = 0;
+
+-- name: leave_running_alone
+delete from holdfast_running where seq = :seq and fence = :fence returning keyed;
 
 -- name: already_finished
 -- Whether this very lease was ended so before, by its holder: the reply of an earlier try was lost.
@@ -127,7 +138,8 @@ select seq, lane_id, fence, worker_id, lease_until, lease_span, started_at,
        running.attempt, excused, interrupted, lost, isolated, cancel_asked, cancel_reason,
        (select max_attempts from holdfast_job where seq = :seq),
        (select turn from holdfast_job where seq = :seq),
-       (select priority from holdfast_job where seq = :seq)
+       (select priority from holdfast_job where seq = :seq),
+       keyed
 from holdfast_running as running
 where seq = :seq and (:fence is null or fence = :fence);
 
@@ -138,12 +150,12 @@ delete from holdfast_running where seq = :seq;
 update holdfast_job set turn = :turn where seq = :seq;
 
 -- name: back_to_ready
-insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost)
-values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost);
+insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
+values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :keyed);
 
 -- name: schedule_again
-insert into holdfast_scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost)
-values (:run_at, :seq, 1, :attempt, :excused, :interrupted, :lost);
+insert into holdfast_scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
+values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :keyed);
 
 -- name: fail
 insert into holdfast_failed (seq, attempt, lost, finished_at, reason)
@@ -173,7 +185,7 @@ set enqueued = enqueued + excluded.enqueued, retried = retried + excluded.retrie
     cancelled = cancelled + excluded.cancelled, lost = lost + excluded.lost;
 
 -- name: due_jobs
-select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost
+select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, keyed
 from (select * from holdfast_scheduled where run_at <= :now order by run_at, seq limit :limit) as scheduled
 cross join holdfast_job as job on job.seq = scheduled.seq;
 
@@ -181,7 +193,8 @@ cross join holdfast_job as job on job.seq = scheduled.seq;
 delete from holdfast_scheduled where run_at = ? and seq = ?;
 
 -- name: due_to_ready
-insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost) values (?, ?, ?, ?, ?, ?, ?);
+insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
+values (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: next_due
 select run_at from holdfast_scheduled order by run_at, seq limit 1;
@@ -237,8 +250,10 @@ select job.seq, job.lane_id, job.turn, job.priority,
         when exists (
             select 1 from holdfast_ready where lane_id = job.lane_id and turn = job.turn and seq = job.seq
         ) then 'ready'
+        when job.order_key is not null and exists (select 1 from holdfast_blocked where seq = job.seq) then 'blocked'
         else 'scheduled'
-    end
+    end,
+    job.order_key
 from holdfast_job as job where job.id = :id;
 
 -- name: take_ready

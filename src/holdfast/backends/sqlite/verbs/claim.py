@@ -83,7 +83,9 @@ def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: in
 
 def _mended(row: Sequence[Any], queue: str, task: str, fence: int) -> _Row:
     job_id, seq, payload, headers, *rest = row
-    return msgspec.convert((job_id, seq, queue, task, readable(payload), headers_of(headers), *rest, fence), _Row)
+    *middle, order_key = rest
+    columns = (job_id, seq, queue, task, readable(payload), headers_of(headers), *middle, fence, order_key)
+    return msgspec.convert(columns, _Row)
 
 
 def _place(job: _Row) -> tuple[int, int]:

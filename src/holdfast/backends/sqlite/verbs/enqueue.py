@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs.counting import count
+from holdfast.backends.sqlite.verbs.lines import lines_for, settle
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
@@ -54,40 +55,42 @@ def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
 
 
 def _insert(tx: Tx, jobs: Sequence[NewJob]) -> None:
-    if not jobs:
+    if all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs):
+        if jobs:
+            _insert_ready(tx, jobs)
         return
-    now = tx.now
-    if all(job.delay is None and job.run_at is None for job in jobs):
-        _insert_ready(tx, jobs)
-        return
-    seq = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
-    lane_ids: dict[tuple[str, str], int] = {}
+    wanted = dict.fromkeys((job.queue, job.order_key) for job in jobs if job.order_key is not None)
+    lines = lines_for(tx, wanted)
+    lanes = Counter([(job.queue, job.task) for job in jobs])
+    lane_ids = {lane: _lane(tx, *lane) for lane in lanes}
+    after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
     bodies: list[tuple[object, ...]] = []
     ready: list[tuple[int, int, int]] = []
     scheduled: list[tuple[int, int]] = []
-    for job in jobs:
-        seq += 1
-        line = (job.queue, job.task)
-        lane_id = lane_ids.get(line)
-        if lane_id is None:
-            lane_id = lane_ids[line] = _lane(tx, job.queue, job.task)
-        run_at = _run_at(job, now)
+    blocked: list[tuple[int, int, int]] = []
+    for seq, job in enumerate(jobs, after + 1):
+        lane_id = lane_ids[job.queue, job.task]
+        run_at = _run_at(job, tx.now)
         turn = turn_of(run_at, job.priority)
-        headers = _encode(job.headers).decode() if job.headers else None
-        bodies.append(
-            (seq, job.id, lane_id, job.payload, headers, job.priority, job.max_attempts, job.timeout, now, turn)
-        )
-        if run_at <= now:
+        bodies.append((*_body(tx, seq, job, lane_id, turn), job.order_key))
+        if job.order_key is not None:
+            blocked.append((lines[job.queue, job.order_key], seq, seq))
+        elif run_at <= tx.now:
             ready.append((lane_id, turn, seq))
         else:
             scheduled.append((run_at, seq))
-    tx.many("insert_job", bodies)
-    if ready:
-        tx.many("insert_ready", ready)
-    if scheduled:
-        tx.many("insert_scheduled", scheduled)
-    for lane, number in Counter(body[2] for body in bodies).items():
-        count(tx, lane, enqueued=number)
+    tx.many("insert_any_job", bodies)
+    tx.many("insert_ready", ready)
+    tx.many("insert_scheduled", scheduled)
+    tx.many("insert_blocked", blocked)
+    settle(tx, wanted)
+    for lane, number in lanes.items():
+        count(tx, lane_ids[lane], enqueued=number)
+
+
+def _body(tx: Tx, seq: int, job: NewJob, lane_id: int, turn: int) -> tuple[object, ...]:
+    headers = _encode(job.headers).decode() if job.headers else None
+    return (seq, job.id, lane_id, job.payload, headers, job.priority, job.max_attempts, job.timeout, tx.now, turn)
 
 
 def _insert_ready(tx: Tx, jobs: Sequence[NewJob]) -> None:

@@ -12,6 +12,7 @@ from typing import assert_never
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.verbs import lines
 from holdfast.backends.sqlite.verbs import running as rows
 from holdfast.backends.sqlite.verbs.counting import count, minute_of
 from holdfast.backends.sqlite.verbs.rescue import lose
@@ -65,24 +66,30 @@ def _is_plain(outcome: Outcome) -> bool:
 def _complete_many(tx: Tx, fence: int, seqs: list[int]) -> list[int]:
     """Complete jobs that were claimed together; return those not completed under this fence, now or before."""
     lot = {"seqs": _encode(seqs).decode(), "fence": fence}
-    tx.run("count_completed", {**lot, "now": tx.now, "minute": minute_of(tx.now)})
+    tx.run("count_completed", {**lot, "now": tx.now, "minute": minute_of(tx.now), "keyed": 0})
     completed = tx.run("complete_many", {**lot, "now": tx.now})
     tx.run("leave_running", lot)
     if completed == len(seqs):
         return []
     done = set(_decode_seqs(tx.value("completed_among", lot)))
-    return [seq for seq in seqs if seq not in done]
+    return [seq for seq in seqs if seq not in done and not _complete(tx, seq, fence, None)]
 
 
 def complete(tx: Tx, lease: Lease, result: str | None) -> Verdict:
     """Complete one job under its fence; the last statement of a handler's transaction."""
-    written = tx.run("complete_one", {"seq": lease.seq, "fence": lease.fence, "now": tx.now, "result": result})
+    return Verdict.DONE if _complete(tx, lease.seq, lease.fence, result) else Verdict.LOST
+
+
+def _complete(tx: Tx, seq: int, fence: int, result: str | None) -> bool:
+    written = tx.run("complete_one", {"seq": seq, "fence": fence, "now": tx.now, "result": result})
     if not written:
-        return Verdict.LOST
-    lot = {"seqs": _encode([lease.seq]).decode(), "fence": lease.fence}
-    tx.run("count_completed", {**lot, "now": tx.now, "minute": minute_of(tx.now)})
-    tx.run("leave_running", lot)
-    return Verdict.DONE
+        return False
+    lot = {"seqs": _encode([seq]).decode(), "fence": fence}
+    tx.run("count_completed", {**lot, "now": tx.now, "minute": minute_of(tx.now), "keyed": 1})
+    was_head = tx.value("leave_running_alone", {"seq": seq, "fence": fence})
+    if was_head:
+        lines.head_left(tx, seq)
+    return True
 
 
 def _finish_one(tx: Tx, lease: Lease, outcome: Outcome) -> Verdict:

@@ -30,6 +30,7 @@ from holdfast.store.values import (
 )
 
 _LATEST = 2**63 - 1
+_STEP = {"priority_step": span_micros(PRIORITY_STEP)}
 _decode_beat = msgspec.json.Decoder(WorkerBeat).decode
 
 
@@ -50,7 +51,7 @@ def job(tx: Tx, job_id: str) -> JobDetails:
 
 def _view_of(tx: Tx, place: Place) -> JobView:
     """Read one row of the list of its state, by a cursor just before it."""
-    seq, lane_id, turn, priority, state = place
+    seq, lane_id, turn, priority, state, _ = place
     parameters: dict[str, object] = {"queue": None, "task": None, "limit": 1}
     if state == JobState.READY:
         lanes = tx.rows("all_lanes", {"queue": None, "task": None})
@@ -60,6 +61,8 @@ def _view_of(tx: Tx, place: Place) -> JobView:
     if state == JobState.SCHEDULED:
         before = {"after_turn": run_at_of(turn, priority), "after_seq": seq - 1}
         return _view(tx.row("list_scheduled", {**parameters, **before}))
+    if state == JobState.BLOCKED:
+        return _view(tx.row("list_blocked", {**parameters, "after_seq": seq - 1}))
     return _view(tx.row(f"list_{state}", {**parameters, "before": seq + 1}))
 
 
@@ -79,6 +82,7 @@ def _view(row: Sequence[Any]) -> JobView:
         finished_us=row[11],
         worker_id=row[12],
         reason=row[13],
+        order_key=row[14],
     )
 
 
@@ -89,13 +93,12 @@ def find_ids(tx: Tx, prefix: str, limit: int) -> list[str]:
 
 def jobs(tx: Tx, selection: JobFilter) -> JobPage:
     """List one page."""
-    if selection.state is JobState.BLOCKED:
-        return JobPage([], None)
     if selection.state in {JobState.READY, JobState.SCHEDULED}:
         return _waiting(tx, selection)
-    before = int(selection.cursor) if selection.cursor else _LATEST
-    names = {"queue": selection.queue, "task": selection.task}
-    rows = tx.rows(f"list_{selection.state}", {**names, "before": before, "limit": selection.limit})
+    is_blocked = selection.state is JobState.BLOCKED
+    cursor = int(selection.cursor) if selection.cursor else 0 if is_blocked else _LATEST
+    parameters = {"queue": selection.queue, "task": selection.task, "limit": selection.limit}
+    rows = tx.rows(f"list_{selection.state}", {**parameters, "after_seq" if is_blocked else "before": cursor})
     views = [_view(row) for row in rows]
     full = len(views) == selection.limit
     return JobPage(views, str(views[-1].seq) if full else None)
@@ -150,18 +153,19 @@ def queues(tx: Tx) -> list[QueueView]:
     """List all queues with their counts."""
     scheduled: dict[str, int] = dict(tx.rows("scheduled_by_queue"))
     failed: dict[str, int] = dict(tx.rows("failed_by_queue"))
+    blocked: dict[str, int] = dict(tx.rows("blocked_by_queue"))
     return [
         QueueView(
             name=name,
             paused=bool(paused),
             ready=ready,
             scheduled=scheduled.get(name, 0),
-            blocked=0,
+            blocked=blocked.get(name, 0),
             running=running,
             failed=failed.get(name, 0),
             oldest_ready=None if due is None else timedelta(microseconds=max(0, tx.now - due)),
         )
-        for name, paused, ready, running, due in tx.rows("queues", {"priority_step": span_micros(PRIORITY_STEP)})
+        for name, paused, ready, running, due in tx.rows("queues", _STEP)
     ]
 
 
@@ -192,5 +196,9 @@ def outstanding(tx: Tx, tasks: Sequence[str], served: Sequence[str] | None) -> O
     for queue, _, number in tx.rows("running_by_lane"):
         if served is None or queue in served:
             counted["running"] += number
+    for queue, task, paused, runs, is_delayed, number in tx.rows("blocked_by_line", _STEP):
+        if served is None or queue in served:
+            may_come_up = "blocked" if runs or task in known else "unknown"
+            counted["paused" if paused else "delayed" if is_delayed else may_come_up] += number
     names = ("ready", "retrying", "blocked", "running", "delayed", "paused", "unknown")
     return Outstanding(**{name: counted[name] for name in names})

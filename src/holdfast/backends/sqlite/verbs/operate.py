@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.verbs import lines
 from holdfast.backends.sqlite.verbs import running as rows
 from holdfast.backends.sqlite.verbs.counting import count
 from holdfast.errors import JobNotFound
@@ -23,6 +24,7 @@ class Place(NamedTuple):
     turn: int
     priority: int
     state: str
+    order_key: str | None
 
 
 def find(tx: Tx, job_id: str) -> Place:
@@ -48,6 +50,8 @@ def cancel(tx: Tx, job_id: str, reason: str) -> Cancellation:
         {"seq": place.seq, "attempt": counters.attempt, "lost": counters.lost, "now": tx.now, "reason": reason},
     )
     count(tx, place.lane_id, cancelled=1)
+    if place.order_key is not None and place.state != JobState.BLOCKED:
+        lines.head_left(tx, place.seq)
     return Cancellation.CANCELLED
 
 
@@ -57,11 +61,13 @@ def _take_waiting(tx: Tx, place: Place) -> Counters | None:
         row = tx.row("take_ready", {"lane_id": place.lane_id, "turn": place.turn, "seq": place.seq})
     elif place.state == JobState.SCHEDULED:
         row = tx.row("take_scheduled", {"run_at": run_at_of(place.turn, place.priority), "seq": place.seq})
+    elif place.state == JobState.BLOCKED:
+        row = tx.row("take_blocked", {"seq": place.seq})
     return None if row is None else Counters(*row)
 
 
 def retry(tx: Tx, job_id: str) -> bool:
-    """Make a failed or cancelled job ready, now and with a fresh budget."""
+    """Make a failed or cancelled job ready, now and with a fresh budget; with a key, at the end of its line."""
     place = find(tx, job_id)
     if place.state not in {JobState.FAILED, JobState.CANCELLED}:
         return False
@@ -69,6 +75,10 @@ def retry(tx: Tx, job_id: str) -> bool:
     counters = after_retry(Counters(attempt=attempt, lost=lost))
     turn = turn_of(tx.now, place.priority)
     tx.run("set_turn", {"seq": place.seq, "turn": turn})
+    if place.order_key is not None:
+        _, queue, _ = tx.row("describe_job", {"seq": place.seq})
+        lines.end_of_line(tx, (queue, place.order_key), place.seq, counters)
+        return True
     tx.run(
         "back_to_ready",
         {
@@ -79,6 +89,7 @@ def retry(tx: Tx, job_id: str) -> bool:
             "excused": counters.excused,
             "interrupted": counters.interrupted,
             "lost": counters.lost,
+            "keyed": 0,
         },
     )
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.verbs import lines
 from holdfast.backends.sqlite.verbs.counting import count
 from holdfast.model.budget import Counters
 from holdfast.model.job import JobState, Lease
@@ -35,6 +36,7 @@ class Running(NamedTuple):
     max_attempts: int
     turn: int
     priority: int
+    keyed: int
 
     @property
     def counters(self) -> Counters:
@@ -94,6 +96,7 @@ def to_ready(tx: Tx, running: Running, counters: Counters) -> JobState:
             "excused": counters.excused,
             "interrupted": counters.interrupted,
             "lost": counters.lost,
+            "keyed": running.keyed,
         },
     )
     return JobState.READY
@@ -110,10 +113,12 @@ def to_scheduled(tx: Tx, running: Running, counters: Counters, run_at: int) -> J
         {
             "run_at": run_at,
             "seq": running.seq,
+            "retrying": 1,
             "attempt": counters.attempt,
             "excused": counters.excused,
             "interrupted": counters.interrupted,
             "lost": counters.lost,
+            "keyed": running.keyed,
         },
     )
     return JobState.SCHEDULED
@@ -133,6 +138,7 @@ def to_failed(tx: Tx, running: Running, reason: str, *, lost: int | None = None)
         },
     )
     count(tx, running.lane_id, failed=1)
+    _leave_line(tx, running)
     return JobState.FAILED
 
 
@@ -150,4 +156,10 @@ def to_cancelled(tx: Tx, running: Running, reason: str, *, lost: int | None = No
         },
     )
     count(tx, running.lane_id, cancelled=1)
+    _leave_line(tx, running)
     return JobState.CANCELLED
+
+
+def _leave_line(tx: Tx, running: Running) -> None:
+    if running.keyed:
+        lines.head_left(tx, running.seq)

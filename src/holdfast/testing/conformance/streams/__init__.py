@@ -17,6 +17,7 @@ THEMES = (
     "parking",
     "nodes",
     "allocation",
+    "transitions",
     "fencing",
     "transactions",
     "operators",

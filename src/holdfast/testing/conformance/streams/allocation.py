@@ -10,7 +10,6 @@ import pytest
 
 from holdfast.model.allocation import (
     AllocationState,
-    Grant,
     GrantTo,
     Move,
     NodeKey,
@@ -20,7 +19,6 @@ from holdfast.model.allocation import (
     Share,
 )
 from holdfast.store.backend import Backend
-from holdfast.store.stream_values import Transition
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import (
     CATEGORY,
@@ -239,6 +237,18 @@ class TestSeize(StreamConformance):
         clock.advance(LONG)
         assert await refused(backend, Seize(SHARE, grant.generation, OVERDUE))
 
+    async def test_a_deadline_ends_with_the_grant_that_was_revoked(self, backend: Backend, clock: ManualClock) -> None:
+        grant = await consuming(backend, "a")
+        await revoke(backend, grant, drain=SECOND)
+        assert await backend.streams.consumers.release(grant)
+        again = await grant_to(backend, NODE_A)
+        clock.advance(SECOND * 2)
+        (owned,) = (await backend.streams.allocations.beat(NODE_A, TIMING)).owned
+        assert (owned.grant, owned.drain_left) == (again, None)
+        assert await refused(backend, Seize(SHARE, again.generation, OVERDUE))
+        await revoke(backend, again, drain=None)
+        assert await refused(backend, Seize(SHARE, again.generation, OVERDUE))
+
     async def test_an_owner_that_is_there_is_not_replaced(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         assert await refused(backend, Seize(SHARE, grant.generation, REPLACED))
@@ -331,58 +341,3 @@ class TestAllot(StreamConformance):
         assert (view.state, view.since, view.target) == (REVOKING, timedelta(0), "node-b")
         clock.advance(2)
         assert (await share_view(backend)).since == timedelta(seconds=2)
-
-
-class TestTransitions(StreamConformance):
-    """`AllocationStore.transitions`."""
-
-    async def test_every_step_that_took_effect_leaves_a_transition(self, backend: Backend, clock: ManualClock) -> None:
-        grant = await consuming(backend, "a")
-        epoch, generation = (await lead(backend)).epoch, grant.generation
-        start = clock()
-        clock.advance(GONE)
-        await revoke(backend, grant, target="node-b")
-        await seize(backend, grant, SILENT)
-        await allot(backend, Seize(SHARE, generation, SILENT))
-        assert await backend.streams.allocations.transitions(limit=MANY) == [
-            Transition(SHARE, epoch, generation + 1, REVOKING, FREE, "node-a", clock()),
-            Transition(SHARE, epoch, generation, GRANTED, REVOKING, "node-a", clock()),
-            Transition(SHARE, epoch, generation, FREE, GRANTED, "node-a", start),
-        ]
-        assert len(await backend.streams.allocations.transitions(limit=2)) == 2
-
-    async def test_a_release_leaves_one_of_no_leader(self, backend: Backend, clock: ManualClock) -> None:
-        grant = await consuming(backend, "a")
-        assert await backend.streams.consumers.release(grant)
-        (last,) = await backend.streams.allocations.transitions(limit=1)
-        assert last == Transition(SHARE, 0, grant.generation, GRANTED, FREE, "node-a", clock())
-
-    @pytest.mark.parametrize("how", ["join", "leave", "reset"])
-    async def test_so_does_all_else_that_frees_a_share(self, backend: Backend, clock: ManualClock, how: str) -> None:
-        grant = await consuming(backend, "a")
-        match how:
-            case "join":
-                await join(backend, REBORN_A)
-            case "leave":
-                await backend.streams.allocations.leave(NODE_A)
-            case _:
-                clock.advance(GONE)
-                await backend.streams.consumers.pause(CONSUMER)
-                assert await backend.streams.consumers.reset(CONSUMER, 0)
-        (last,) = await backend.streams.allocations.transitions(limit=1)
-        assert last == Transition(SHARE, 0, grant.generation + 1, GRANTED, FREE, "node-a", clock())
-
-    async def test_no_transition_leads_from_owner_to_owner(self, backend: Backend, clock: ManualClock) -> None:
-        grant: Grant = await consuming(backend, *"abc")
-        for node in (NODE_B, NODE_A, NODE_B):
-            await lose(backend, clock, grant)
-            grant = await granted(backend, node)
-            await revoke(backend, grant)
-            assert await backend.streams.consumers.release(grant)
-            grant = await grant_to(backend, node)
-        steps = (await backend.streams.allocations.transitions(limit=MANY))[::-1]
-        state, generation = FREE, 0
-        for step in steps:
-            assert (step.old_state, step.generation >= generation) == (state, True)
-            assert step.new_state is not GRANTED or step.old_state is FREE
-            state, generation = step.new_state, step.generation

@@ -32,7 +32,7 @@ class StreamReference(Operators):
     def join(self, new: NewNode) -> None:
         """Make a node known, or a new incarnation of it."""
         if self.is_there(new.node):
-            self.nodes[new.node.node_id].seen_us = self.now
+            self.beat(new.node, new.timing)
             return
         for row in self._held_by(new.node.node_id):
             self.take_away(row)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.errors import ConfigError
-from holdfast.model.allocation import AllocationState
 from holdfast.store.stream_values import Start
 from holdfast.testing.reference.streams.consumption import Consumption
 from holdfast.testing.reference.streams.records import Row
@@ -32,10 +31,7 @@ class Operators(Consumption):
         if rows is None:
             return False
         for row in rows:
-            if row.state is AllocationState.FREE:
-                row.generation += 1
-            else:
-                self.take_away(row)
+            self.take_away(row)
             row.target = None
             row.losses = 0
             row.position = self.start_of(row.share, to)

@@ -6,19 +6,28 @@ import struct
 from collections.abc import Iterator
 
 _ASKS_FOR_ENCRYPTION = {80877103, 80877104}
+_HANDSHAKE = 0x16  # how a client begins to speak TLS
 
 
 class Frontend:
-    """The messages of one connection, whole ones only; simple and extended protocol."""
+    """The messages of one connection, whole ones only; simple and extended protocol.
+
+    From the moment a client encrypts, its bytes are passed on as they come, and no statement is seen.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
         self._is_starting = True
+        self._is_encrypted = False
         self._prepared: dict[bytes, str] = {}
         self._portals: dict[bytes, str] = {}
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, str | None]]:
         """Return each message that is now whole, with the statement that it runs, if it runs one."""
+        if self._is_encrypted or (self._is_starting and not self._rest and data[:1] == bytes([_HANDSHAKE])):
+            self._is_encrypted = True
+            yield data, None
+            return
         self._rest += data
         while (message := self._next()) is not None:
             yield message, None if self._has_just_started(message) else self._statement(message)

@@ -7,6 +7,7 @@ new ones as well; `heal` lets new links through, while a link that has lost byte
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import socket
 import struct
@@ -16,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.servers.frontend import Frontend
+from holdfast.torture.wire import Frontend
 
 COMMIT = r"^\s*commit\b"
 When = Literal["before", "after"]
@@ -83,6 +84,7 @@ class Link:
 
     def cut(self) -> None:
         """Reset both sides."""
+        self._proxy.links_cut += 1
         for writer in (self._client, self._server):
             line = writer.get_extra_info("socket")
             with suppress(OSError):
@@ -102,14 +104,17 @@ class Proxy:
         parts = urlsplit(url)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        user = f"{parts.username}@" if parts.username else ""
-        self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{self._listener.getsockname()[1]}"))
+        user, at, _ = parts.netloc.rpartition("@")
+        self.url = urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{self._listener.getsockname()[1]}"))
         self.delay = 0.0
         """Seconds that every piece is held back, either way."""
         self.cuts = 0
         """How often a cut at a statement was made."""
+        self.links_cut = 0
+        """How many links were reset, for whatever reason."""
         self._new: Literal["pass", "hole", "refuse"] = "pass"
         self._cut: tuple[When, str] | None = None
+        self._has_cut = threading.Event()
         self._links: set[Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -121,6 +126,10 @@ class Proxy:
     def cut(self) -> None:
         """Reset every link."""
         self._each(Link.cut)
+
+    def cut_one(self, chance: random.Random) -> None:
+        """Reset one link."""
+        self._each(Link.cut, one_of=chance)
 
     def fin(self) -> None:
         """End every link in order."""
@@ -154,7 +163,21 @@ class Proxy:
 
     def arm(self, when: When, statement: str = COMMIT) -> None:
         """Cut once, at the next statement with this pattern: before the server gets it, or after it has done it."""
+        self._has_cut.clear()
         self._cut = (when, statement)
+
+    def cut_within(self, seconds: float) -> bool:
+        """Wait for the cut that was armed; tell whether it was made."""
+        return self._has_cut.wait(seconds)
+
+    def disarm(self) -> None:
+        """Cut no more."""
+        self._cut = None
+
+    @property
+    def links(self) -> int:
+        """How many links there are."""
+        return len(self._links)
 
     def cut_at(self, statement: str) -> When | None:
         """Whether to cut at this statement; asked by the links."""
@@ -162,6 +185,7 @@ class Proxy:
             return None
         (when, _), self._cut = self._cut, None
         self.cuts += 1
+        self._has_cut.set()
         return when
 
     def close(self) -> None:
@@ -179,9 +203,10 @@ class Proxy:
 
     # --- the thread -------------------------------------------------------------------------------------------------
 
-    def _each(self, fault: Callable[[Link], None]) -> None:
+    def _each(self, fault: Callable[[Link], None], *, one_of: random.Random | None = None) -> None:
         async def all_of_them() -> None:
-            for link in list(self._links):
+            links = list(self._links)
+            for link in [one_of.choice(links)] if one_of is not None and links else links:
                 fault(link)
 
         self._call(all_of_them())
@@ -198,9 +223,9 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if task is not None:  # as it always is in a coroutine
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         if self._new == "refuse":
             writer.transport.abort()
             return

@@ -1,0 +1,371 @@
+-- Consumers: their positions, what they have parked, and what people see and do.
+--
+-- How a row of allocation is locked: a handler's transaction holds it `for key share`, which lets the leader revoke the
+-- share and the owner commit, and makes a seizure, which locks it `for update`, wait. Who parks something holds it by
+-- `for no key update`, who drops what is parked `for share`: so one of them sees what the other has done.
+
+-- name: find_consumer
+select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text;
+
+-- name: lock_consumer
+select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text
+for update;
+
+-- name: put_consumer
+-- Waits for a transaction in flight that makes the same one; that is then known.
+insert into {schema}.consumer (consumer, category, stream)
+values (%(consumer)s::text, %(category)s::text, %(stream)s::text)
+on conflict (consumer) do update
+set category = excluded.category, stream = excluded.stream, paused = false, forgotten = false
+where consumer.forgotten
+returning generation;
+
+-- name: partitions_of
+select category.category_id, category.category, category.partitions
+from {schema}.category as category
+where %(category)s::text is null or category.category = %(category)s::text
+order by category.category;
+
+-- name: add_allocations
+insert into {schema}.allocation (consumer, category_id, partition_id, generation, position_id, since_at)
+select given.consumer, given.category_id, given.partition_id, given.generation, given.position_id, {now}
+from unnest(
+    %(consumers)s::text[], %(category_ids)s::integer[], %(partition_ids)s::integer[], %(generations)s::bigint[],
+    %(position_ids)s::bigint[]
+) as given (consumer, category_id, partition_id, generation, position_id)
+on conflict (consumer, category_id, partition_id) do nothing
+returning partition_id;
+
+-- name: heads_of
+-- The last positions that there are for the shares of a subscription: of its partitions, or the version of its stream.
+select given.category, given.partition_id, case when %(stream)s::text is null then head.position_id else coalesce(
+    (select version from {schema}.event where category_id = head.category_id and stream = %(stream)s::text
+     order by version desc limit 1),
+    (select version from {schema}.trimmed_stream
+     where category_id = head.category_id and stream = %(stream)s::text limit 1),
+    0
+) end
+from unnest(%(categories)s::text[], %(partition_ids)s::integer[]) as given (category, partition_id)
+cross join lateral (
+    select head.category_id, head.position_id
+    from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
+    where category.category = given.category and head.partition_id = given.partition_id limit 1
+) as head;
+
+-- name: lock_share
+-- For a handler's transaction: from here on nobody can take the share away. Should this process fall silent, the server
+-- ends the session after the limit, and the row is free.
+select position_id, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
+from {schema}.allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
+for key share;
+
+-- name: wait_for_share
+select position_id from {schema}.allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
+for update;
+
+-- name: share_to_commit
+select allocation.category_id, allocation.position_id, (
+    select stream is not null from {schema}.consumer where consumer = allocation.consumer
+)
+from {schema}.allocation as allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
+for no key update;
+
+-- name: position_of_share
+select position_id from {schema}.allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking');
+
+-- name: commit_position
+update {schema}.allocation
+set position_id = %(position)s::bigint,
+    losses = case when %(position)s::bigint > position_id then 0 else losses end
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')
+returning position_id;
+
+-- name: fetch
+-- All of it as of one instant, so in one statement. `kind` tells what a row is: 0 the share (its numbers in the places
+-- of an event's), 1 an event, 2 an event to retry, 3 a stream that has parked events.
+with recursive share as materialized (
+    select allocation.*, category.category, consumer.stream
+    from {schema}.category as category
+    cross join lateral (
+        select consumer, category_id, partition_id, position_id, state, replay_until, losses from {schema}.allocation
+        where consumer = %(consumer)s::text and category_id = category.category_id
+          and partition_id = %(partition_id)s::integer and generation = %(generation)s::bigint
+          and state in ('granted', 'revoking') limit 1
+    ) as allocation
+    cross join lateral (
+        select stream from {schema}.consumer where consumer = %(consumer)s::text limit 1
+    ) as consumer
+    where category.category = %(category)s::text
+),
+parked_stream (stream) as (
+    select (select stream from {schema}.parked
+            where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id
+            order by stream limit 1)
+    from share
+    union all
+    select (select parked.stream from {schema}.parked as parked
+            where parked.consumer = share.consumer and parked.category_id = share.category_id
+              and parked.partition_id = share.partition_id and parked.stream > parked_stream.stream
+            order by parked.stream limit 1)
+    from parked_stream cross join share where parked_stream.stream is not null
+),
+next as materialized (
+    select event.event_id, event.stream, event.event_name, event.version, event.partition_id, event.position_id,
+           event.payload, event.headers, event.recorded_at
+    from share cross join lateral (
+        select * from {schema}.event
+        where category_id = share.category_id and partition_id = share.partition_id
+          and position_id > %(after)s::bigint
+        order by position_id limit case when share.stream is null then %(limit)s::bigint else 0 end
+    ) as event
+    union all
+    select event.event_id, event.stream, event.event_name, event.version, event.partition_id, event.position_id,
+           event.payload, event.headers, event.recorded_at
+    from share cross join lateral (
+        select * from {schema}.event
+        where category_id = share.category_id and stream = share.stream and version > %(after)s::bigint
+        order by version limit case when share.stream is null then 0 else %(limit)s::bigint end
+    ) as event
+),
+measured as materialized (
+    select next.*, sum(octet_length(next.payload)) over running_total as bytes,
+           row_number() over running_total as number
+    from next window running_total as (order by next.position_id)
+)
+select 0 as kind, null::text as event_id, share.category, share.stream, share.state as event_name,
+       share.position_id as version, share.losses as partition_id, coalesce(
+           (select position_id from {schema}.head
+            where share.stream is null and category_id = share.category_id and partition_id = share.partition_id),
+           (select version from {schema}.event where category_id = share.category_id and stream = share.stream
+            order by version desc limit 1),
+           (select version from {schema}.trimmed_stream
+            where category_id = share.category_id and stream = share.stream limit 1),
+           0
+       ) as position_id, null::text as payload, null::text as headers, share.replay_until as recorded_at,
+       0 as attempts, 0::bigint as number
+from share
+union all
+select 1, event.event_id::text, share.category, event.stream, event.event_name, event.version, event.partition_id,
+       event.position_id, event.payload, event.headers, event.recorded_at, 0, event.number
+from measured as event cross join share where event.bytes <= %(max_bytes)s::bigint or event.number = 1
+union all
+select 2, event.event_id::text, share.category, event.stream, event.event_name, event.version, event.partition_id,
+       event.position_id, event.payload, event.headers, event.recorded_at, parked.attempts, parked.position_id
+from share cross join lateral (
+    select event_id, attempts, position_id from {schema}.parked
+    where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id
+      and retrying
+    order by position_id limit %(limit)s::bigint
+) as parked
+cross join lateral (select * from {schema}.event where event_id = parked.event_id limit 1) as event
+union all
+select 3, null, null, stream, null, null, null, null, null, null, null, 0, 0 from parked_stream where stream is not null
+order by kind, number;
+
+-- name: parked_among
+-- Which of these streams have parked events besides those at `handled`; the caller holds the share.
+select given.stream
+from unnest(%(streams)s::text[]) as given (stream)
+cross join lateral (
+    select 1 from {schema}.parked
+    where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
+      and partition_id = %(partition_id)s::integer and stream = given.stream
+      and position_id <> all(%(handled)s::bigint[])
+    limit 1
+) as parked;
+
+-- name: retrying_among
+-- Which of these streams have events that are to be retried; the caller holds the share.
+select given.stream
+from unnest(%(streams)s::text[]) as given (stream)
+cross join lateral (
+    select 1 from {schema}.parked
+    where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
+      and partition_id = %(partition_id)s::integer and stream = given.stream and retrying
+    limit 1
+) as parked;
+
+-- name: unpark
+delete from {schema}.parked
+where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
+  and partition_id = %(partition_id)s::integer and position_id = any(array(select unnest(%(positions)s::bigint[])));
+
+-- name: park_again
+update {schema}.parked set failure = %(failure)s::text, attempts = attempts + %(attempts)s::integer
+where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
+  and partition_id = %(partition_id)s::integer and position_id = %(position)s::bigint and retrying
+returning stream;
+
+-- name: retry_no_more
+update {schema}.parked set retrying = false
+where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
+  and partition_id = %(partition_id)s::integer and stream = %(stream)s::text and retrying;
+
+-- name: park
+-- A repeat finds the row there already; what was trimmed meanwhile is not parked.
+insert into {schema}.parked (
+    consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at
+)
+select %(consumer)s::text, %(category_id)s::integer, %(partition_id)s::integer, given.position_id, event.event_id,
+       given.stream, given.failure, given.attempts, given.retrying, {now}
+from unnest(
+    %(positions)s::bigint[], %(streams)s::text[], %(failures)s::text[], %(attempts)s::integer[],
+    %(retrying)s::boolean[]
+) as given (position_id, stream, failure, attempts, retrying)
+cross join lateral (
+    (select event_id from {schema}.event
+     where not %(by_version)s::boolean and category_id = %(category_id)s::integer
+       and partition_id = %(partition_id)s::integer and position_id = given.position_id limit 1)
+    union all
+    (select event_id from {schema}.event
+     where %(by_version)s::boolean and category_id = %(category_id)s::integer and stream = given.stream
+       and version = given.position_id limit 1)
+) as event
+on conflict (consumer, category_id, partition_id, position_id) do nothing;
+
+-- name: list_parked
+select category.category, parked.partition_id, parked.position_id, parked.event_id::text, parked.stream,
+       parked.failure, parked.attempts, parked.retrying, parked.parked_at
+from {schema}.category as category cross join lateral (
+    select * from {schema}.parked
+    where consumer = %(consumer)s::text and category_id = category.category_id
+      and (category.category > %(after_category)s::text
+           or (partition_id, position_id) > (%(after_partition)s::integer, %(after)s::bigint))
+    order by partition_id, position_id limit %(limit)s::bigint
+) as parked
+where category.category >= %(after_category)s::text
+order by category.category, parked.partition_id, parked.position_id limit %(limit)s::bigint;
+
+-- name: lock_shares_of_consumer
+-- In the order of all who lock several.
+select category_id, partition_id from {schema}.allocation where consumer = %(consumer)s::text
+order by consumer, category_id, partition_id for update;
+
+-- name: hold_shares_of_consumer
+select category_id, partition_id from {schema}.allocation where consumer = %(consumer)s::text
+order by consumer, category_id, partition_id for share;
+
+-- name: hold_shares_of_category
+select consumer, partition_id from {schema}.allocation
+where category_id = (select category_id from {schema}.category where category = %(category)s::text)
+order by consumer, category_id, partition_id for share;
+
+-- name: retry_parked
+with asked as (
+    update {schema}.parked set retrying = true
+    where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text)
+    returning 1
+)
+select count(*) from asked;
+
+-- name: drop_parked
+with gone as (
+    delete from {schema}.parked
+    where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text)
+      and (%(event_id)s::uuid is null or event_id = %(event_id)s::uuid)
+    returning 1
+)
+select count(*) from gone;
+
+-- name: pause_consumer
+update {schema}.consumer set paused = true where consumer = %(consumer)s::text and not paused returning consumer;
+
+-- name: resume_consumer
+update {schema}.consumer set paused = false where consumer = %(consumer)s::text and paused returning consumer;
+
+-- name: list_consumers
+-- A few looks at indexes for each share.
+select consumer.consumer, consumer.category, consumer.stream, consumer.paused, share.*
+from {schema}.consumer as consumer
+cross join (select {now} as now) as instant
+left join lateral (
+    select category.category as of_category, allocation.partition_id, allocation.state, allocation.generation,
+           allocation.owner, allocation.target, allocation.position_id, head.position_id as head,
+           instant.now - next.recorded_at as behind,
+           (select count(*) from {schema}.parked as parked where parked.consumer = allocation.consumer
+               and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id),
+           instant.now - allocation.since_at as since, allocation.losses
+    from {schema}.allocation as allocation
+    join {schema}.category as category on category.category_id = allocation.category_id
+    cross join lateral (
+        select case when consumer.stream is null then (
+            select position_id from {schema}.head
+            where category_id = allocation.category_id and partition_id = allocation.partition_id
+        ) else coalesce(
+            (select version from {schema}.event
+             where category_id = allocation.category_id and stream = consumer.stream order by version desc limit 1),
+            (select version from {schema}.trimmed_stream
+             where category_id = allocation.category_id and stream = consumer.stream limit 1),
+            0
+        ) end as position_id
+    ) as head
+    cross join lateral (
+        select case when consumer.stream is null then (
+            select recorded_at from {schema}.event
+            where category_id = allocation.category_id and partition_id = allocation.partition_id
+              and position_id > allocation.position_id order by position_id limit 1
+        ) else (
+            select recorded_at from {schema}.event
+            where category_id = allocation.category_id and stream = consumer.stream
+              and version > allocation.position_id order by version limit 1
+        ) end as recorded_at
+    ) as next
+    where allocation.consumer = consumer.consumer
+) as share on true
+where not consumer.forgotten
+order by consumer.consumer, share.of_category, share.partition_id;
+
+-- name: held_by_the_living
+select 1
+from {schema}.allocation as allocation
+join {schema}.node as node on node.node_id = allocation.owner and node.incarnation = allocation.incarnation
+where allocation.consumer = %(consumer)s::text and {now} - node.beat_at <= node.ttl limit 1;
+
+-- name: shares_to_reset
+select category.category, allocation.category_id, allocation.partition_id, allocation.state, allocation.generation,
+       allocation.owner
+from {schema}.allocation as allocation
+join {schema}.category as category on category.category_id = allocation.category_id
+where allocation.consumer = %(consumer)s::text;
+
+-- name: reset_shares
+update {schema}.allocation as allocation
+set state = 'free', generation = allocation.generation + 1, owner = null, incarnation = null, target = null,
+    deadline_at = null, position_id = given.position_id, replay_until = given.head, losses = 0, since_at = {now}
+from unnest(
+    %(category_ids)s::integer[], %(partition_ids)s::integer[], %(position_ids)s::bigint[], %(heads)s::bigint[]
+) as given (category_id, partition_id, position_id, head)
+where allocation.consumer = %(consumer)s::text and allocation.category_id = given.category_id
+  and allocation.partition_id = given.partition_id;
+
+-- name: drop_parked_past
+delete from {schema}.parked as parked
+using unnest(%(category_ids)s::integer[], %(partition_ids)s::integer[], %(position_ids)s::bigint[])
+    as given (category_id, partition_id, position_id)
+where parked.consumer = %(consumer)s::text and parked.category_id = given.category_id
+  and parked.partition_id = given.partition_id and parked.position_id > given.position_id;
+
+-- name: forget_consumer
+with gone as (
+    delete from {schema}.allocation where consumer = %(consumer)s::text returning generation
+),
+unparked as (
+    delete from {schema}.parked where consumer = %(consumer)s::text
+)
+update {schema}.consumer set forgotten = true, paused = false,
+    generation = greatest(generation, (select coalesce(max(generation), 0) from gone))
+where consumer = %(consumer)s::text;

@@ -1,0 +1,103 @@
+"""Open the store of a demo, and the run in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+import click
+from click.core import ParameterSource
+
+from holdfast.app.app import App
+from holdfast.cli.demo.cleaning import clean, enter
+from holdfast.cli.demo.options import source
+from holdfast.cli.demo.plan import Plan, Run
+from holdfast.cli.demo.records import Records
+from holdfast.cli.failures import Code, Failure, is_debugging
+from holdfast.cli.logs import configure_logs
+from holdfast.cli.target import is_sqlite, require_file
+from holdfast.errors import SchemaMismatch, StoreUnavailable
+
+T = TypeVar("T")
+
+
+@contextlib.asynccontextmanager
+async def closing(app: App) -> AsyncGenerator[App]:
+    """Close an app that was perhaps opened."""
+    try:
+        yield app
+    finally:
+        await app.close()
+
+
+def with_records(url: str, work: Callable[[Records], Awaitable[T]], *, creates: bool = True, fresh: bool = False) -> T:
+    """Do something to the store of a demo, and close it.
+
+    With `creates` it may come into being, and what is there of a finished run, or with `fresh` of any, is removed.
+    """
+    quieten()
+
+    async def whole() -> T:
+        async with closing(App(url)) as app:
+            records = Records(app)
+            if not creates:
+                await _require_store(app)
+                return await work(records)
+            await enter(records)
+            run = await records.run()
+            if run is not None and (fresh or run.is_finished):
+                await clean(records, lambda _: None)
+                await enter(records)
+            return await work(records)
+
+    return asyncio.run(whole())
+
+
+async def _require_store(app: App) -> None:
+    """Refuse to look at a store that is not there."""
+    try:
+        require_file(app)
+        await app.backend.schema.check()
+    except (StoreUnavailable, SchemaMismatch) as error:
+        if isinstance(error, StoreUnavailable) and not is_sqlite(app):
+            raise  # a server that is away
+        message = (
+            f"there is no demo at {app.backend.url}: `holdfast demo produce` begins one, or name another with --url"
+        )
+        raise Failure(message, Code.UNAVAILABLE) from error
+
+
+def quieten() -> None:
+    """Keep what the store logs out of the picture."""
+    configure_logs(logging.INFO if is_debugging() else logging.ERROR)
+
+
+async def required_run(records: Records) -> Run:
+    """Return the run that the store holds; refuse if there is none."""
+    run = await records.run()
+    if run is None:
+        raise Failure("the store holds no run of a demo: `holdfast demo produce` begins one")
+    return run
+
+
+async def prepared_run(records: Records, plan: Plan) -> Run:
+    """Return the run to go on with, or a new one."""
+    run = await records.run()
+    if run is None:
+        return await records.begin(plan)
+    context = click.get_current_context()
+    given = [name for name in Plan.__struct_fields__ if source(context, name) is ParameterSource.COMMANDLINE]
+    if any(getattr(run.plan, name) != getattr(plan, name) for name in given):
+        click.echo("An unfinished run goes on by its own plan; --fresh begins a new one.")
+    return run
+
+
+def stopped(where: str = "") -> Failure:
+    """Return the end of a demo that somebody has interrupted."""
+    remedy = "the same command goes on from there"
+    if click.get_current_context().params["fresh"]:
+        remedy = "without --fresh the same command goes on from there"
+    return Failure(f"interrupted{where}; {remedy}", Code.INTERRUPTED)

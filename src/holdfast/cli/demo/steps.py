@@ -1,0 +1,111 @@
+"""The steps of a demo one by one, for those who start consumers themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import click
+
+from holdfast.app.app import App
+from holdfast.cli.consent import require_consent
+from holdfast.cli.demo.cleaning import clean
+from holdfast.cli.demo.consumer import Consumer, Report
+from holdfast.cli.demo.opening import closing, prepared_run, quieten, required_run, stopped, with_records
+from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, url_option
+from holdfast.cli.demo.records import Records
+from holdfast.cli.demo.report import show_verdict
+from holdfast.cli.demo.stage import Interrupted, new_plan, produce, stopping
+from holdfast.cli.demo.verify import count
+from holdfast.cli.demo.view import View
+from holdfast.cli.failures import Code, debug_option
+from holdfast.cli.table import console
+from holdfast.cli.target import require_file
+from holdfast.cli.text import line
+from holdfast.errors import StoreUnavailable
+
+
+@click.command("produce")
+@plan_options
+@url_option
+@debug_option
+def produce_command(*, url: str | None, fresh: bool, **options: Any) -> None:
+    """Produce the works of a run, or those that are missing."""
+
+    async def whole(records: Records) -> None:
+        run = await prepared_run(records, new_plan(**options))
+        asked = asyncio.Event()
+        with stopping(asked), View(console()) as view:
+            try:
+                run = await produce(records, run, lambda number: view.producing(number, run.plan.jobs), asked)
+            except Interrupted:
+                raise stopped() from None
+        click.echo(f"{run.produced:,} works are produced; start consumers with `holdfast demo consume`.")
+
+    with_records(chosen_url(url), whole, fresh=fresh)
+
+
+@click.command("consume", short_help="Consume works until none is left.")
+@click.option("--name", default="consumer", show_default=True, metavar="NAME", help="What this consumer is called.")
+@batch_option
+@url_option
+@debug_option
+def consume_command(*, name: str, batch_size: int, url: str | None) -> None:
+    """Consume works until none is left; start as many of these as you like, and kill them as you like."""
+
+    async def whole(records: Records) -> None:
+        run = await required_run(records)
+        shown = [0]
+
+        def tell(report: Report) -> None:
+            if report.done >= shown[0] + 1000:
+                shown[0] = report.done
+                click.echo(f"{name} (pid {os.getpid()}): {report.done:,} done, {report.failed_tries:,} failed tries")
+
+        consumer = Consumer(records, run, name=name, batch_size=batch_size, told=tell)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, consumer.stop)
+        report = await consumer.run()
+        click.echo(
+            f"{name} (pid {os.getpid()}) has ended: {report.done:,} done, {report.failed_tries:,} failed tries, "
+            f"{report.rescued:,} rescued from others, {report.lost:,} lost to others"
+        )
+
+    with_records(chosen_url(url), whole, creates=False)
+
+
+@click.command("verify", short_help="Compare works, effects and ledger.")
+@url_option
+@debug_option
+@click.pass_context
+def verify_command(ctx: click.Context, *, url: str | None) -> None:
+    """Compare what was produced with the effects and the ledger; exit code 1 if anything is wrong."""
+
+    async def whole(records: Records) -> bool:
+        run = await required_run(records)
+        return show_verdict(run, await count(records, run)).is_good
+
+    ctx.exit(Code.FINE if with_records(chosen_url(url), whole, creates=False) else Code.WRONG)
+
+
+@click.command("clean", short_help="Remove what a demo has left.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@url_option
+@debug_option
+def clean_command(*, url: str | None, yes: bool) -> None:
+    """Remove what a demo has left: the file or schema if it holds nothing else, or else the demo's own tables."""
+    quieten()
+
+    async def whole() -> str:
+        app = App(chosen_url(url))
+        try:
+            require_file(app)
+        except StoreUnavailable:
+            return f"There is no demo to clean at {app.backend.url}."
+        async with closing(app):
+            return await clean(Records(app), lambda question: require_consent(question, yes=yes))
+
+    click.echo(line(asyncio.run(whole())))

@@ -1,0 +1,185 @@
+"""`holdfast torture`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from holdfast.cli.document import json_option
+from holdfast.cli.failures import Code, Failure, debug_option, is_debugging, warn
+from holdfast.cli.logs import configure_logs
+from holdfast.cli.table import console
+from holdfast.cli.text import has_password, line
+
+if TYPE_CHECKING:
+    from holdfast.torture.ground import Ground
+    from holdfast.torture.plan import Plan
+    from holdfast.torture.report import Report
+    from holdfast.torture.server import OwnServer
+
+URL: Final = "sqlite:///holdfast-torture.db"
+_NAMES: Final = ("smoke", "standard", "release")
+_INTERRUPTED = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command()
+@click.option("--url", help=f"The store to torture.  [default: {URL}; $HOLDFAST_URL is not read]")
+@click.option(
+    "--server",
+    type=click.Choice(["postgresql"]),
+    help="Start a throw-away server from binaries on this machine, and restart it among the faults.",
+)
+@click.option(
+    "--profile",
+    "name",
+    type=click.Choice(_NAMES),
+    default="smoke",
+    show_default=True,
+    help="How much: seconds, minutes, or half an hour.",
+)
+@click.option("--seed", type=click.IntRange(0), help="Draw the same work and the same faults again.")
+@click.option("--jobs", type=click.IntRange(100), help="How many jobs, at least; the profile's number otherwise.")
+@click.option(
+    "--report",
+    "report_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help="Write the report there as JSON, whatever the verdict.",
+)
+@click.option(
+    "--history",
+    "history_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep what every process saw in this new directory; without it only that of a bad run is kept.",
+)
+@click.option("--keep", is_flag=True, help="Leave the jobs and the effects in the store.")
+@click.option("--yes", "-y", is_flag=True, help="Run on a store that holds jobs or tables of others, too.")
+@json_option
+@debug_option
+@click.pass_context
+def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
+    """Kill, freeze and cut off real workers on your own database, and check that nothing was lost or doubled.
+
+    Exit code 1 on any violation, with the whole history of the first job that suffered it. A server given by --url is
+    never restarted, and no table but the run's own is changed; one that holds jobs of others is refused without --yes.
+    """
+    if url is not None and server is not None:
+        raise Failure("--url names a server that runs, --server starts one: give one of them", Code.USAGE)
+    if url is not None and has_password(url):
+        warn("the URL on the command line holds a password, which everybody on this machine can read in the list")
+    configure_logs(logging.INFO if is_debugging() else logging.ERROR)
+    from holdfast.torture.run import own_server
+
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(own_server()) if server is not None else None
+        chosen = own.url if own is not None else url or URL
+        report = _run(chosen, own, **more)
+    ctx.exit(Code.FINE if report.is_clean else Code.WRONG)
+
+
+def _run(  # noqa: PLR0913 - the options of the command, by name
+    url: str,
+    server: OwnServer | None,
+    *,
+    name: str,
+    seed: int | None,
+    jobs: int | None,
+    report_file: Path | None,
+    history_dir: Path | None,
+    keep: bool,
+    yes: bool,
+    as_json: bool,
+) -> Report:
+    from holdfast.torture.run import ground_of, new_history, require_alone
+
+    ground = ground_of(url)
+    require_alone(ground, among_others=yes)
+    plan = _plan(name, ground.kind, seed=seed, jobs=jobs)
+    history = new_history(history_dir, plan.run)
+    if not as_json:
+        click.echo(
+            f"{plan.profile.jobs:,} jobs, {plan.profile.workers} workers, {plan.profile.producers} producers, "
+            f"lease {plan.lease:g} s, profile {name}, seed {plan.seed}"
+        )
+        click.echo(line(ground.shown))
+    report = _interruptible(plan, ground, server, history=history, as_json=as_json)
+    encoded = msgspec.json.format(msgspec.json.encode(report), indent=2)
+    if report_file is not None:
+        report_file.write_bytes(encoded + b"\n")
+    if as_json:
+        click.echo(encoded.decode("ascii", errors="backslashreplace"))
+    else:
+        from holdfast.cli.torture.report import show_report
+
+        show_report(report)
+    _clean(ground, report, history, keeps_store=keep, keeps_history=history_dir is not None, as_json=as_json)
+    return report
+
+
+def _plan(name: str, store: str, *, seed: int | None, jobs: int | None) -> Plan:
+    from holdfast.torture.calibrate import fitting_lease
+    from holdfast.torture.plan import Plan, profile_of
+
+    profile = profile_of(name, store)
+    if jobs is not None:
+        profile = msgspec.structs.replace(profile, jobs=jobs)
+    drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    return Plan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
+
+
+def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path, as_json: bool) -> Report:
+    """Run, and show how it goes; Ctrl-C ends everything that was started."""
+    from holdfast.cli.torture.view import View
+    from holdfast.torture.progress import Progress
+    from holdfast.torture.run import torture as run
+
+    progress = Progress(plan, ground.shown)
+
+    async def whole() -> Report:
+        loop = asyncio.get_running_loop()
+        running = asyncio.ensure_future(run(plan, ground, history=history, progress=progress, server=server))
+        for number in _INTERRUPTED:
+            loop.add_signal_handler(number, running.cancel)
+        try:
+            with View(console(stderr=as_json), progress) as view:
+                while not running.done():
+                    await asyncio.wait({running}, timeout=view.period)
+                    view.refresh()
+            return running.result()
+        finally:
+            for number in _INTERRUPTED:
+                loop.remove_signal_handler(number)
+
+    try:
+        return asyncio.run(whole())
+    except asyncio.CancelledError:
+        message = f"interrupted: every process of the run was ended; what was written until then is in {history}"
+        raise Failure(message, Code.INTERRUPTED) from None
+
+
+def _clean(
+    ground: Ground, report: Report, history: Path, *, keeps_store: bool, keeps_history: bool, as_json: bool
+) -> None:
+    """Leave nothing behind but what was asked for, or what shows a violation."""
+
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(line(text))
+
+    if not report.is_clean:
+        say(f"The store is left as it is, and the history is in {history}.")
+        return
+    if not keeps_history:
+        shutil.rmtree(history, ignore_errors=True)
+    if not keeps_store:
+        say(ground.wipe())

@@ -1,0 +1,97 @@
+"""The report as a person reads it."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.table import Column, console, show_table
+from holdfast.cli.text import block, line, mask
+from holdfast.torture.report import Report
+
+_FAULTS = (Column("fault"), Column("done", right=True), Column("wanted", right=True), Column("what"))
+_INVARIANTS = (
+    Column("invariant"),
+    Column("name"),
+    Column("violated", right=True),
+    Column("verdict", coloured=True),
+    Column("forbids"),
+)
+
+
+def show_report(report: Report) -> None:
+    """Print the report; the verdict comes last, where the eye ends."""
+    click.echo()
+    _show_figures(report)
+    click.echo()
+    rows = [(name, fault.done, fault.wanted, fault.refused or fault.meaning) for name, fault in report.faults.items()]
+    show_table(_FAULTS, rows)
+    if report.verdict is not None:
+        click.echo()
+        show_table(
+            _INVARIANTS,
+            [
+                (tally.invariant, tally.name, tally.violated, "bad" if tally.violated else "ok", tally.forbids)
+                for tally in report.verdict.tallies
+            ],
+        )
+    click.echo()
+    _show_limits(report)
+    click.echo()
+    _show_verdict(report)
+
+
+def _show_figures(report: Report) -> None:
+    states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
+    recovered, spent = report.recoveries, report.seconds
+    lost = ", ".join(f"{count:,} {name}" for name, count in report.attempts_without_completion.items()) or "none"
+    lines = [
+        f"{report.jobs:,} jobs: {states}; {report.effects:,} effects in the store",
+        f"{report.jobs_per_second:,.0f} jobs/s; faults for {spent['faults']:.0f} s, drained in {spent['drain']:.0f} s",
+        f"{report.workers_started} workers started, {report.workers_died} of them died",
+        f"attempts without completion: {lost}; most attempts of a job: {report.most_attempts}",
+    ]
+    if recovered.get("count"):
+        lines.append(
+            f"{recovered['count']:,.0f} jobs of killed workers were claimed again after {recovered['median']:.1f} s "
+            f"(median), {recovered['most']:.1f} s (most)"
+        )
+    if report.latency:
+        lines.append(
+            "enqueued to completed, at the first attempt: "
+            + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.latency.items())
+        )
+    if report.links_cut:
+        lines.append(f"{report.links_cut:,} connections cut, {report.cuts_inside_commit:,} of them inside COMMIT")
+    lines.append("; ".join(f"{name} {text}" for name, text in (*report.versions.items(), *report.machine.items())))
+    for text in lines:
+        click.echo(line(text))
+
+
+def _show_limits(report: Report) -> None:
+    bounds = "; ".join(f"{name} below about {rate:.2g}" for name, rate in report.bounds.items())
+    for text in (report.shows, *report.cannot, f"By that rule, had nothing gone wrong: {bounds}."):
+        _say(text, "dim")
+
+
+def _show_verdict(report: Report) -> None:
+    for violation in report.violations:
+        _say(f"VIOLATED {violation}", "red bold")
+    if report.verdict is not None and report.verdict.timeline:
+        click.echo(block(mask(report.verdict.timeline)))
+    if not report.reached:
+        short = [
+            f"{name} {fault.done} of {fault.wanted}"
+            for name, fault in report.faults.items()
+            if fault.done < fault.wanted
+        ]
+        what = "; ".join(short) or f"{report.jobs:,} jobs"
+        _say(f"The profile's counts were not reached ({what}): the run shows less than it was to.", "yellow")
+    if report.is_clean:
+        _say(f"Nothing was lost and nothing was doubled. Seed {report.seed}, profile {report.profile}.", "green bold")
+    else:
+        _say(f"The run is bad. Seed {report.seed}, profile {report.profile}.", "red bold")
+
+
+def _say(text: str, style: str) -> None:
+    out = console()
+    out.print(line(text), style=style, soft_wrap=not out.is_terminal)

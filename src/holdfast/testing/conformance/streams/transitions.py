@@ -1,0 +1,102 @@
+"""Transitions: what is noted of each step of an allocation."""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model.allocation import AllocationState, Seize, SeizeReason
+from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Transition
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.streams.base import (
+    CONSUMER,
+    GONE,
+    MANY,
+    NODE_A,
+    NODE_B,
+    REBORN_A,
+    SHARE,
+    StreamConformance,
+    allot,
+    consuming,
+    grant_to,
+    granted,
+    join,
+    lead,
+    lose,
+    revoke,
+    seize,
+    share_view,
+)
+
+FREE, GRANTED, REVOKING = AllocationState.FREE, AllocationState.GRANTED, AllocationState.REVOKING
+SILENT = SeizeReason.SILENT
+
+
+class TestTransitions(StreamConformance):
+    """`AllocationStore.transitions`."""
+
+    async def test_every_step_that_took_effect_leaves_a_transition(self, backend: Backend, clock: ManualClock) -> None:
+        grant = await consuming(backend, "a")
+        epoch, generation = (await lead(backend)).epoch, grant.generation
+        start = clock()
+        clock.advance(GONE)
+        await revoke(backend, grant, target="node-b")
+        await seize(backend, grant, SILENT)
+        await allot(backend, Seize(SHARE, generation, SILENT))
+        assert await backend.streams.allocations.transitions(limit=MANY) == [
+            Transition(SHARE, epoch, generation + 1, REVOKING, FREE, "node-a", clock()),
+            Transition(SHARE, epoch, generation, GRANTED, REVOKING, "node-a", clock()),
+            Transition(SHARE, epoch, generation, FREE, GRANTED, "node-a", start),
+        ]
+        assert len(await backend.streams.allocations.transitions(limit=2)) == 2
+
+    async def test_a_release_leaves_one_of_no_leader(self, backend: Backend, clock: ManualClock) -> None:
+        grant = await consuming(backend, "a")
+        assert await backend.streams.consumers.release(grant)
+        (last,) = await backend.streams.allocations.transitions(limit=1)
+        assert last == Transition(SHARE, 0, grant.generation, GRANTED, FREE, "node-a", clock())
+
+    @pytest.mark.parametrize("how", ["join", "leave", "reset"])
+    async def test_so_does_all_else_that_frees_a_share(self, backend: Backend, clock: ManualClock, how: str) -> None:
+        grant = await consuming(backend, "a")
+        match how:
+            case "join":
+                await join(backend, REBORN_A)
+            case "leave":
+                await backend.streams.allocations.leave(NODE_A)
+            case _:
+                clock.advance(GONE)
+                await backend.streams.consumers.pause(CONSUMER)
+                assert await backend.streams.consumers.reset(CONSUMER, 0)
+        (last,) = await backend.streams.allocations.transitions(limit=1)
+        assert last == Transition(SHARE, 0, grant.generation + 1, GRANTED, FREE, "node-a", clock())
+
+    async def test_a_reset_is_noted_of_a_share_that_was_free_too(self, backend: Backend, clock: ManualClock) -> None:
+        grant = await consuming(backend, "a")
+        assert await backend.streams.consumers.release(grant)
+        await backend.streams.consumers.pause(CONSUMER)
+        clock.advance(5)
+        assert await backend.streams.consumers.reset(CONSUMER, 0)
+        (last,) = await backend.streams.allocations.transitions(limit=1)
+        assert last == Transition(SHARE, 0, grant.generation + 1, FREE, FREE, None, clock())
+        assert (await share_view(backend)).since == timedelta(0)
+
+    async def test_no_transition_leads_from_owner_to_owner(self, backend: Backend, clock: ManualClock) -> None:
+        grant = await consuming(backend, *"abc")
+        for node in (NODE_B, NODE_A, NODE_B):
+            await lose(backend, clock, grant)
+            grant = await granted(backend, node)
+            await revoke(backend, grant)
+            assert await backend.streams.consumers.release(grant)
+            grant = await grant_to(backend, node)
+        steps = (await backend.streams.allocations.transitions(limit=MANY))[::-1]
+        state, generation = FREE, 0
+        for step in steps:
+            assert (step.old_state, step.generation >= generation) == (state, True)
+            assert step.new_state is not GRANTED or step.old_state is FREE
+            state, generation = step.new_state, step.generation

@@ -1,0 +1,66 @@
+"""Nothing twice (I2) and nothing that nobody asked for (I3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from holdfast.torture.checker.invariant import Invariant
+from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.events import EffectCommitted, Finished, OutsideAccepted, OutsideRefused, Takes
+
+
+class NoDouble(Invariant):
+    """I2."""
+
+    code = "I2"
+    name = "no double"
+    forbids = "an effect that was written twice in transactions, or accepted twice under one idempotency key"
+
+    def job(self, job: JobHistory) -> Iterator[Violation]:
+        """Count the effects and the completions of a job."""
+        effects = job.effects
+        if job.takes is not Takes.OUTSIDE and len(effects) > 1:
+            fences = ", ".join(str(effect.fence) for effect in effects)
+            yield self.broken(f"took effect {len(effects)} times, under the fences {fences}", job=job)
+        if sum(row.completions for row in job.rows) > 1:
+            yield self.broken("was completed more than once", job=job)
+        completions = {event.fence for event in job.of(EffectCommitted) if event.completes}
+        completions |= {
+            event.fence for event in job.of(Finished) if event.verdict == "done" and event.outcome == "completed"
+        }
+        if len(completions) > 1:
+            yield self.broken(f"was completed under several fences: {sorted(completions)}", job=job)
+        if job.has(OutsideAccepted):
+            accepted = Counter(event.key for event in job.of(OutsideAccepted))
+            for key, count in accepted.items():
+                if count > 1:
+                    yield self.broken(f"the outside server took {count} effects under the key {key}", job=job)
+        self._count_repeats(job)
+
+    def _count_repeats(self, job: JobHistory) -> None:
+        """Measure what is allowed: attempts that ran again, outside effects that were sent again and refused."""
+        self.figures["attempts"] = self.figures.get("attempts", 0) + len(job.attempts)
+        self.figures["outside effects refused"] = self.figures.get("outside effects refused", 0) + len(
+            job.entries_of(OutsideRefused)
+        )
+
+
+class NoPhantom(Invariant):
+    """I3."""
+
+    code = "I3"
+    name = "no phantom"
+    forbids = "a job or an effect that nobody asked for, or whose enqueue is known not to have been done"
+
+    def job(self, job: JobHistory) -> Iterator[Violation]:
+        """Whatever is in the store, or has run, was asked for."""
+        if job.row is None and not job.effects and not job.attempts:
+            return
+        if job.is_refused:
+            yield self.broken("is there, though its enqueue was refused or rolled back", job=job)
+        elif job.call is None and not job.is_acknowledged:
+            yield self.broken("is there, and nobody has enqueued it", job=job)
+        elif job.row is not None and job.row.call in self.run.refused_calls:
+            yield self.broken(f"is there, though the call {job.row.call} was refused", job=job)

@@ -1,0 +1,34 @@
+"""Nothing is left over when all is done (I21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.torture.checker.invariant import Invariant
+from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.verdict import Violation
+
+
+class Hygiene(Invariant):
+    """I21."""
+
+    code = "I21"
+    name = "hygiene"
+    forbids = "a lease, transaction, connection or process that outlives the run, a damaged store, a run without an end"
+
+    def job(self, job: JobHistory) -> Iterator[Violation]:
+        """A job of a drained store is not held by anyone."""
+        if job.row is not None and job.row.state == "running":
+            yield self.broken(f"is still leased to {job.row.worker or 'a worker'} after the drain", job=job)
+
+    def whole(self) -> Iterator[Violation]:
+        """Look at what the final dump found."""
+        if not self.run.dumped:
+            yield self.broken("the run has no final dump: it did not come to its end")
+        for dumped in self.run.dumped:
+            for what in ("leases", "transactions", "connections", "processes"):
+                count = getattr(dumped, what)
+                if count:
+                    yield self.broken(f"{count} {what} are left after the drain")
+            if dumped.integrity:
+                yield self.broken(f"the store is damaged: {dumped.integrity}")

@@ -1,0 +1,107 @@
+"""The history of one job, as the invariants look at it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from holdfast.model.job import FINAL_STATES
+from holdfast.torture.events import (
+    AttemptBegan,
+    AttemptRow,
+    EffectRow,
+    EnqueueAnswered,
+    EnqueueCalled,
+    EnqueueRefused,
+    Event,
+    JobRow,
+    RetryCalled,
+    Takes,
+)
+
+E = TypeVar("E", bound=Event)
+_NONE: list[Any] = []
+_FINAL = frozenset(state.value for state in FINAL_STATES)
+
+
+class Entry:
+    """A record and the process that wrote it."""
+
+    __slots__ = ("event", "process")
+
+    def __init__(self, process: str, event: Event) -> None:
+        self.process = process
+        self.event = event
+
+
+class JobHistory:
+    """Everything that was told of one job. Lists are in order of time, `attempts` in order of fences."""
+
+    __slots__ = ("_by_kind", "attempts", "call", "entries", "id", "row", "rows")
+
+    def __init__(self, job: str, entries: list[Entry], call: EnqueueCalled | None = None) -> None:
+        entries.sort(key=lambda entry: entry.event.at_us)
+        self.id = job
+        self.entries = entries
+        by_kind: dict[type[Event], list[Entry]] = {}
+        for entry in entries:
+            by_kind.setdefault(type(entry.event), []).append(entry)
+        self._by_kind = by_kind
+        self.rows: list[JobRow] = self.of(JobRow)
+        self.row: JobRow | None = self.rows[0] if self.rows else None
+        self.attempts: list[AttemptBegan] = self.of(AttemptBegan)
+        if len(self.attempts) > 1:
+            self.attempts = sorted(self.attempts, key=lambda began: began.fence)
+        called = by_kind.get(EnqueueCalled)
+        self.call: EnqueueCalled | None = cast("EnqueueCalled", called[0].event) if called else call
+        """The first call that asked for the job, with its options; None if nobody is known to have asked."""
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the records of one kind."""
+        found = self._by_kind.get(kind)
+        return cast("list[E]", _NONE if found is None else [entry.event for entry in found])
+
+    def entries_of(self, kind: type[Event]) -> list[Entry]:
+        """Return the records of one kind, with their processes."""
+        return self._by_kind.get(kind, _NONE)
+
+    def has(self, kind: type[Event]) -> bool:
+        """Tell whether there is a record of a kind."""
+        return kind in self._by_kind
+
+    # --- what the records say ---------------------------------------------------------------------------------------
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether somebody was told that the job is in."""
+        return EnqueueAnswered in self._by_kind
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether every call for the job is known not to have been done."""
+        called = self._by_kind.get(EnqueueCalled)
+        return bool(called) and not self.is_acknowledged and len(self.of(EnqueueRefused)) >= len(called or ())
+
+    @property
+    def takes(self) -> Takes | None:
+        """Where the effect of the job is written."""
+        return None if self.call is None else self.call.takes
+
+    @property
+    def effects(self) -> list[EffectRow]:
+        """The rows of the effect table."""
+        return self.of(EffectRow)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the store shows the job in a final state."""
+        return self.row is not None and self.row.state in _FINAL
+
+    @property
+    def was_sent_back(self) -> bool:
+        """Whether a person has asked to run it again, so that an end need not be the last."""
+        return RetryCalled in self._by_kind
+
+    @property
+    def kept(self) -> dict[int, AttemptRow]:
+        """The attempts without completion that the store has kept, by number."""
+        return {} if self.row is None else {row.attempt: row for row in self.row.attempts}

@@ -1,0 +1,79 @@
+"""Jobs of a queue run in order of their turn (I22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.model.turn import PRIORITY_STEP
+from holdfast.torture.checker.invariant import Invariant
+from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.events import Claimed, EnqueueAnswered
+
+_STEP_US = int(PRIORITY_STEP.total_seconds() * 1_000_000)
+
+
+class Place(NamedTuple):
+    """Where one job stood: its turn lies between two instants, it was ready by one and taken between two."""
+
+    turn_from_us: int
+    turn_to_us: int
+    ready_us: int
+    taken_from_us: int
+    taken_to_us: int
+    job: str
+
+
+class Turns(Invariant):
+    """I22.
+
+    Only first attempts are compared, and only where the claim itself was recorded: what waits inside a worker is in
+    nobody's queue. A claim may fail to see a job for some bounded time; the run states how long.
+    """
+
+    code = "I22"
+    name = "turns"
+    forbids = "a job, ready for longer than the bound, that is overtaken by one of its queue and task with a later turn"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self._places: dict[tuple[str, str], list[Place]] = {}
+
+    def job(self, job: JobHistory) -> Iterator[Violation]:
+        """Note when the job's turn was and when it was taken."""
+        yield from ()
+        claims = [claim for claim in job.of(Claimed) if claim.attempt == 1]
+        call, answered = job.call, job.of(EnqueueAnswered)
+        if not (self.run.settings.overtaking_us and claims and call and answered):
+            return
+        claim = claims[0]
+        if call.run_us is not None or call.using:
+            return
+        ahead = call.delay_us - call.priority * _STEP_US
+        ready_us = answered[0].at_us + call.delay_us
+        place = Place(call.at_us + ahead, answered[0].at_us + ahead, ready_us, claim.sent_us, claim.at_us, job.id)
+        self._places.setdefault((call.queue, call.task), []).append(place)
+
+    def whole(self) -> Iterator[Violation]:
+        """Of the jobs whose turn was earlier, look at the one that was taken last."""
+        slack = self.run.settings.overtaking_us
+        for (queue, _), places in self._places.items():
+            later = sorted(places, key=lambda place: place.turn_from_us)
+            earlier = sorted(places, key=lambda place: place.turn_to_us)
+            index, last = 0, None
+            for place in later:
+                while index < len(earlier) and earlier[index].turn_to_us < place.turn_from_us:
+                    if last is None or earlier[index].taken_from_us > last.taken_from_us:
+                        last = earlier[index]
+                    index += 1
+                if last is None or last.taken_from_us <= place.taken_to_us:
+                    continue
+                if self.run.without_outages(last.ready_us, slack) < place.taken_from_us:
+                    waited = (last.taken_from_us - place.taken_to_us) / 1e6
+                    what = (
+                        f"queue {queue}: job {last.job}, whose turn was earlier, waited {waited:.3f} s longer "
+                        f"than job {place.job}"
+                    )
+                    yield self.broken(what, at_us=last.taken_from_us)

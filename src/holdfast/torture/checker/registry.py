@@ -1,0 +1,33 @@
+"""The invariants that are checked. A feature that promises more adds its own here."""
+
+from __future__ import annotations
+
+from holdfast.torture.checker.attempts import Attempts
+from holdfast.torture.checker.counts import Batches, Conservation
+from holdfast.torture.checker.doubles import NoDouble, NoPhantom
+from holdfast.torture.checker.due import Due
+from holdfast.torture.checker.endings import Absorbing, CleanFailure, NoLoss
+from holdfast.torture.checker.fences import Fences
+from holdfast.torture.checker.hygiene import Hygiene
+from holdfast.torture.checker.invariant import Invariant
+from holdfast.torture.checker.leases import NoTheft, OneHolder
+from holdfast.torture.checker.order import Turns
+from holdfast.torture.checker.recovery import Recovery
+
+INVARIANTS: tuple[type[Invariant], ...] = (
+    NoLoss,
+    NoDouble,
+    NoPhantom,
+    CleanFailure,
+    Attempts,
+    Fences,
+    OneHolder,
+    Absorbing,
+    Recovery,
+    Due,
+    Conservation,
+    Batches,
+    Hygiene,
+    Turns,
+    NoTheft,
+)

@@ -1,0 +1,215 @@
+"""What is known of the run as a whole: its settings, its processes, its faults, its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.torture.events import (
+    AttemptBegan,
+    Claimed,
+    Clock,
+    Dumped,
+    EnqueueAnswered,
+    EnqueueCalled,
+    EnqueueRefused,
+    Event,
+    Exited,
+    Extended,
+    FaultBegan,
+    FaultEnded,
+    Finished,
+    Released,
+    RunBegan,
+    Snapshot,
+    Started,
+)
+
+_SLOW_US = 400_000
+
+
+class Outage:
+    """A time in which no recovery can be asked for."""
+
+    __slots__ = ("began_us", "ended_us", "is_total")
+
+    def __init__(self, began_us: int, ended_us: int, *, is_total: bool) -> None:
+        self.began_us = began_us
+        self.ended_us = ended_us
+        self.is_total = is_total
+
+
+class Run:
+    """Gathered from all records before any job is looked at; small, whatever the number of jobs."""
+
+    def __init__(self) -> None:
+        self.settings = RunBegan(at_us=0, seed=0, store="", lease_us=0, recovery_us=0)
+        self.roles: dict[str, str] = {}
+        self.last_sign: dict[str, int] = {}
+        self.exits: dict[str, Exited] = {}
+        self.asked_to_end: dict[str, int] = {}
+        self.workers: dict[str, set[str]] = {}
+        """The processes of each worker: those that claim for it, or, where no claim was recorded, that run its jobs."""
+        self._claiming: dict[str, set[str]] = {}
+        self._faults: dict[str, list[FaultBegan]] = {}
+        self._fault_ends: dict[int, int] = {}
+        self._slow: dict[str, list[tuple[int, int]]] = {}
+        self.snapshots: list[Snapshot] = []
+        self.dumped: list[Dumped] = []
+        self.calls: dict[str, EnqueueCalled] = {}
+        self.refused_calls: set[str] = set()
+        self.answered_calls: set[str] = set()
+        self.first_us = 0
+        self.last_us = 0
+        self._open: dict[int, FaultBegan] = {}
+        self.outages: list[Outage] = []
+        self._clock_low: int | None = None
+        self._clock_high: int | None = None
+        self._notes: dict[type[Event], Callable[[str, Any], None]] = {
+            RunBegan: self._run_began,
+            Started: self._started,
+            Exited: self._exited,
+            FaultBegan: self._fault_began,
+            FaultEnded: self._fault_ended,
+            Snapshot: lambda _, event: self.snapshots.append(event),
+            Dumped: lambda _, event: self.dumped.append(event),
+            Clock: self._clock,
+            AttemptBegan: self._worked,
+            Claimed: self._claimed,
+            Extended: self._called_store,
+            Finished: self._called_store,
+            Released: self._called_store,
+            EnqueueCalled: self._called,
+            EnqueueAnswered: self._answered,
+            EnqueueRefused: self._refused,
+        }
+
+    def note(self, process: str, event: Event) -> None:
+        """Take in a record."""
+        at_us = event.at_us
+        if at_us > self.last_sign.get(process, -1):
+            self.last_sign[process] = at_us
+        known = self._notes.get(type(event))
+        if known is not None:
+            known(process, event)
+
+    def close(self) -> None:
+        """Note that all records were read; a fault without an end lasted to the end."""
+        self.last_us = max(self.last_sign.values(), default=0)
+        for fault in self._open.values():
+            if fault.stalls or fault.total:
+                self.outages.append(Outage(fault.at_us, self.last_us, is_total=fault.total))
+        self.workers.update(self._claiming)
+        self.outages.sort(key=lambda outage: outage.began_us)
+
+    # --- what invariants ask ----------------------------------------------------------------------------------------
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run came to its end: without a final dump nothing can be said of what is missing."""
+        return bool(self.dumped)
+
+    def was_alive(self, process: str, at_us: int) -> bool:
+        """Tell whether a process has surely lived at an instant, and had not been asked to end by then."""
+        return self.last_sign.get(process, -1) > at_us and self.asked_to_end.get(process, at_us + 1) > at_us
+
+    def killed_at(self, process: str) -> int | None:
+        """Return when a process was seen to have died of a signal, or None."""
+        exited = self.exits.get(process)
+        return exited.at_us if exited is not None and exited.signal is not None else None
+
+    def was_disturbed(self, process: str, from_us: int, to_us: int) -> bool:
+        """Tell whether a fault was aimed, in some time, at a process or at another of its name.
+
+        Whoever supervises a process, and the children that run jobs for it, go by the same name.
+        """
+        return any(
+            fault.at_us < to_us and self._fault_ends.get(fault.number, to_us) > from_us
+            for fault in self._faults.get(_seat(process), ())
+        )
+
+    def was_slow(self, process: str, from_us: int, to_us: int) -> bool:
+        """Tell whether a call of the store took a process long in some time: it, or the store, was out of breath."""
+        return any(sent_us < to_us and at_us > from_us for sent_us, at_us in self._slow.get(process, ()))
+
+    def without_outages(self, from_us: int, span_us: int) -> int:
+        """Return when a time of `span_us`, begun anew after each outage that falls into it, is over."""
+        deadline = from_us + span_us
+        for outage in self.outages:
+            if outage.began_us > deadline:
+                break
+            if outage.ended_us > from_us:
+                deadline = max(deadline, outage.ended_us + span_us)
+        return deadline
+
+    def from_store_clock(self, store_us: int) -> int | None:
+        """Return the latest instant that an instant of the store's clock can be, or None if that clock was stepped."""
+        low, high = self._clock_low, self._clock_high
+        if low is None or high is None or low > high:
+            return None
+        return store_us - low
+
+    # --- taking in --------------------------------------------------------------------------------------------------
+
+    def _run_began(self, _: str, event: RunBegan) -> None:
+        self.settings = event
+        self.first_us = event.at_us
+
+    def _worked(self, process: str, event: AttemptBegan) -> None:
+        if event.worker:  # a job child does not know whose it is
+            known = self.workers.get(event.worker)
+            if known is None:
+                known = self.workers[event.worker] = set()
+            known.add(process)
+
+    def _claimed(self, process: str, event: Claimed) -> None:
+        self._claiming.setdefault(event.worker, set()).add(process)
+        self._called_store(process, event)
+
+    def _called_store(self, process: str, event: Claimed | Extended | Finished | Released) -> None:
+        if event.at_us - event.sent_us > _SLOW_US:
+            slow = self._slow.setdefault(process, [])
+            if not slow or slow[-1] != (event.sent_us, event.at_us):  # a call for many jobs is told once for each
+                slow.append((event.sent_us, event.at_us))
+
+    def _started(self, process: str, event: Started) -> None:
+        self.roles[process] = event.role
+
+    def _exited(self, _: str, event: Exited) -> None:
+        self.exits[event.process] = event
+
+    def _fault_began(self, _: str, event: FaultBegan) -> None:
+        self._open[event.number] = event
+        self._faults.setdefault(_seat(event.target), []).append(event)
+        if event.asks:
+            self.asked_to_end.setdefault(event.target, event.at_us)
+
+    def _fault_ended(self, _: str, event: FaultEnded) -> None:
+        self._fault_ends[event.number] = event.at_us
+        began = self._open.pop(event.number, None)
+        if began is not None and (began.stalls or began.total):
+            self.outages.append(Outage(began.at_us, event.at_us, is_total=began.total))
+
+    def _clock(self, _: str, event: Clock) -> None:
+        if event.store_us is None:
+            return
+        low, high = event.store_us - event.at_us, event.store_us - event.sent_us
+        self._clock_low = low if self._clock_low is None else max(self._clock_low, low)
+        self._clock_high = high if self._clock_high is None else min(self._clock_high, high)
+
+    def _called(self, _: str, event: EnqueueCalled) -> None:
+        if not event.jobs:  # those with ids are found with their jobs
+            self.calls[event.call] = event
+
+    def _answered(self, _: str, event: EnqueueAnswered) -> None:
+        if event.call in self.calls:
+            self.answered_calls.add(event.call)
+
+    def _refused(self, _: str, event: EnqueueRefused) -> None:
+        if event.call in self.calls:
+            self.refused_calls.add(event.call)
+
+
+def _seat(process: str) -> str:
+    """Return the role and the name of a process, without its number."""
+    return process.rpartition("-")[0]

@@ -1,0 +1,42 @@
+"""The history of one job as a person reads it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.events import Event, JobRow
+
+_LEFT_OUT = frozenset({"at_us", "job", "jobs", "attempts"})
+_INSTANTS = frozenset({"sent_us"})
+
+
+def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> str:
+    """Return all that was told of a job, in order of time; seconds count from the begin of the run."""
+    lines = [f"the history of job {job.id}, in seconds since the run began:"]
+    width = max((len(entry.process) for entry in job.entries), default=0)
+    for entry in job.entries:
+        event = entry.event
+        at = (event.at_us - begin_us) / 1e6
+        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {_words(event, begin_us)}")
+        if isinstance(event, JobRow):
+            lines += [f"  {'':>11}  {'':<{width}}    {_fields(row, begin_us)}" for row in event.attempts]
+    lines += [f"  {(violation.at_us - begin_us) / 1e6:>11.6f}  >> {violation}" for violation in violations]
+    return "\n".join(lines)
+
+
+def _words(event: Event, begin_us: int) -> str:
+    return f"{event.__struct_config__.tag!s:<18} {_fields(event, begin_us)}"
+
+
+def _fields(record: msgspec.Struct, begin_us: int) -> str:
+    parts: list[str] = []
+    for field in msgspec.structs.fields(record):
+        value = getattr(record, field.name)
+        if field.name in _LEFT_OUT or (not field.required and value == field.default):
+            continue
+        if field.name in _INSTANTS:
+            value = f"{(value - begin_us) / 1e6:.6f}"
+        parts.append(f"{field.name}={value}")
+    return " ".join(parts)

@@ -1,0 +1,82 @@
+"""What the checker says of a run."""
+
+from __future__ import annotations
+
+import msgspec
+
+SHOWN = 20  # violations kept of each invariant; all are counted
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One breach of an invariant: when it could first be seen, and of which job (empty: of the whole run)."""
+
+    invariant: str
+    what: str
+    at_us: int = 0
+    job: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {f'job {self.job}: ' if self.job else ''}{self.what}"
+
+
+class Tally(msgspec.Struct):
+    """What was found of one invariant: how much it looked at, how much of that was wrong, and the first of these."""
+
+    invariant: str
+    name: str
+    forbids: str
+    checked: int = 0
+    violated: int = 0
+    first: list[Violation] = msgspec.field(default_factory=list[Violation])
+
+    def add(self, violation: Violation) -> None:
+        """Count a violation, and keep the first few."""
+        self.violated += 1
+        if len(self.first) < SHOWN:
+            self.first.append(violation)
+
+
+class Verdict(msgspec.Struct):
+    """The verdict on a run.
+
+    `timeline` is the whole history of the first offending job, in order of time, for people to read. `jobs` and
+    `records` say how much was read, `figures` what was measured on the way and is no matter of right and wrong.
+    """
+
+    tallies: list[Tally]
+    jobs: int
+    records: int
+    timeline: str = ""
+    figures: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every invariant held."""
+        return not any(tally.violated for tally in self.tallies)
+
+    @property
+    def violations(self) -> list[Violation]:
+        """The violations that were kept, those of jobs in order of time first."""
+        kept = [violation for tally in self.tallies for violation in tally.first]
+        return sorted(kept, key=lambda violation: (not violation.job, violation.at_us))
+
+    @property
+    def broken(self) -> list[str]:
+        """The codes of the invariants that did not hold."""
+        return [tally.invariant for tally in self.tallies if tally.violated]
+
+    def text(self) -> str:
+        """Return the verdict as a person reads it."""
+        lines = [f"{self.jobs} jobs, {self.records} records"]
+        for tally in self.tallies:
+            mark = f"{tally.violated} VIOLATED" if tally.violated else "holds"
+            lines.append(
+                f"  {tally.invariant:<4} {tally.name:<20} {mark:<12} of {tally.checked}  forbids {tally.forbids}"
+            )
+        lines += [f"  {name}: {value:g}" for name, value in self.figures.items()]
+        if self.is_clean:
+            return "\n".join(lines)
+        lines += ["", "violations:", *(f"  {violation}" for violation in self.violations)]
+        if self.timeline:
+            lines += ["", self.timeline]
+        return "\n".join(lines)

@@ -1,0 +1,269 @@
+"""Runs a run: starts everything, lets the nemesis loose, waits until all is drained, and reads the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.app.app import App
+from holdfast.torture.events import Clock, RunBegan, Snapshot
+from holdfast.torture.fleet import Fleet
+from holdfast.torture.ground import Ground
+from holdfast.torture.history import now_us
+from holdfast.torture.log import Log
+from holdfast.torture.names import SESSIONS
+from holdfast.torture.nemesis.schedule import Nemesis
+from holdfast.torture.plan import Plan
+from holdfast.torture.processes import Crew, Program
+from holdfast.torture.programs.settings import Listening, OutsideSettings, Produced, ProducerSettings
+from holdfast.torture.progress import Phase, Progress
+from holdfast.torture.proxy import Proxy
+from holdfast.torture.recorder import HISTORY, ROLE, RUN
+from holdfast.torture.server import OwnServer
+from holdfast.torture.stage import Stage
+from holdfast.torture.urls import with_settings
+from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
+
+_LOOK_EVERY: Final = 1.0  # seconds
+_LOOK_SHARE: Final = 20  # a look may cost a twentieth of the time
+_PATIENCE: Final = "5"  # seconds for a reply of the server, before a link counts as broken
+_ENDING: Final = 60.0
+_DRAIN_LOOK: Final = 0.5
+_STARTING: Final = 60.0
+
+
+class Conductor:
+    """One run on one store."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        ground: Ground,
+        *,
+        history: Path,
+        progress: Progress,
+        server: OwnServer | None = None,
+    ) -> None:
+        self.plan = plan
+        self.ground = ground
+        self.progress = progress
+        self.history = history
+        self.log = Log(history, plan.run, progress.event)
+        self.began_at = 0.0
+        self.fault_seconds = 0.0
+        self.drain_seconds = 0.0
+        self.is_drained = False
+        self._server = server
+        self._logs = history / "logs"
+        self._logs.mkdir()
+        self._quiet = asyncio.Event()
+        self._crew = Crew(self.log, self._logs)
+        self._proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
+        self._outside = ""
+        self._fleet = Fleet(plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
+        self._stage = Stage(plan=plan, log=self.log, fleet=self._fleet, ground=ground, proxy=self._proxy, server=server)
+        self.nemesis = Nemesis(self._stage)
+        progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
+
+    @property
+    def cuts(self) -> tuple[int, int]:
+        """How many links were reset, and how often at a COMMIT."""
+        return (0, 0) if self._proxy is None else (self._proxy.links_cut, self._proxy.cuts)
+
+    @property
+    def processes_left(self) -> int:
+        """How many processes of the run are still there."""
+        return len(self._crew.running()) + sum(seat.is_running for seat in self._fleet.seats)
+
+    async def run(self) -> None:
+        """Run to the end of the drain; the history then lacks only the final dump."""
+        await self._prepare()
+        keeping = asyncio.create_task(self._fleet.run())
+        watching = asyncio.create_task(self._watch())
+        try:
+            async with asyncio.TaskGroup() as group:
+                main = group.create_task(self._phases())
+                keeping.add_done_callback(lambda task: task.cancelled() or not task.exception() or main.cancel())
+        except asyncio.CancelledError:
+            if keeping.done() and not keeping.cancelled() and keeping.exception() is not None:
+                await keeping
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            self._fleet.kill()
+            self._crew.kill()
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            if self._proxy is not None:
+                await asyncio.to_thread(self._proxy.close)
+
+    # --- the phases -------------------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> None:
+        async with App(self.ground.url):
+            """Opening installs Holdfast's tables."""
+        await asyncio.to_thread(self.ground.prepare)
+        plan = self.plan
+        self.log.writer.write(
+            RunBegan(
+                at_us=now_us(),
+                seed=plan.seed,
+                store=self.ground.kind,
+                lease_us=round(plan.lease * 1_000_000),
+                recovery_us=round(plan.recovery * 1_000_000),
+            )
+        )
+        settings = OutsideSettings(name="world", parent=os.getpid())
+        world = await self._crew.start("outside", "world", settings, self._environment(False))
+        self._outside = msgspec.json.decode(await world.line(), type=Listening).url
+
+    async def _phases(self) -> None:
+        producers = await self._start_producers()
+        await self._until_produced(producers)
+        self.progress.phase = Phase.FAULTS
+        self.began_at = time.monotonic()
+        await self._suffer(producers)
+        self.fault_seconds = time.monotonic() - self.began_at
+        self.progress.phase = Phase.DRAINING
+        await self._crew.end(producers, within=_ENDING)
+        began = time.monotonic()
+        self.is_drained = await self._drain()
+        self.drain_seconds = time.monotonic() - began
+        await self._fleet.stop()
+        for seat in self._fleet.seats:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(seat.ended.wait(), _ENDING)
+        await self._crew.end(self._crew.running(), within=_ENDING)
+
+    async def _start_producers(self) -> list[Program]:
+        profile = self.plan.profile
+        count = profile.producers
+        found: list[Program] = []
+        for number in range(1, count + 1):
+            settings = ProducerSettings(
+                name=f"p{number}",
+                parent=os.getpid(),
+                seed=self.plan.seed,
+                jobs=profile.jobs // count,
+                share=1 / count,
+                rate=profile.jobs / count / profile.seconds,
+                lease=self.plan.lease,
+            )
+            # Every other one goes through the proxy, so that its replies are lost too.
+            environment = self._environment(number % 2 == 1)
+            program = await self._crew.start("producer", settings.name, settings, environment)
+            program.listen(self._produced(settings.name))
+            found.append(program)
+        return found
+
+    async def _until_produced(self, producers: list[Program]) -> None:
+        """Wait until every producer has enqueued something: before that a fault would hit nothing."""
+        give_up = time.monotonic() + _STARTING
+        while sum(map(bool, self.progress.produced.values())) < len(producers) and time.monotonic() < give_up:
+            for program in producers:
+                program.require_alive()
+            await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
+
+    def _produced(self, name: str) -> Callable[[bytes], None]:
+        def take(line: bytes) -> None:
+            self.progress.produced[name] = msgspec.json.decode(line, type=Produced).jobs
+
+        return take
+
+    async def _suffer(self, producers: list[Program]) -> None:
+        """Let the nemesis strike until its counts are reached and all jobs are produced, or the time is over."""
+        profile = self.plan.profile
+        striking = asyncio.create_task(self.nemesis.run())
+        give_up = self.began_at + self.plan.limit
+        try:
+            while time.monotonic() < give_up:
+                if striking.done():
+                    striking.result()
+                    if self.progress.enqueued >= profile.jobs:
+                        break
+                for program in producers:
+                    program.require_alive()
+                await asyncio.sleep(0.1)  # several things may end this, and none of them is an event
+        finally:
+            self.log.over.set()
+            striking.cancel()
+            await asyncio.gather(striking, return_exceptions=True)
+
+    async def _drain(self) -> bool:
+        """No more faults: everything that was enqueued must come to its end by itself."""
+        self._quiet.set()
+        if self._proxy is not None:
+            self._proxy.heal()
+        for seat in self._fleet.seats:
+            seat.send(signal.SIGCONT)
+        replacing = asyncio.create_task(self._fleet.replace())
+        give_up = time.monotonic() + self.plan.drain
+        while time.monotonic() < give_up:
+            await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
+            if await asyncio.to_thread(self._look) and not self.progress.left:
+                break
+        replacing.cancel()
+        return not self.progress.left
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Look at the store now and then; rarely, where looking is dear."""
+        seen = 0
+        while True:
+            began = time.monotonic()
+            self.progress.workers = len(self._fleet.running())
+            self.progress.started, self.progress.deaths = self._fleet.started, self._fleet.deaths
+            if self.progress.phase is Phase.FAULTS:
+                seen = await asyncio.to_thread(self._look_for_doubles, seen)
+                await asyncio.to_thread(self._look)
+            cost = time.monotonic() - began
+            await asyncio.sleep(max(_LOOK_EVERY, _LOOK_SHARE * cost))  # the rhythm of looking
+
+    def _look(self) -> bool:
+        """Take a snapshot; False if the store cannot be reached, as it may be."""
+        try:
+            sent_us = now_us()
+            self.progress.counts = counts = dict(self.ground.counts())
+            self.log.writer.write(Snapshot(at_us=now_us(), counts=counts, sent_us=sent_us))
+            sent_us = now_us()
+            store_us = self.ground.clock()
+            self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
+        except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
+            self.log.told(f"the store could not be looked at: {type(error).__name__}")
+            return False
+        return True
+
+    def _look_for_doubles(self, seen: int) -> int:
+        try:
+            last, doubled = self.ground.effects_seen(seen)
+        except Exception:  # noqa: BLE001 - as above
+            return seen
+        self.progress.doubled += doubled
+        return last
+
+    # --- surroundings -----------------------------------------------------------------------------------------------
+
+    def _environment(self, proxied: bool) -> dict[str, str]:
+        url = self.ground.url
+        if self._proxy is not None:
+            url = with_settings(
+                self._proxy.url if proxied else url, patience=_PATIENCE, application_name=SESSIONS, install="never"
+            )
+        return {
+            URL: url,
+            OUTSIDE: self._outside,
+            LEASE_VARIABLE: str(self.plan.lease),
+            HISTORY: str(self.history),
+            RUN: self.plan.run,
+            ROLE: "worker",
+        }

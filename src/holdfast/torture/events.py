@@ -1,0 +1,470 @@
+"""The kinds of records in a history.
+
+Every record is one line of JSON with its `kind` (the class name in snake_case) and `at_us`, the instant at which it was
+written by CLOCK_MONOTONIC in microseconds. `store_us` is the store's own clock, where the writer knows it.
+
+Calls leave a `…_called` record before they are made and one of `…_answered`, `…_refused` (known not to have been done)
+and `…_unknown` (it may have been done) after it. A call without any of these is unknown too: its process died.
+`sent_us` of an answer is the `at_us` at which the request had been sent.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+def _kind(name: str) -> str:
+    """Return EnqueueCalled as enqueue_called."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+class Takes(StrEnum):
+    """Where the effect of a task is written, and so how often it may be there."""
+
+    TRANSACTION = "transaction"  # in ctx.transaction(), once and with the completion
+    OUTSIDE = "outside"  # at the server of outside effects, at least once
+    NOTHING = "nothing"
+
+
+class Believed(StrEnum):
+    """What the process that ran an attempt believed of its end, before the store had its say."""
+
+    COMPLETED = "completed"
+    RETRIED = "retried"
+    SNOOZED = "snoozed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LEASE_LOST = "lease_lost"
+    INTERRUPTED = "interrupted"  # broken off: a shutdown, a time limit
+    UNKNOWN = "unknown"  # an answer of the store did not arrive
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=_kind):
+    """What every record has."""
+
+    at_us: int
+    store_us: int | None = None
+
+
+# --- processes and faults ---------------------------------------------------------------------------------------------
+
+
+class Started(Event, frozen=True, kw_only=True, gc=False):
+    """A process begins its file; the first record of each."""
+
+    run: str
+    role: str
+    name: str
+    pid: int
+
+
+class Ended(Event, frozen=True, kw_only=True, gc=False):
+    """A process ends its file in good order; nothing follows."""
+
+
+class RunBegan(Event, frozen=True, kw_only=True, gc=False):
+    """What the checker must know of the run; written once, by the conductor.
+
+    `recovery_us` bounds how long after the death of its holder a job is taken from it, faults of the store aside.
+    `kept_attempts` is how many of the first and how many of the last attempts a store keeps of a job. `isolates`: jobs
+    that were lost run alone, in a process that has not claimed them. `overtaking_us` bounds for how long a job that is
+    ready may be overtaken by those whose turn is later; 0 leaves the order unchecked.
+    """
+
+    seed: int
+    store: str
+    lease_us: int
+    recovery_us: int
+    kept_attempts: int = 5
+    isolates: bool = True
+    overtaking_us: int = 30_000_000
+
+
+class Exited(Event, frozen=True, kw_only=True, gc=False):
+    """A process is gone, as its parent saw it. `process` is its file's name without the suffix."""
+
+    process: str
+    code: int | None = None
+    signal: int | None = None
+
+
+class FaultBegan(Event, frozen=True, kw_only=True, gc=False):
+    """The nemesis does something. `fault` names its kind, `target` a process (by file name), a link or the store.
+
+    `stalls` says that it may keep every worker from the store or from running, so that no recovery can be asked for
+    until it is over; `total`, that it surely keeps every worker from extending its leases. `asks` says that the target
+    was asked to end (SIGTERM), so that it gives up its leases by itself.
+    """
+
+    number: int
+    fault: str
+    target: str
+    detail: str = ""
+    stalls: bool = False
+    total: bool = False
+    asks: bool = False
+
+
+class FaultEnded(Event, frozen=True, kw_only=True, gc=False):
+    """What the nemesis did is over; a kill ends when the process is gone."""
+
+    number: int
+    fault: str
+    target: str
+
+
+# --- enqueue ----------------------------------------------------------------------------------------------------------
+
+
+class EnqueueCalled(Event, frozen=True, kw_only=True, gc=False):
+    """Jobs are about to be enqueued, all or none, under ids that the caller has made.
+
+    Where the library makes the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
+    header `call`, which the final dump gives back. A repeat has the same jobs and another `call`.
+    """
+
+    call: str
+    jobs: tuple[str, ...]
+    task: str
+    queue: str
+    takes: Takes
+    max_attempts: int
+    size: int = 0
+    priority: int = 0
+    delay_us: int = 0
+    run_us: int | None = None
+    using: bool = False
+
+
+class EnqueueAnswered(Event, frozen=True, kw_only=True, gc=False):
+    """The jobs are in; `new` is False for those that were there before. All were new if it is left empty."""
+
+    call: str
+    jobs: tuple[str, ...]
+    new: tuple[bool, ...] = ()
+
+
+class EnqueueRefused(Event, frozen=True, kw_only=True, gc=False):
+    """The jobs are not in: an error that says so, or the caller's own transaction was rolled back."""
+
+    call: str
+    jobs: tuple[str, ...]
+    error: str
+
+
+class EnqueueUnknown(Event, frozen=True, kw_only=True, gc=False):
+    """The reply was lost."""
+
+    call: str
+    jobs: tuple[str, ...]
+    error: str
+
+
+# --- what the port answered, where somebody stands beside it ----------------------------------------------------------
+
+
+class JobEvent(Event, frozen=True, kw_only=True, gc=False):
+    """What every record of one attempt has."""
+
+    job: str
+    fence: int
+
+
+class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A claim was answered with this job."""
+
+    attempt: int
+    worker: str
+    queue: str
+    task: str
+    sent_us: int
+    lease_us: int
+    turn_us: int | None = None
+    seq: int | None = None
+
+
+class Finished(JobEvent, frozen=True, kw_only=True, gc=False):
+    """The end of an attempt was sent to the store; `verdict` is done, lost, unavailable (not done) or unknown."""
+
+    outcome: str
+    verdict: str
+    sent_us: int
+    delay_us: int = 0
+
+
+class Released(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A job was given back; verdicts as in `Finished`."""
+
+    started: bool
+    verdict: str
+    sent_us: int
+
+
+class Extended(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A lease was to be extended; verdicts as in `Finished`."""
+
+    verdict: str
+    sent_us: int
+    lease_us: int
+
+
+class Rescued(Event, frozen=True, kw_only=True, gc=False):
+    """A job was taken from a dead or silent worker: where it went."""
+
+    job: str
+    attempt: int
+    worker: str
+    state: str
+    sent_us: int
+
+
+# --- attempts ---------------------------------------------------------------------------------------------------------
+
+
+class AttemptBegan(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler begins. `used` counts the attempts held against `max_attempts`, this one included.
+
+    `isolated`: it is to run alone, because it was lost before. `turn_us` and `seq` are its place in its queue.
+    """
+
+    attempt: int
+    used: int
+    worker: str
+    queue: str
+    task: str
+    isolated: bool = False
+    turn_us: int | None = None
+    seq: int | None = None
+
+
+class AttemptEnded(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler ended; `delay_us` is what it asked for until the next attempt."""
+
+    attempt: int
+    believed: Believed
+    delay_us: int = 0
+    error: str = ""
+
+
+class EffectBegan(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler is about to open the transaction of its effect."""
+
+
+class EffectCommitted(JobEvent, frozen=True, kw_only=True, gc=False):
+    """The block of `ctx.transaction()` was left: effect and completion are there. `sent_us`: when it was entered."""
+
+    sent_us: int
+    completes: bool = True
+
+
+class EffectRolledBack(JobEvent, frozen=True, kw_only=True, gc=False):
+    """Neither effect nor completion is there."""
+
+    error: str = ""
+
+
+class EffectUnknown(JobEvent, frozen=True, kw_only=True, gc=False):
+    """The answer to the commit was lost."""
+
+    error: str = ""
+
+
+class OutsideSent(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler is about to send an outside effect, with its idempotency key."""
+
+    key: str
+
+
+class OutsideAccepted(JobEvent, frozen=True, kw_only=True, gc=False):
+    """The server of outside effects has taken one in; written by that server."""
+
+    key: str
+
+
+class OutsideRefused(JobEvent, frozen=True, kw_only=True, gc=False):
+    """The server of outside effects has refused one: its key is known, or its fence is smaller than one before."""
+
+    key: str
+    reason: str
+
+
+class OutsideAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
+    """What the handler was told; `accepted` None: the answer was lost."""
+
+    key: str
+    accepted: bool | None
+
+
+class ProgressAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler reported progress; verdicts as in `Finished`."""
+
+    verdict: str
+    sent_us: int
+
+
+class ExtendAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler extended its lease; verdicts as in `Finished`."""
+
+    verdict: str
+    sent_us: int
+    lease_us: int
+
+
+class LeaseLost(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A handler was told that its lease is lost."""
+
+
+# --- what people ask --------------------------------------------------------------------------------------------------
+
+
+class CancelCalled(Event, frozen=True, kw_only=True, gc=False):
+    """Somebody asks to cancel a job."""
+
+    job: str
+
+
+class CancelAnswered(Event, frozen=True, kw_only=True, gc=False):
+    """The answer: cancelled, asked, too_late, unavailable or unknown."""
+
+    job: str
+    answer: str
+    sent_us: int
+
+
+class RetryCalled(Event, frozen=True, kw_only=True, gc=False):
+    """Somebody asks to run an ended job again."""
+
+    job: str
+
+
+class RetryAnswered(Event, frozen=True, kw_only=True, gc=False):
+    """The answer: True if the job was failed or cancelled and is ready again; None is unknown."""
+
+    job: str
+    answer: bool | None
+    sent_us: int
+
+
+class ResetCalled(Event, frozen=True, kw_only=True, gc=False):
+    """Somebody takes a running job's lease away; the answer is not needed, what comes after it may be early."""
+
+    job: str
+
+
+# --- the store, looked at ---------------------------------------------------------------------------------------------
+
+
+class Clock(Event, frozen=True, kw_only=True, gc=False):
+    """A reading of the store's clock: `store_us` was true at some instant from `sent_us` to `at_us`."""
+
+    sent_us: int
+
+
+class Snapshot(Event, frozen=True, kw_only=True, gc=False):
+    """How many jobs stood in each state, read in one transaction between `sent_us` and `at_us`."""
+
+    counts: dict[str, int]
+    sent_us: int
+    pruned: int = 0
+
+
+class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An attempt without completion, as the store kept it; its clock."""
+
+    attempt: int
+    outcome: str
+    worker: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    error: str = ""
+
+
+class JobRow(Event, frozen=True, kw_only=True, gc=False):
+    """A job in the final dump: one record for each state in which the store shows it, so two if it is in two places.
+
+    `completions` counts its rows in the ledger of completions. `call` is its header of that name.
+    """
+
+    job: str
+    state: str
+    attempt: int
+    max_attempts: int
+    seq: int = 0
+    completions: int = 0
+    worker: str = ""
+    run_us: int = 0
+    enqueued_us: int = 0
+    finished_us: int = 0
+    reason: str = ""
+    call: str = ""
+    queue: str = ""
+    task: str = ""
+    attempts: tuple[AttemptRow, ...] = ()
+
+
+class EffectRow(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A row of the effect table in the final dump; that table has no unique constraint."""
+
+    attempt: int
+    worker: str = ""
+    seq: int = 0
+
+
+class Dumped(Event, frozen=True, kw_only=True, gc=False):
+    """The final dump is whole, and what was found around it.
+
+    `rows` counts its job records. `leases`, `transactions`, `connections` and `processes` are what is left of the run
+    after all workers have ended; `integrity` is empty, or what the store says of its damage.
+    """
+
+    rows: int
+    effects: int
+    leases: int = 0
+    transactions: int = 0
+    connections: int = 0
+    processes: int = 0
+    integrity: str = ""
+
+
+AnyEvent = (
+    Started
+    | Ended
+    | RunBegan
+    | Exited
+    | FaultBegan
+    | FaultEnded
+    | EnqueueCalled
+    | EnqueueAnswered
+    | EnqueueRefused
+    | EnqueueUnknown
+    | Claimed
+    | Finished
+    | Released
+    | Extended
+    | Rescued
+    | AttemptBegan
+    | AttemptEnded
+    | EffectBegan
+    | EffectCommitted
+    | EffectRolledBack
+    | EffectUnknown
+    | OutsideSent
+    | OutsideAccepted
+    | OutsideRefused
+    | OutsideAnswered
+    | ProgressAnswered
+    | ExtendAnswered
+    | LeaseLost
+    | CancelCalled
+    | CancelAnswered
+    | RetryCalled
+    | RetryAnswered
+    | ResetCalled
+    | Clock
+    | Snapshot
+    | JobRow
+    | EffectRow
+    | Dumped
+)

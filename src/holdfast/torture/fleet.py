@@ -1,0 +1,242 @@
+"""The workers of a run: seats that are filled again whenever their worker ends, for whatever reason."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime import failpoint
+from holdfast.torture.history import process_name
+from holdfast.torture.log import Log
+from holdfast.torture.names import QUEUE, QUEUES
+from holdfast.torture.plan import Plan
+from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.worker.restarts import CONFIGURATION
+
+_MODULE = "holdfast.torture.programs.worker"
+_SUPERVISED = 0.25
+_STRANGERS = 0.2
+_PROXIED = 0.6
+_ROOM = 5
+_QUICK = 3.0  # seconds: a worker that ends by itself sooner is broken
+_MOST_QUICK = 8
+
+
+class FleetBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
+    """Workers end again and again though nobody did anything to them."""
+
+
+class Armed(msgspec.Struct, frozen=True):
+    """What the next worker that starts is to suffer: a failpoint, or a wrong clock."""
+
+    failpoints: str = ""
+    skew: float = 0.0
+
+
+class Seat:
+    """A place for a worker, and the worker in it."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"w{number}"
+        self.process: asyncio.subprocess.Process | None = None
+        self.settings: WorkerSettings | None = None
+        self.armed = Armed()
+        self.is_stopped = False
+        self.was_hit = False
+        """Whether the nemesis has ended the present worker, or armed it to end."""
+        self.ended = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker sits here."""
+        return self.process is not None and self.process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """The present worker's process."""
+        return 0 if self.process is None else self.process.pid
+
+    @property
+    def target(self) -> str:
+        """How the present worker is called in the history."""
+        return process_name("worker", self.name, self.pid)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the worker, unless it has ended."""
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+class Fleet:
+    """Keeps its seats taken until it is told to stop."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        log: Log,
+        *,
+        environment: Callable[[bool], dict[str, str]],
+        folder: Path,
+        quiet: asyncio.Event,
+    ) -> None:
+        """`environment` returns what workers need; True asks for the way through the proxy."""
+        self._plan = plan
+        self._log = log
+        self._environment = environment
+        self._folder = folder
+        self._quiet = quiet
+        self._chance = plan.chance("fleet")
+        self.seats = [Seat(number) for number in range(1, plan.profile.workers + 1)]
+        self.waiting: list[Armed] = []
+        """What is in store for the workers to come."""
+        self.started = 0
+        self.deaths = 0
+        self._is_stopping = False
+        self._quick_ends = 0
+
+    @property
+    def chance(self) -> random.Random:
+        """The fleet's own source of chance."""
+        return self._chance
+
+    def running(self) -> list[Seat]:
+        """Return the seats whose worker runs and is not stopped."""
+        return [seat for seat in self.seats if seat.is_running and not seat.is_stopped]
+
+    async def run(self) -> None:
+        """Keep all seats taken until stopped."""
+        await asyncio.gather(*(self._keep(seat) for seat in self.seats))
+
+    async def stop(self) -> None:
+        """Let all workers end in order."""
+        self._is_stopping = True
+        for seat in self.seats:
+            seat.send(signal.SIGCONT)
+            seat.send(signal.SIGTERM)
+
+    async def replace(self) -> None:
+        """Ask every worker to end, one after another; those that follow know all tasks and have room."""
+        for seat in self.seats:
+            seat.was_hit = True
+            ended = seat.ended
+            seat.send(signal.SIGTERM)
+            await ended.wait()
+
+    def kill(self) -> None:
+        """Leave nobody behind."""
+        self._is_stopping = True
+        for seat in self.seats:
+            if seat.process is not None and seat.process.returncode is None:
+                for pid in [*below(seat.pid), seat.pid]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    async def _keep(self, seat: Seat) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._is_stopping:
+            began = loop.time()
+            await self._sit(seat)
+            code = seat.process.returncode if seat.process else None
+            is_refusal = code == CONFIGURATION  # told by the worker itself: nothing that comes later will change it
+            if not is_refusal and (seat.was_hit or loop.time() - began > _QUICK * self._plan.slowness):
+                continue
+            self._quick_ends += 1
+            if (is_refusal or self._quick_ends > _MOST_QUICK) and not self._is_stopping:
+                raise FleetBroken(
+                    f"workers end by themselves as soon as they have started, last {seat.name} with code {code}; "
+                    f"see {self._folder / (seat.name + '.log')}"
+                )
+
+    async def _sit(self, seat: Seat) -> None:
+        """Run one worker to its end."""
+        seat.armed = self._take_armed()
+        seat.settings = settings = self._settings(seat)
+        seat.was_hit = bool(seat.armed.failpoints)
+        seat.is_stopped = False
+        seat.ended = asyncio.Event()
+        proxied = not self._quiet.is_set() and self._chance.random() < _PROXIED
+        environment = {**self._environment(proxied), failpoint.VARIABLE: seat.armed.failpoints}
+        with (self._folder / f"{seat.name}.log").open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", _MODULE, msgspec.json.encode(settings).decode()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **environment, "HOLDFAST_TORTURE_NAME": seat.name},
+            )
+        seat.process = process
+        self.started += 1
+        if self._is_stopping:  # asked while the process came into being
+            seat.send(signal.SIGTERM)
+        children: set[int] = set()
+        code = await self._watched(process, children)
+        self._log.exited(seat.target, code)
+        if code < 0:
+            self.deaths += 1
+        await self._until_gone(seat, children, code)
+        seat.ended.set()
+
+    @staticmethod
+    async def _watched(process: asyncio.subprocess.Process, children: set[int]) -> int:
+        """Wait for the end of a worker; note the processes below it, which end with it."""
+        while True:
+            children.update(below(process.pid))
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(process.wait()), 0.5)
+
+    async def _until_gone(self, seat: Seat, children: set[int], code: int) -> None:
+        """See that what was below a dead worker ends; write down that it did."""
+        for _ in range(100):
+            if not any(map(is_alive, children)):
+                break
+            await asyncio.sleep(0.05)  # their end is nobody's event: their parent is gone
+        for pid in children:
+            self._log.exited_if_known(process_name("worker", seat.name, pid), -signal.SIGKILL if code < 0 else 0)
+
+    def _take_armed(self) -> Armed:
+        return self.waiting.pop(0) if self.waiting and not self._quiet.is_set() else Armed()
+
+    def _settings(self, seat: Seat) -> WorkerSettings:
+        chance, quiet = self._chance, self._quiet.is_set()
+        knows = quiet or chance.random() < _STRANGERS
+        size = chance.choice((5, 10, 20))
+        return WorkerSettings(
+            name=seat.name,
+            parent=os.getpid(),
+            lease=self._plan.lease,
+            queues=QUEUES if knows else (QUEUE,),
+            processes=2 if chance.random() < _SUPERVISED and not seat.armed.failpoints else 1,
+            concurrency=_ROOM if quiet else chance.choice((2, 3, 4)),
+            prefetch_max=size,
+            batch_max=size,
+            knows_strangers=knows,
+            skew=0.0 if quiet else seat.armed.skew,
+        )
+
+
+def below(pid: int) -> list[int]:
+    """Return the processes below one, as far as this system tells."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *below(child)]
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False

@@ -1,0 +1,181 @@
+"""A schema of a PostgreSQL database as the ground of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, LiteralString, cast
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import Connection
+
+from holdfast.app.open import open_backend
+from holdfast.errors import StoreUnavailable
+from holdfast.torture.events import EffectRow, JobRow
+from holdfast.torture.ground.base import STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.statements import postgres_statements
+from holdfast.torture.names import EFFECTS, SESSIONS, schema_beside
+from holdfast.torture.urls import postgres_url
+
+_NAME = "holdfast-torture-conductor"
+_PATIENCE = 5  # seconds
+_PAGE = 20_000
+_SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
+
+
+class PostgresGround:
+    """`Ground` over a schema."""
+
+    kind = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        schema = query["schema"] = schema_beside(query.get("schema"))
+        self.url = urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
+        self._shown = open_backend(self.url).url  # refuses what is no URL or no name, and hides the password
+        self._driver_url = postgres_url(self.url)
+        self._say = postgres_statements(schema, sessions=SESSIONS)
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return self._shown
+
+    @contextmanager
+    def _open(self, *, autocommit: bool = True) -> Generator[Connection[Any]]:
+        try:
+            connection = psycopg.connect(
+                self._driver_url, autocommit=autocommit, connect_timeout=_PATIENCE, application_name=_NAME
+            )
+        except psycopg.Error as error:  # its text may hold the whole conninfo, so only the first line is passed on
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise StoreUnavailable(f"{self._shown} cannot be reached: {reason}") from None
+        with connection:
+            yield connection
+
+    def foreign(self) -> int:
+        """Count the jobs of other queues."""
+        with self._open() as connection:
+            return _number(connection, self._say["count_foreign"]) if "job" in self._tables(connection) else 0
+
+    def prepare(self) -> None:
+        """Make the tables of the run."""
+        with self._open() as connection:
+            for name in EFFECTS:
+                for step in ("drop", "create", "index"):
+                    _run(connection, self._say[f"{step}_{name}"])
+
+    def wipe(self) -> str:
+        """Drop the schema, if it holds nothing but runs; else the tables of the run."""
+        is_alone = not self.foreign()
+        with self._open() as connection:
+            if is_alone:
+                _run(connection, self._say["drop_schema"])
+                return "The schema of the run is gone."
+            for name in EFFECTS:
+                _run(connection, self._say[f"drop_{name}"])
+        return "The tables of the run are gone; its jobs, all ended, are left to retention."
+
+    def clock(self) -> int:
+        """Return the server's clock."""
+        with self._open() as connection:
+            return _number(connection, self._say["clock"])
+
+    def counts(self) -> Mapping[str, int]:
+        """Count by state."""
+        with self._open(autocommit=False) as connection:
+            _run(connection, self._say["frozen"])
+            return {state: self._count(connection, state) for state in self._states(connection)}
+
+    def _count(self, connection: Connection[Any], state: str) -> int:
+        return _number(connection, self._say.with_names("count_state_alone", state=state))
+
+    def effects_seen(self, after: int) -> tuple[int, int]:
+        """Look at the latest effects."""
+        with self._open() as connection:
+            last = _number(connection, self._say["count_effects"])
+            return last, _number(connection, self._say.with_names("doubled_effects", after=after))
+
+    def rows(self) -> Iterator[JobRow]:
+        """Dump all jobs."""
+        with self._open(autocommit=False) as connection:
+            _run(connection, self._say["frozen"])
+            parts = " union all ".join(self._say[f"rows_{state}"] for state in self._states(connection))
+            with connection.cursor("jobs") as jobs, connection.cursor("attempts") as attempts:
+                jobs.itersize = attempts.itersize = _PAGE
+                jobs.execute(_trusted(f"{parts} order by seq"))
+                attempts.execute(_trusted(self._say["all_attempts"]))
+                yield from joined(iter(jobs), iter(attempts))
+
+    def effects(self) -> Iterator[EffectRow]:
+        """Dump all effects."""
+        with self._open(autocommit=False) as connection, connection.cursor("effects") as found:
+            found.itersize = _PAGE
+            found.execute(_trusted(self._say["all_effects"]))
+            for row in found:
+                yield effect_row(row)
+
+    def wrong_steps(self) -> list[tuple[str, str]]:
+        """Compare effects with their steps, and with the order of their keys."""
+        with self._open() as connection:
+            doubled = _run(connection, self._say["doubled_steps"]).fetchall()
+            missing = _run(connection, self._say["missing_steps"]).fetchall()
+            early = _run(connection, self._say["wrong_order"]).fetchall()
+        return wrong(doubled, missing, early)
+
+    def leftovers(self) -> Leftovers:
+        """Look for leases, open transactions and sessions of workers."""
+        with self._open() as connection:
+            return Leftovers(
+                leases=self._count(connection, "running"),
+                transactions=_number(connection, self._say["count_open"]),
+                connections=_number(connection, self._say["count_sessions"]),
+            )
+
+    @contextmanager
+    def held_snapshot(self) -> Generator[None]:
+        """Hold a snapshot open: dead rows cannot be removed meanwhile."""
+        with self._open(autocommit=False) as connection:
+            _run(connection, self._say["frozen"])
+            _run(connection, self._say["hold"])
+            yield
+
+    def sessions(self) -> list[int]:
+        """Return the sessions of workers and producers."""
+        with self._open() as connection:
+            return [row[0] for row in _run(connection, self._say["sessions"]).fetchall()]
+
+    def terminate(self, pids: list[int]) -> int:
+        """Terminate sessions; return how many there still were."""
+        with self._open() as connection:
+            return sum(_number(connection, self._say.with_names("terminate", pid=pid)) for pid in pids)
+
+    def versions(self) -> dict[str, str]:
+        """Return the version and what concerns durability."""
+        with self._open() as connection:
+            return {
+                name: str(_run(connection, self._say.with_names("show", setting=name)).fetchone()[0])
+                for name in _SETTINGS
+            }
+
+    def _tables(self, connection: Connection[Any]) -> set[str]:
+        return {row[0] for row in _run(connection, self._say["tables"]).fetchall()}
+
+    def _states(self, connection: Connection[Any]) -> list[str]:
+        tables = self._tables(connection)
+        return [state for state in STATES if state in tables]
+
+
+def _trusted(statement: str) -> LiteralString:
+    """Statements here are made of our own names alone, and the schema's was checked when the URL was read."""
+    return cast("LiteralString", statement)
+
+
+def _run(connection: Connection[Any], statement: str) -> Any:
+    return connection.execute(_trusted(statement))
+
+
+def _number(connection: Connection[Any], statement: str) -> int:
+    return int(_run(connection, statement).fetchone()[0])

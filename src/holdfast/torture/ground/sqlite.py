@@ -1,0 +1,150 @@
+"""A SQLite file as the ground of a run."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from holdfast.errors import ConfigError
+from holdfast.torture.events import EffectRow, JobRow
+from holdfast.torture.ground.base import STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.statements import sqlite_statements
+from holdfast.torture.names import EFFECTS
+from holdfast.torture.urls import sqlite_path
+
+_BUSY = 30.0  # seconds
+_JOURNALS = ("", "-wal", "-shm")
+_OURS = "holdfast_"
+
+
+class SqliteGround:
+    """`Ground` over a file."""
+
+    kind = "sqlite"
+
+    def __init__(self, url: str) -> None:
+        path = sqlite_path(url)
+        if not path or path == ":memory:":
+            raise ConfigError("torture needs a file: a database in memory is seen by one process alone")
+        self.path = Path(path).absolute()
+        self.url = url
+        self._say = sqlite_statements()
+
+    @property
+    def shown(self) -> str:
+        """The URL."""
+        return f"sqlite:///{self.path}"
+
+    @contextmanager
+    def _open(self) -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_BUSY)) as connection:
+            yield connection
+
+    def foreign(self) -> int:
+        """Count the jobs of other queues, and each table of anybody else."""
+        if not self.path.exists():
+            return 0
+        with self._open() as connection:
+            tables = self._tables(connection)
+            strangers = sum(not name.startswith(_OURS) for name in tables)
+            has_jobs = f"{_OURS}job" in tables
+            return strangers + (_number(connection, self._say["count_foreign"]) if has_jobs else 0)
+
+    def prepare(self) -> None:
+        """Make the tables of the run."""
+        with self._open() as connection:
+            for name in EFFECTS:
+                for step in ("drop", "create", "index"):
+                    connection.execute(self._say[f"{step}_{name}"])
+
+    def wipe(self) -> str:
+        """Remove the file, if it holds nothing but runs; else the tables of the run."""
+        if not self.path.exists():
+            return "There was nothing to remove."
+        if self.foreign():
+            with self._open() as connection:
+                for name in EFFECTS:
+                    connection.execute(self._say[f"drop_{name}"])
+            return "The tables of the run are gone; its jobs, all ended, are left to retention."
+        for ending in _JOURNALS:
+            Path(f"{self.path}{ending}").unlink(missing_ok=True)
+        return f"{self.path} is gone."
+
+    def clock(self) -> int:
+        """Return the clock of the machine, which is the store's: SQLite's own words for it are coarser."""
+        return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1000
+
+    def counts(self) -> Mapping[str, int]:
+        """Count by state."""
+        with self._open() as connection:
+            connection.execute("begin")
+            return {state: self._count(connection, state) for state in self._states(connection)}
+
+    def _count(self, connection: sqlite3.Connection, state: str) -> int:
+        return _number(connection, self._say.with_names("count_state", state=state))
+
+    def effects_seen(self, after: int) -> tuple[int, int]:
+        """Look at the latest effects."""
+        with self._open() as connection:
+            last = _number(connection, self._say["count_effects"])
+            return last, _number(connection, self._say.with_names("doubled_effects", after=after))
+
+    def rows(self) -> Iterator[JobRow]:
+        """Dump all jobs."""
+        with self._open() as connection:
+            connection.execute("begin")
+            parts = " union all ".join(self._say[f"rows_{state}"] for state in self._states(connection))
+            jobs = connection.execute(f"{parts} order by seq")
+            attempts = connection.execute(self._say["all_attempts"])
+            yield from joined(iter(jobs), iter(attempts))
+
+    def effects(self) -> Iterator[EffectRow]:
+        """Dump all effects."""
+        with self._open() as connection:
+            for row in connection.execute(self._say["all_effects"]):
+                yield effect_row(row)
+
+    def wrong_steps(self) -> list[tuple[str, str]]:
+        """Compare effects with their steps, and with the order of their keys."""
+        with self._open() as connection:
+            doubled = connection.execute(self._say["doubled_steps"]).fetchall()
+            missing = connection.execute(self._say["missing_steps"]).fetchall()
+            early = connection.execute(self._say["wrong_order"]).fetchall()
+        return wrong(doubled, missing, early)
+
+    def leftovers(self) -> Leftovers:
+        """Look for leases, a writer that has not let go, and damage."""
+        with self._open() as connection:
+            found = [row[0] for row in connection.execute("pragma integrity_check")]
+            leases = self._count(connection, "running")
+            connection.execute("begin immediate")  # waits, and then raises, if somebody still writes
+        return Leftovers(leases=leases, integrity="" if found == ["ok"] else "; ".join(found[:5]))
+
+    @contextmanager
+    def held_snapshot(self) -> Generator[None]:
+        """Hold a read transaction open: the log of the database cannot be reset meanwhile."""
+        with self._open() as connection:
+            connection.execute("begin")
+            connection.execute(self._say["hold"]).fetchone()
+            yield
+
+    def versions(self) -> dict[str, str]:
+        """Return the version and what concerns durability."""
+        with self._open() as connection:
+            journal = connection.execute("pragma journal_mode").fetchone()[0]
+        synchronous = "normal" if "synchronous=normal" in self.url else "full"
+        return {"sqlite": sqlite3.sqlite_version, "journal": journal, "synchronous": synchronous}
+
+    def _tables(self, connection: sqlite3.Connection) -> set[str]:
+        return {row[0] for row in connection.execute(self._say["tables"])}
+
+    def _states(self, connection: sqlite3.Connection) -> list[str]:
+        tables = self._tables(connection)
+        return [state for state in STATES if f"{_OURS}{state}" in tables]
+
+
+def _number(connection: sqlite3.Connection, statement: str) -> int:
+    return int(connection.execute(statement).fetchone()[0])

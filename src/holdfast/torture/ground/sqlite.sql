@@ -1,0 +1,31 @@
+-- What is said differently on SQLite.
+
+-- name: create_effect
+create table {at}torture_effect (
+    effect_number integer primary key autoincrement,
+    job_id text not null,
+    attempt integer not null,
+    fence integer not null,
+    worker_id text not null
+);
+
+-- name: create_step
+create table {at}torture_step (
+    step_number integer primary key autoincrement,
+    job_id text not null,
+    attempt integer not null,
+    fence integer not null,
+    worker_id text not null
+);
+
+-- name: tables
+select name from sqlite_schema where type = 'table' and name not like 'sqlite_%';
+
+-- name: wrong_order
+select job_id from (
+    select effect.job_id, job.seq, lag(job.seq) over (partition by job.order_key order by effect.effect_number) as earlier
+    from holdfast_torture_effect as effect join holdfast_job as job on job.id = effect.job_id
+    where job.order_key is not null
+) as placed
+where earlier > seq
+limit 20;

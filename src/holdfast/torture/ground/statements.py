@@ -1,0 +1,50 @@
+"""The statements of the ground, from `.sql` files, with names of our own filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from holdfast.torture.names import QUEUES
+
+_HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_OURS = ", ".join(f"'{queue}'" for queue in QUEUES)
+_MARKS = {"sqlite": "?", "postgres": "%s"}
+
+
+@cache
+def _load(dialect: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name in ("ground.sql", f"{dialect}.sql"):
+        parts = _HEADER.split(files("holdfast.torture.ground").joinpath(name).read_text(encoding="utf-8"))
+        texts = zip(parts[1::2], parts[2::2], strict=True)
+        found.update({statement: text.strip().rstrip(";") for statement, text in texts})
+    return found
+
+
+class Statements:
+    """The statements for one store; `at` stands before the names of its tables."""
+
+    def __init__(self, dialect: str, at: str, **names: str) -> None:
+        self._texts = _load(dialect)
+        self._names = {"at": at, "ours": _OURS, "mark": _MARKS[dialect], **names}
+
+    def __getitem__(self, name: str) -> str:
+        """Return a statement."""
+        return self.with_names(name)
+
+    def with_names(self, name: str, **more: str | int) -> str:
+        """Return a statement with more names or numbers of our own in it."""
+        return self._texts[name].format_map({**self._names, **more})
+
+
+def sqlite_statements() -> Statements:
+    """Return the statements for SQLite."""
+    return Statements("sqlite", "holdfast_")
+
+
+def postgres_statements(schema: str, **names: str) -> Statements:
+    """Return the statements for a schema on PostgreSQL, whose name was checked when the URL was read."""
+    return Statements("postgres", f'"{schema}".', schema=schema, **names)

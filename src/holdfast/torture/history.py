@@ -1,0 +1,168 @@
+"""The history of a run: what every process saw, in files of its own.
+
+```text
+   history/
+     conductor-main-4711.jsonl      one file per process incarnation: <role>-<name>-<pid>.jsonl
+     producer-a-4712.jsonl
+     worker-a-4713.jsonl            the first line is `started`; the last is `ended`, unless the process was killed
+     worker-a-4790.jsonl            the same worker, started again
+```
+
+- Each line is one record of `holdfast.torture.events` as JSON, told apart by `kind`. Files only grow.
+- A record is written by one `write(2)` to a file opened with O_APPEND, and is not buffered in the process: a process
+  that is killed leaves all that it has written, and at most one torn line at the very end. It is not fsynced, because
+  the kernel outlives the processes of a run; the history does not prove durability against a loss of power.
+- `at_us` is CLOCK_MONOTONIC in microseconds. On Linux that clock is one for the whole machine, so records of different
+  processes can be compared: a run, its history and its store's clients are on one machine. A record is stamped when it
+  is made, so what an answer tells happened before its `at_us` and after its `sent_us`.
+- A torn line is forgiven only at the end of a file whose process was killed, which an `exited` record with a signal in
+  another file must witness. Anything else that cannot be read raises `HistoryDamaged`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.torture.events import AnyEvent, Ended, Event, Exited, Started
+
+SUFFIX: Final = ".jsonl"
+_CHUNK = 1 << 20
+_encoder = msgspec.json.Encoder()
+E = TypeVar("E", bound=Event)
+
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+class HistoryDamaged(HoldfastError):  # noqa: N818 - as the other errors of the library, by what happened
+    """A history cannot be read, so nothing can be said of the run."""
+
+
+def now_us() -> int:
+    """Return CLOCK_MONOTONIC in microseconds: one clock for all processes of this machine."""
+    return time.monotonic_ns() // 1000
+
+
+def encode(event: Event) -> bytes:
+    """Return the line of a record."""
+    return _encoder.encode(event) + b"\n"
+
+
+def decode(line: bytes) -> AnyEvent:
+    """Return the record of a line; raises `msgspec.MsgspecError`."""
+    return _decoder.decode(line)
+
+
+class Writer:
+    """The file of this process; safe to use from several threads. A forked child opens its own."""
+
+    def __init__(self, directory: Path | str, *, run: str, role: str, name: str) -> None:
+        self.process = process_name(role, name, os.getpid())
+        self.path = Path(directory) / (self.process + SUFFIX)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(self.path, flags, 0o600)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self.write(Started(at_us=now_us(), run=run, role=role, name=name, pid=self._pid))
+
+    def write(self, event: Event) -> None:
+        """Append a record, by one write."""
+        if os.getpid() != self._pid:
+            message = f"process {os.getpid()} would write into the history of {self._pid}: open one of its own"
+            raise HistoryDamaged(message)
+        line = encode(event)
+        written = os.write(self._descriptor, line)
+        if written != len(line):
+            message = f"only {written} of {len(line)} bytes of a record were written to {self.path}: is the disk full?"
+            raise HistoryDamaged(message)
+
+    def close(self) -> None:
+        """End the file in good order."""
+        with self._lock:
+            if self._descriptor >= 0:
+                self.write(Ended(at_us=now_us()))
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the file."""
+        self.close()
+
+
+def process_name(role: str, name: str, pid: int) -> str:
+    """Return how a process is called in a history: in `Exited` and as the target of faults."""
+    return f"{role}-{name}-{pid}"
+
+
+class History:
+    """The files of a run, to be read; nothing is kept in memory."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self.files = sorted(self.directory.glob("*" + SUFFIX))
+        if not self.files:
+            message = f"there is no history in {self.directory}: no file *{SUFFIX}"
+            raise HistoryDamaged(message)
+
+    def lines(self, file: Path) -> Iterator[bytes]:
+        """Yield the whole lines of a file, then check that what is left at its end may be left."""
+        number = 0
+        with file.open("rb", buffering=_CHUNK) as stream:
+            for line in stream:
+                number += 1
+                if line.endswith(b"\n"):
+                    yield line
+                elif not self.was_killed(file.stem):
+                    message = f"{file}:{number} is torn, and no `exited` record says that {file.stem} was killed"
+                    raise HistoryDamaged(message)
+
+    def records(self, file: Path) -> Iterator[tuple[bytes, AnyEvent]]:
+        """Yield the lines of a file, each with its record."""
+        decoder = _decoder.decode
+        for number, line in enumerate(self.lines(file), 1):
+            try:
+                yield line, decoder(line)
+            except msgspec.MsgspecError as error:
+                message = f"{file}:{number} is no record of a history: {error}"
+                raise HistoryDamaged(message) from error
+
+    def all(self) -> Iterator[tuple[str, AnyEvent]]:
+        """Yield every record with the name of its process, file by file."""
+        for file in self.files:
+            for _, event in self.records(file):
+                yield file.stem, event
+
+    def of(self, kind: type[E]) -> Iterator[tuple[str, E]]:
+        """Yield every record of one kind; the others are not decoded."""
+        marker = b'"kind":"' + str(kind.__struct_config__.tag).encode() + b'"'
+        for file in self.files:
+            for line in self.lines(file):
+                if marker in line:
+                    event = _decoder.decode(line)
+                    if isinstance(event, kind):
+                        yield file.stem, event
+
+    def was_killed(self, process: str) -> bool:
+        """Tell whether somebody saw the process die of a signal."""
+        marker = b'"kind":"exited"'
+        for file in self.files:
+            if file.stem == process:
+                continue
+            with file.open("rb", buffering=_CHUNK) as stream:
+                for line in stream:
+                    if marker in line and line.endswith(b"\n"):
+                        event = _decoder.decode(line)
+                        if isinstance(event, Exited) and event.process == process and event.signal is not None:
+                            return True
+        return False

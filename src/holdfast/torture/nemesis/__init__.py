@@ -1,0 +1,1 @@
+"""The faults, one module for each kind, and the schedule by which they strike."""

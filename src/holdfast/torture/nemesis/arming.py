@@ -1,0 +1,36 @@
+"""Workers that start under a bad star: what is armed is taken by the next worker that starts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+
+from holdfast.torture.fleet import Armed, Seat
+from holdfast.torture.stage import Stage
+
+_PATIENCE = 1.5  # seconds to wait for a restart that comes anyway
+_LOOK = 0.02
+_LONGEST = 20.0
+
+
+async def started_with(armed: Armed, stage: Stage, chance: random.Random) -> Seat | None:
+    """Return the seat whose new worker has taken what was armed; if none starts by itself, one is asked to end."""
+    fleet = stage.fleet
+    fleet.waiting.append(armed)
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    has_asked = False
+    while clock() < began + _LONGEST:
+        for seat in fleet.seats:
+            if seat.armed is armed and seat.is_running:
+                return seat
+        if not has_asked and clock() > began + _PATIENCE and (seats := fleet.running()):
+            has_asked = True
+            seat = chance.choice(seats)
+            seat.was_hit = True
+            seat.send(signal.SIGTERM)
+        await asyncio.sleep(_LOOK)  # a start is told by the seat alone
+    if armed in fleet.waiting:
+        fleet.waiting.remove(armed)
+    return None

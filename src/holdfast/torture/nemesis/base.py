@@ -1,0 +1,25 @@
+"""What a fault is."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Protocol
+
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+
+class Striker(Protocol):
+    """A kind of fault."""
+
+    kind: ClassVar[Fault]
+    at_once: ClassVar[int]
+    """How many of this kind may be under way at the same time."""
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Return why this kind cannot strike in this run; None if it can."""
+        ...
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Do it, and wait until it is over; False if there was nothing to hit."""
+        ...

@@ -1,0 +1,50 @@
+"""Connections that break: reset, ended, half open, swallowed by a hole."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import ClassVar
+
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+_WAYS = ("one", "all", "fin", "half", "hole")
+_WEIGHTS = (60, 20, 10, 5, 5)
+_LONGEST_HOLE = 1.0  # leases
+
+
+class Cut:
+    """Breaks connections in the proxy."""
+
+    kind: ClassVar = Fault.CUT
+    at_once: ClassVar = 1
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Needs a network."""
+        return "SQLite has no connections to cut" if stage.proxy is None else None
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Break one link, or all there are."""
+        proxy = stage.proxy
+        if proxy is None or not proxy.links:
+            return False
+        (way,) = chance.choices(_WAYS, _WEIGHTS)
+        with stage.log.fault(self.kind, "link", way, stalls=way in {"half", "hole"}):
+            match way:
+                case "one":
+                    await asyncio.to_thread(proxy.cut_one, chance)
+                case "all":
+                    await asyncio.to_thread(proxy.cut)
+                case "fin":
+                    await asyncio.to_thread(proxy.fin)
+                case "half":
+                    await asyncio.to_thread(proxy.half)
+                    await asyncio.sleep(stage.plan.lease * chance.random())  # the length of the fault
+                    await asyncio.to_thread(proxy.cut)
+                case _:
+                    await asyncio.to_thread(proxy.hole)
+                    await asyncio.sleep(stage.plan.lease * _LONGEST_HOLE * chance.random())
+                    proxy.heal()
+                    await asyncio.to_thread(proxy.cut)
+        return True

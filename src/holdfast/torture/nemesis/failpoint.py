@@ -1,0 +1,44 @@
+"""kill -9 at a named point: right after a claim, before and after an effect, around a commit, around a flush."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from typing import ClassVar
+
+from holdfast.runtime.failpoint import NAMES
+from holdfast.torture.fleet import Armed
+from holdfast.torture.nemesis.arming import started_with
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+_LATEST = 25  # times that a point is passed before
+_PER_JOBS = 1000
+_PATIENCE = 20.0  # seconds
+
+
+class Failpoint:
+    """Lets a worker run into a point at which it dies."""
+
+    kind: ClassVar = Fault.FAILPOINT
+    at_once: ClassVar = 1
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Always possible."""
+        del stage
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Arm a point in the next worker, and wait for its death."""
+        latest = max(1, min(_LATEST, stage.plan.profile.jobs // _PER_JOBS))
+        armed = Armed(failpoints=f"{chance.choice(NAMES)}=kill@{chance.randint(1, latest)}")
+        seat = await started_with(armed, stage, chance)
+        if seat is None:
+            return False
+        with stage.log.fault(self.kind, seat.target, armed.failpoints):
+            process = seat.process
+            try:
+                await asyncio.wait_for(seat.ended.wait(), _PATIENCE)
+            except TimeoutError:
+                return False
+        return process is not None and process.returncode == -signal.SIGKILL

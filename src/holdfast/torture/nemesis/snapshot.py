@@ -1,0 +1,38 @@
+"""A snapshot held open, as by a backup or a forgotten session: nothing that it can see may be cleared away."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import ClassVar
+
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+_SHARE = 0.3  # of the time of the faults, at most
+
+
+class Snapshot:
+    """Holds a snapshot of the store."""
+
+    kind: ClassVar = Fault.SNAPSHOT
+    at_once: ClassVar = 1
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Always possible."""
+        del stage
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Hold it for a while; a server that dies meanwhile ends it."""
+        seconds = stage.plan.profile.seconds * _SHARE * chance.random()
+        with stage.log.fault(self.kind, "store", f"for {seconds:.1f} s"):
+            return await asyncio.to_thread(_hold, stage, seconds)
+
+
+def _hold(stage: Stage, seconds: float) -> bool:
+    try:
+        with stage.ground.held_snapshot():
+            stage.log.over.wait(seconds)
+    except Exception:  # noqa: BLE001 - of either driver: the session was ended by another fault, as it may be
+        return stage.ground.kind != "sqlite"
+    return True

@@ -1,0 +1,66 @@
+"""SIGSTOP past the lease: a paused machine, a swapped-out process; it wakes up and believes that it still holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Generator
+from typing import ClassVar
+
+from holdfast.torture.fleet import Seat, below
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+_ALL = 0.1  # of the stops are of all workers at once
+_WITH_CHILDREN = 0.5
+_SHORTEST, _LONGEST = 1.25, 2.5  # leases
+
+
+class Stop:
+    """Freezes workers until their leases have been taken by others."""
+
+    kind: ClassVar = Fault.STOP
+    at_once: ClassVar = 2
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Always possible."""
+        del stage
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Stop one worker, or all, and let them go on after more than a lease."""
+        running = stage.fleet.running()
+        if not running:
+            return False
+        seats = running if chance.random() < _ALL else [chance.choice(running)]
+        seconds = stage.plan.lease * chance.uniform(_SHORTEST, _LONGEST)
+        # A process that is stopped inside a transaction of SQLite keeps the write lock from everybody.
+        stalls = stage.ground.kind == "sqlite" or len(seats) == len(running)
+        async with contextlib.AsyncExitStack() as stack:
+            for seat in seats:
+                pids = [seat.pid, *(below(seat.pid) if chance.random() < _WITH_CHILDREN else [])]
+                stack.enter_context(stage.log.fault(self.kind, seat.target, f"for {seconds:.1f} s", stalls=stalls))
+                stack.enter_context(_stopped(seat, pids))
+            await asyncio.sleep(seconds)  # the length of the fault
+        return True
+
+
+@contextlib.contextmanager
+def _stopped(seat: Seat, pids: list[int]) -> Generator[None]:
+    seat.is_stopped = True
+    process = seat.process
+    try:
+        _send(pids, signal.SIGSTOP)
+        yield
+    finally:
+        _send(pids, signal.SIGCONT)
+        if seat.process is process:
+            seat.is_stopped = False
+
+
+def _send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

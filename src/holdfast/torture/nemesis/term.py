@@ -1,0 +1,42 @@
+"""SIGTERM, as in a rolling restart: a worker gives back what it has not begun and finishes what it can."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from typing import ClassVar
+
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+_PATIENCE = 60.0  # seconds
+
+
+class Term:
+    """Asks a worker to end; a supervisor is as often asked to replace its workers one by one."""
+
+    kind: ClassVar = Fault.TERM
+    at_once: ClassVar = 1
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Always possible."""
+        del stage
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Ask, and wait for the end."""
+        seats = stage.fleet.running()
+        if not seats:
+            return False
+        seat = chance.choice(seats)
+        is_supervised = seat.settings is not None and seat.settings.processes > 1
+        if is_supervised and chance.random() < 0.5:  # noqa: PLR2004 - every other time
+            with stage.log.fault(self.kind, seat.target, "SIGHUP to the supervisor"):
+                seat.send(signal.SIGHUP)
+            return True
+        seat.was_hit = True
+        with stage.log.fault(self.kind, seat.target, "SIGTERM", asks=True):
+            ended = seat.ended
+            seat.send(signal.SIGTERM)
+            await asyncio.wait_for(ended.wait(), _PATIENCE)
+        return True

@@ -1,0 +1,41 @@
+"""Sessions that the server ends: one, some, all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import ClassVar
+
+from holdfast.errors import StoreUnavailable
+from holdfast.torture.plan import Fault
+from holdfast.torture.stage import Stage
+
+
+class Terminate:
+    """Has the server terminate sessions of workers and producers."""
+
+    kind: ClassVar = Fault.TERMINATE
+    at_once: ClassVar = 1
+
+    def why_not(self, stage: Stage) -> str | None:
+        """Needs a server."""
+        return "SQLite has no server" if stage.ground.kind == "sqlite" else None
+
+    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+        """Terminate."""
+        import psycopg
+
+        from holdfast.torture.ground.postgres import PostgresGround
+
+        ground = stage.ground
+        if not isinstance(ground, PostgresGround):
+            return False
+        try:
+            pids = await asyncio.to_thread(ground.sessions)
+            if not pids:
+                return False
+            some = chance.choices((1, max(1, len(pids) // 2), len(pids)), (70, 20, 10))[0]
+            with stage.log.fault(self.kind, "sessions", f"{some} of {len(pids)}"):
+                return await asyncio.to_thread(ground.terminate, chance.sample(pids, some)) > 0
+        except (psycopg.Error, StoreUnavailable):  # the server is down, by another fault
+            return False

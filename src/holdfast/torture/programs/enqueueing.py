@@ -1,0 +1,175 @@
+"""Every way to enqueue: single, many at once, in a transaction of the caller's own, again after a lost reply."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from holdfast.app.tasks import TaskHandle
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.jobs.enqueue import check_options, new_jobs
+from holdfast.model.ids import new_id
+from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
+from holdfast.torture.history import now_us
+from holdfast.torture.recorder import recorder
+from holdfast.torture.work.app import app
+from holdfast.torture.work.base import Order, Work
+from holdfast.torture.work.connecting import connected
+
+_BY_LIBRARY, _BY_HAND, _COMMITTED, _ROLLED_BACK = range(4)
+_WAYS = (_BY_LIBRARY, _BY_HAND, _COMMITTED, _ROLLED_BACK)
+_WEIGHTS = (50, 35, 8, 7)
+_GIVE_UP = 0.2  # of the calls whose reply was lost are not repeated
+_PAUSE = 0.3  # seconds before a repeat
+_REPEATS = 200
+_DELAYED = _FAVOURED = 0.1
+Jobs = Sequence[tuple[str, bool]]
+
+
+class Enqueuer:
+    """Enqueues drawn work and writes down each call."""
+
+    def __init__(self, name: str, chance: random.Random) -> None:
+        self._name = f"{name}-{os.getpid()}"
+        self._chance = chance
+        self._numbers = itertools.count(1)
+        self.enqueued = 0
+        self.calls = 0
+
+    async def one(self, work: Work) -> list[str]:
+        """Enqueue one job under an id of our own; repeat it after a lost reply."""
+        order, options = self._draw(work, 1)
+        job_id = new_id()
+        handle = order.task.options(**options, job_id=job_id)
+
+        async def call(_: str) -> Jobs:
+            job = await handle.enqueue(**order.calls[0])
+            return [(job.id, job.created)]
+
+        return await self._persist(work, order, options, call, ids=[job_id])
+
+    async def many(self, work: Work, count: int) -> list[str]:
+        """Enqueue jobs all at once, in one of several ways."""
+        order, options = self._draw(work, count)
+        (way,) = self._chance.choices(_WAYS, _WEIGHTS)
+        if way == _BY_LIBRARY:
+            return await self._by_library(work, order, options)
+        if way == _BY_HAND:
+            return await self._by_hand(work, order, options)
+        return await self._using(work, order, options, commits=way == _COMMITTED)
+
+    def _draw(self, work: Work, count: int) -> tuple[Order, dict[str, Any]]:
+        order = work.draw(self._chance, count)
+        options = dict(order.options)
+        if "delay" not in options and self._chance.random() < _DELAYED:
+            options["delay"] = round(2 * self._chance.random(), 3)
+        if self._chance.random() < _FAVOURED:
+            options["priority"] = self._chance.randint(-3, 3)
+        return order, options
+
+    async def _by_library(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
+        """Let the library make the ids: what is unknown stays so, and the header tells later."""
+
+        async def call(name: str) -> Jobs:
+            handle = order.task.options(**options, headers={"call": name})
+            return [(job.id, job.created) for job in await handle.enqueue_many(order.calls)]
+
+        return await self._persist(work, order, options, call, ids=[])
+
+    async def _by_hand(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
+        """Make the jobs here, so that the very same ones can be sent again."""
+        jobs = new_jobs(order.task.task, order.calls, check_options(**options))
+
+        async def call(_: str) -> Jobs:
+            created = await app.enqueue_new(jobs)
+            return list(zip((job.id for job in jobs), created, strict=True))
+
+        return await self._persist(work, order, options, call, ids=[job.id for job in jobs])
+
+    async def _using(self, work: Work, order: Order, options: dict[str, Any], *, commits: bool) -> list[str]:
+        """Join a transaction of our own, and commit it or roll it back."""
+        jobs = new_jobs(order.task.task, order.calls, check_options(**options))
+        ids = tuple(job.id for job in jobs)
+        name = self._called(work, order.task, options, ids=ids, size=len(ids), using=True)
+        try:
+            with connected() as connection:
+                created = await app.enqueue_new(jobs, using=connection.raw)
+                if not commits:
+                    connection.rollback()
+                    recorder.write(EnqueueRefused(at_us=now_us(), call=name, jobs=ids, error="rolled back"))
+                    return []
+                try:
+                    connection.commit()
+                except OutcomeUnknown as error:
+                    recorder.write(EnqueueUnknown(at_us=now_us(), call=name, jobs=ids, error=str(error)))
+                    return []
+        except (StoreUnavailable, OutcomeUnknown) as error:  # before the commit: it is rolled back
+            recorder.write(EnqueueRefused(at_us=now_us(), call=name, jobs=ids, error=type(error).__name__))
+            return []
+        return self._answered(name, list(zip(ids, created, strict=True)))
+
+    async def _persist(
+        self,
+        work: Work,
+        order: Order,
+        options: Mapping[str, Any],
+        call: Callable[[str], Awaitable[Jobs]],
+        *,
+        ids: list[str],
+    ) -> list[str]:
+        """Call, and call again while the store cannot be reached, or its reply was lost and the ids are ours."""
+        for _ in range(_REPEATS):
+            name = self._called(work, order.task, options, ids=tuple(ids), size=len(order.calls))
+            try:
+                return self._answered(name, await call(name))
+            except StoreUnavailable as error:
+                kind = EnqueueRefused
+                told = error
+            except OutcomeUnknown as error:
+                kind = EnqueueUnknown
+                told = error
+            recorder.write(kind(at_us=now_us(), call=name, jobs=tuple(ids), error=type(told).__name__))
+            if kind is EnqueueUnknown and (not ids or self._chance.random() < _GIVE_UP):
+                return []
+            await asyncio.sleep(_PAUSE * self._chance.random())  # jitter
+        return []
+
+    def _called(
+        self,
+        work: Work,
+        task: TaskHandle[..., Any],
+        options: Mapping[str, Any],
+        *,
+        ids: tuple[str, ...],
+        size: int,
+        using: bool = False,
+    ) -> str:
+        name = f"{self._name}-{next(self._numbers)}"
+        self.calls += 1
+        recorder.write(
+            EnqueueCalled(
+                at_us=now_us(),
+                call=name,
+                jobs=ids,
+                size=size,
+                task=task.name,
+                queue=str(options.get("queue", task.task.queue)),
+                takes=Takes(work.takes),
+                max_attempts=task.task.max_attempts,
+                priority=int(options.get("priority", task.task.priority)),
+                delay_us=round(float(options.get("delay", 0.0)) * 1_000_000),
+                using=using,
+            )
+        )
+        return name
+
+    def _answered(self, name: str, jobs: Jobs) -> list[str]:
+        ids = tuple(job for job, _ in jobs)
+        new = tuple(created for _, created in jobs)
+        recorder.write(EnqueueAnswered(at_us=now_us(), call=name, jobs=ids, new=() if all(new) else new))
+        self.enqueued += len(ids)
+        return list(ids)

@@ -1,0 +1,87 @@
+"""The outside world: takes effects over HTTP, each key once, and no smaller fence after a larger one.
+
+It outlives every fault of a run, as the systems of others do, and what it accepted cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import msgspec
+
+from holdfast.torture.events import OutsideAccepted, OutsideRefused
+from holdfast.torture.history import now_us
+from holdfast.torture.programs.settings import Listening, OutsideSettings
+from holdfast.torture.recorder import recorder
+from holdfast.worker.parent_death import die_with
+
+TAKEN, KNOWN, STALE = 201, 200, 409
+
+
+class World:
+    """What was accepted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: set[str] = set()
+        self._fences: dict[str, int] = {}
+
+    def take(self, key: str, fence: int) -> int:
+        """Take an effect in, or refuse it; return the status."""
+        with self._lock:
+            if fence < self._fences.get(key, 0):
+                return self._refuse(key, fence, STALE, "a larger fence was seen")
+            self._fences[key] = fence
+            if key in self._taken:
+                return self._refuse(key, fence, KNOWN, "the key is known")
+            self._taken.add(key)
+            recorder.write(OutsideAccepted(at_us=now_us(), job=key, fence=fence, key=key))
+            return TAKEN
+
+    @staticmethod
+    def _refuse(key: str, fence: int, status: int, reason: str) -> int:
+        recorder.write(OutsideRefused(at_us=now_us(), job=key, fence=fence, key=key, reason=reason))
+        return status
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    world = World()
+
+    def do_POST(self) -> None:
+        """Take an effect."""
+        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(self.world.take(str(told["key"]), int(told["fence"])))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library calls it
+        """Say nothing: the history is written elsewhere."""
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    settings = msgspec.json.decode(sys.argv[1], type=OutsideSettings)
+    die_with(settings.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    recorder.open()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def stop(*_: object) -> None:
+        threading.Thread(target=server.shutdown).start()  # waits for the loop that this very thread runs
+
+    signal.signal(signal.SIGTERM, stop)
+    sys.stdout.buffer.write(msgspec.json.encode(Listening(f"http://127.0.0.1:{server.server_address[1]}")) + b"\n")
+    sys.stdout.buffer.flush()
+    server.serve_forever()
+    server.server_close()
+    recorder.close()
+
+
+if __name__ == "__main__":
+    main()

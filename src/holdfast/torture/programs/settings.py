@@ -1,0 +1,52 @@
+"""What the conductor tells the programs of a run, as their only argument; secrets go by the environment."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker: `processes` above one puts it under a supervisor; `skew` is by how much its wall clock is wrong."""
+
+    name: str
+    parent: int
+    lease: float
+    queues: tuple[str, ...]
+    processes: int = 1
+    concurrency: int = 10
+    prefetch_max: int = 50
+    batch_max: int = 50
+    knows_strangers: bool = True
+    skew: float = 0.0
+
+
+class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer: so many jobs at this rate, then more of them until it is stopped."""
+
+    name: str
+    parent: int
+    seed: int
+    jobs: int
+    share: float
+    rate: float
+    lease: float
+
+
+class OutsideSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The outside world."""
+
+    name: str
+    parent: int
+
+
+class Produced(msgspec.Struct, frozen=True):
+    """A line that a producer writes now and then."""
+
+    jobs: int
+    calls: int
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """The line that the outside world writes once."""
+
+    url: str

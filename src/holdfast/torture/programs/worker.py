@@ -1,0 +1,69 @@
+"""A worker of a run: `python -m holdfast.torture.programs.worker '{…}'`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+
+import msgspec
+
+from holdfast.app.app import App
+from holdfast.runtime import failpoint
+from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.torture.recorder import recorder
+from holdfast.torture.work import catalogue
+from holdfast.torture.work.app import app
+from holdfast.torture.work.strangers import UNKNOWN
+from holdfast.worker.parent_death import die_with
+
+_POLL = 0.2  # seconds
+
+
+def step_clock(seconds: float) -> None:
+    """Let this process read a wrong wall clock; what measures spans is left alone, as by a real step."""
+    now, now_ns = time.time, time.time_ns
+    time.time = lambda: now() + seconds
+    time.time_ns = lambda: now_ns() + round(seconds * 1_000_000_000)
+
+
+def with_known_tasks(*, strangers: bool) -> App:
+    """Return an app over the store of the run that knows all tasks, or all but one."""
+    known = App(app.backend.url)
+    known.backend = app.backend
+    for task in app.tasks:
+        if strangers or task.name != UNKNOWN:
+            known.tasks.add(task)
+    return known
+
+
+def main() -> int:
+    """Run until SIGTERM."""
+    settings = msgspec.json.decode(sys.argv[1], type=WorkerSettings)
+    die_with(settings.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the terminal is the conductor's affair
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(levelname)s %(message)s")
+    if settings.skew:
+        step_clock(settings.skew)
+    os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
+    recorder.open()
+    code = with_known_tasks(strangers=settings.knows_strangers).run_worker(
+        processes=settings.processes,
+        worker_id=settings.name,
+        queues=settings.queues,
+        lease=settings.lease,
+        poll_interval=_POLL,
+        concurrency=settings.concurrency,
+        prefetch_max=settings.prefetch_max,
+        batch_max=settings.batch_max,
+        drain_timeout=2 * settings.lease,
+    )
+    recorder.close()
+    return code
+
+
+if __name__ == "__main__":
+    catalogue.WORKS  # noqa: B018 - all tasks are registered by now
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The history file of this process, whichever it is: opened at the first record, and anew after a fork."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from holdfast.torture.events import Event
+from holdfast.torture.history import SUFFIX, Writer, process_name
+
+HISTORY: Final = "HOLDFAST_TORTURE_HISTORY"
+RUN: Final = "HOLDFAST_TORTURE_RUN"
+ROLE: Final = "HOLDFAST_TORTURE_ROLE"
+NAME: Final = "HOLDFAST_TORTURE_NAME"
+
+
+class Recorder:
+    """Writes records of this process; without a directory it writes nothing, so that the work can be tried alone."""
+
+    def __init__(self, directory: str | None, *, run: str, role: str, name: str) -> None:
+        self._directory = directory
+        self._run = run
+        self._role = role
+        self._name = name
+        self._writer: Writer | None = None
+        self._pid = 0
+
+    @classmethod
+    def of_environment(cls) -> Recorder:
+        """Return the recorder that the conductor has asked for."""
+        read = os.environ.get
+        return cls(read(HISTORY), run=read(RUN, "none"), role=read(ROLE, "worker"), name=read(NAME, "alone"))
+
+    def write(self, event: Event) -> None:
+        """Append a record."""
+        if self._directory is None:
+            return
+        if self._pid != os.getpid():
+            self.open()
+        if self._writer is not None:
+            self._writer.write(event)
+
+    def open(self) -> None:
+        """Begin the file of this process now."""
+        if self._directory is None:
+            return
+        name = self._name
+        while (Path(self._directory) / (process_name(self._role, name, os.getpid()) + SUFFIX)).exists():
+            name += "x"  # the number of a process that died was given out again
+        self._writer = Writer(self._directory, run=self._run, role=self._role, name=name)
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """End the file of this process in good order, if it has one."""
+        if self._writer is not None and self._pid == os.getpid():
+            self._writer.close()
+
+
+recorder: Final = Recorder.of_environment()

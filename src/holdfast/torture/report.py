@@ -1,0 +1,152 @@
+"""What a run has come to, for people and machines."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+
+import msgspec
+
+from holdfast.torture.checker.verdict import Verdict
+from holdfast.torture.conductor import Conductor
+from holdfast.torture.dump import Figures
+from holdfast.torture.plan import MEANINGS, Fault
+
+SHOWS = (
+    "It shows, for these faults on this machine and store: whether any acknowledged job was lost, any effect was there "
+    "twice, any lease had two holders, and whether everything came to its end by itself once the faults ended."
+)
+CANNOT: tuple[str, ...] = tuple(
+    (
+        "No violation in n independent trials bounds the rate of failure at about 3/n with 95 % confidence. The trials of "
+        "a run are not quite independent: read it as an order of magnitude.\n"
+        "kill -9 and a killed server do not test fsync: the kernel keeps what was written. That the store has synced "
+        "before it answers is shown apart, by tracing system calls.\n"
+        "One machine and one clock: no partition between machines, no drift between their clocks, no failover.\n"
+        "A handler that runs twice at once is counted, not forbidden: promised is that only one of them takes effect."
+    ).splitlines()
+)
+
+
+class FaultCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a fault struck, how often it was to, and why it could not."""
+
+    done: int
+    wanted: int
+    meaning: str
+    refused: str | None = None
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """A run and its verdict."""
+
+    run: str
+    seed: int
+    profile: str
+    lease: float
+    store: str
+    url: str
+    versions: dict[str, str]
+    machine: dict[str, str]
+    is_clean: bool
+    is_drained: bool
+    reached: bool
+    jobs: int
+    states: dict[str, int]
+    effects: int
+    attempts_without_completion: dict[str, int]
+    most_attempts: int
+    faults: dict[str, FaultCount]
+    links_cut: int
+    cuts_inside_commit: int
+    workers_started: int
+    workers_died: int
+    seconds: dict[str, float]
+    jobs_per_second: float
+    recoveries: dict[str, float]
+    latency: dict[str, float]
+    latency_all: dict[str, float]
+    bounds: dict[str, float]
+    shows: str = SHOWS
+    cannot: tuple[str, ...] = CANNOT
+    verdict: Verdict | None = None
+    violations: list[str] = []
+    history: str = ""
+
+
+def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: list[float]) -> Report:
+    """Put everything together."""
+    plan, progress = conductor.plan, conductor.progress
+    wrong_steps = [f"steps: job {job}: {what}" for job, what in figures.wrong_steps]
+    jobs = sum(figures.states.values())
+    ended = jobs - sum(figures.states.get(state, 0) for state in ("scheduled", "blocked", "ready", "running"))
+    links_cut, commits = conductor.cuts
+    done = conductor.log.done
+    kills = done[Fault.KILL] + done[Fault.FAILPOINT]
+    return Report(
+        run=plan.run,
+        seed=plan.seed,
+        profile=plan.name,
+        lease=plan.lease,
+        store=conductor.ground.kind,
+        url=conductor.ground.shown,
+        versions=_versions(conductor),
+        machine=_machine(),
+        is_clean=verdict.is_clean and not wrong_steps and conductor.is_drained,
+        is_drained=conductor.is_drained,
+        reached=conductor.nemesis.is_done and jobs >= plan.profile.jobs,
+        jobs=jobs,
+        states=figures.states,
+        effects=figures.effects,
+        attempts_without_completion=figures.attempts,
+        most_attempts=figures.most_attempts,
+        faults={
+            str(kind): FaultCount(
+                done=done[kind],
+                wanted=conductor.nemesis.wanted.get(kind, 0),
+                meaning=MEANINGS[kind],
+                refused=conductor.nemesis.refused.get(kind),
+            )
+            for kind in Fault
+        },
+        links_cut=links_cut,
+        cuts_inside_commit=commits,
+        workers_started=progress.started,
+        workers_died=progress.deaths,
+        seconds={
+            "faults": round(conductor.fault_seconds, 3),
+            "drain": round(conductor.drain_seconds, 3),
+            "whole": round(progress.seconds, 3),
+        },
+        jobs_per_second=round(ended / max(0.001, conductor.fault_seconds + conductor.drain_seconds), 1),
+        recoveries=_recoveries(times),
+        latency=figures.latency,
+        latency_all=figures.latency_all,
+        bounds={name: 3 / count for name, count in (("per job", jobs), ("per kill", kills)) if count},
+        verdict=verdict,
+        violations=[*map(str, verdict.violations), *wrong_steps, *_undrained(conductor)],
+        history=str(conductor.history),
+    )
+
+
+def _undrained(conductor: Conductor) -> list[str]:
+    if conductor.is_drained:
+        return []
+    left = conductor.progress.left
+    return [f"drain: {left} jobs had not ended {conductor.plan.drain:g} s after the last fault"]
+
+
+def _recoveries(times: list[float]) -> dict[str, float]:
+    if not times:
+        return {"count": 0}
+    return {"count": len(times), "median": times[len(times) // 2], "most": times[-1]}
+
+
+def _versions(conductor: Conductor) -> dict[str, str]:
+    found = {"holdfast": version("holdfast"), "python": platform.python_version()}
+    return {**found, **conductor.ground.versions()}
+
+
+def _machine() -> dict[str, str]:
+    return {"system": platform.platform(), "processors": str(os.cpu_count()), "architecture": platform.machine()}

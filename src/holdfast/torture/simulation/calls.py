@@ -1,0 +1,138 @@
+"""The calls that the machine decides on, as `worker.calls.StoreCalls` makes them; each is answered by one event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from holdfast.model.job import Lease, LeasedJob
+from holdfast.store.values import Finish, Outstanding
+from holdfast.torture.simulation.wire import always, never
+from holdfast.worker.access import GAP_PER_LEASE
+from holdfast.worker.decision import Decision
+
+if TYPE_CHECKING:
+    from holdfast.torture.simulation.shell import Shell
+
+T = TypeVar("T")
+_TOO_LATE = 0.75  # of the lease: what is taken in later cannot surely be extended in time
+
+
+class Calls:
+    """Carries out decisions over the worker's wire."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._store = shell.place.store
+        self._settings = shell.seat.settings
+        self._late = self._settings.lease * GAP_PER_LEASE
+
+    def carry_out(self, decision: Decision) -> None:
+        """Begin every call that was decided on."""
+        if decision.claim:
+            self._claim(decision.claim)
+        if decision.flush:
+            self._flush(decision.flush)
+        if decision.release_unstarted:
+            self._release(decision.release_unstarted, started=False)
+        if decision.release_started:
+            self._release(decision.release_started, started=True)
+        if decision.promote:
+            self._promote()
+        if decision.rescue is not None:
+            self._rescue(decision.rescue)
+        if decision.prune:
+            self._prune()
+        if decision.check_empty:
+            self._check_empty()
+
+    def _call(
+        self,
+        act: Callable[[], T],
+        done: Callable[[float, T], None],
+        failed: Callable[[float], None],
+        *,
+        writes: Callable[[], bool] = always,
+    ) -> None:
+        shell = self._shell
+        clock = shell.clock
+        sent_at = clock()
+
+        def answered(answer: T) -> None:
+            now = clock()
+            if now - sent_at > self._late:
+                shell.machine.stalled()
+            done(now, answer)
+
+        shell.wire.call(
+            act,
+            lambda answer: shell.post(lambda: answered(answer)),
+            lambda: shell.post(lambda: failed(clock())),
+            writes=writes,
+        )
+
+    def _claim(self, limit: int) -> None:
+        shell = self._shell
+        request = msgspec.structs.replace(shell.request, limit=limit)
+        sent_at = shell.clock()
+
+        def claimed(now: float, jobs: list[LeasedJob]) -> None:
+            if jobs:
+                shell.witness.taken += len(jobs)
+                shell.witness.fences.add(jobs[0].fence)
+                if now - sent_at > _TOO_LATE * self._settings.lease:
+                    shell.witness.trouble(shell.place.world.now)
+            shell.machine.claimed(now, jobs, asked=limit, sent_at=sent_at)
+
+        self._call(
+            lambda: self._store.claim(request),
+            claimed,
+            shell.machine.claim_failed,
+            writes=self._store.has_ready,
+        )
+
+    def _flush(self, finishes: list[Finish]) -> None:
+        machine, who = self._shell.machine, self._shell.id
+        self._call(
+            lambda: self._store.finish(who, finishes),
+            lambda now, verdicts: machine.flushed(now, finishes, verdicts),
+            lambda now: machine.flush_failed(now, finishes),
+        )
+
+    def _release(self, leases: Sequence[Lease], *, started: bool) -> None:
+        machine, who = self._shell.machine, self._shell.id
+        self._call(
+            lambda: self._store.release(who, leases, started=started),
+            lambda now, _: machine.released(now, leases),
+            lambda now: machine.release_failed(now, leases),
+        )
+
+    def _promote(self) -> None:
+        machine, who = self._shell.machine, self._shell.id
+        limit = self._settings.promote_limit
+        self._call(lambda: self._store.promote(who, limit), machine.promoted, machine.upkeep_failed, writes=never)
+
+    def _rescue(self, unbroken: timedelta) -> None:
+        shell = self._shell
+        limit, sent_at = self._settings.rescue_limit, shell.clock()
+        self._call(
+            lambda: self._store.rescue(shell.witness, unbroken, limit, waited=shell.clock() - sent_at),
+            lambda now, rescued: shell.machine.rescued(now, len(rescued), asked=limit),
+            shell.machine.upkeep_failed,
+        )
+
+    def _prune(self) -> None:
+        machine, limit = self._shell.machine, self._settings.prune_limit
+        self._call(lambda: 0, lambda now, count: machine.pruned(now, count, limit), machine.upkeep_failed)
+
+    def _check_empty(self) -> None:
+        shell = self._shell
+
+        def looked(now: float, left: Outstanding) -> None:
+            shell.was_told_empty = left.is_empty
+            shell.machine.emptiness(now, left.is_empty)
+
+        self._call(lambda: self._store.outstanding(shell.request), looked, shell.machine.upkeep_failed, writes=never)

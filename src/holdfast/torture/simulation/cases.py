@@ -1,0 +1,118 @@
+"""A job as the judge sees it: a second telling of what the budget and the verbs mean, from calls and answers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
+from holdfast.model.instants import span_micros
+from holdfast.model.job import JobState, NewJob
+from holdfast.model.outcome import Outcome
+from holdfast.store.values import ClaimRequest
+
+
+@dataclass(slots=True)
+class Case:
+    """What is known of one job; `state` is None while it is open, `fence` while nobody holds it."""
+
+    new: NewJob
+    due: int
+    place: int
+    """Its place in the line of its order_key, if it has one."""
+    state: JobState | None = None
+    fence: int | None = None
+    worker: str = ""
+    claimed: int = 0
+    expires: int = 0
+    duration: int = 0
+    isolated: bool = False
+    claims: int = 0
+    excused: int = 0
+    interrupted: int = 0
+    lost: int = 0
+    cancel_asked: bool = False
+    transactional: bool = False
+    effects: int = 0
+    ended_by: dict[int, type[Outcome]] = field(default_factory=dict[int, "type[Outcome]"])
+    begun: set[int] = field(default_factory=set[int])
+    returned: set[int] = field(default_factory=set[int])
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.new.id
+
+    @property
+    def charged(self) -> int:
+        """The attempts that count."""
+        return self.claims - self.excused
+
+    def is_delayed(self, now: int) -> bool:
+        """Whether it is for later, and has not been claimed since: nobody waits for such a job.
+
+        Its caller asked for that, or the store's clock was set back since.
+        """
+        return not self.claims and (self.new.delay is not None or self.due > now)
+
+    def claim(self, request: ClaimRequest, fence: int, now: int) -> None:
+        """Note a claim."""
+        self.claims += 1
+        self.fence = fence
+        self.worker = request.worker_id
+        self.claimed = now
+        self.duration = span_micros(request.lease)
+        self.expires = now + self.duration
+        self.isolated = self.lost > 0 and request.isolates
+
+    def free(self) -> None:
+        """Note that nobody holds it any more."""
+        self.fence = None
+
+    def end(self, state: JobState) -> None:
+        """Note that it has ended."""
+        self.fence = None
+        self.state = state
+
+    def give_back(self) -> None:
+        """Note that it was given back before it began, or taken by a person: excused."""
+        self.excused += 1
+        self._again_unless_asked()
+
+    def interrupt(self) -> None:
+        """Note that it was broken off by no fault of its own: excused, within a bound."""
+        if self.interrupted < MAX_INTERRUPTED:
+            self.interrupted += 1
+            self.give_back()
+        else:
+            self._again_unless_used_up()
+
+    def lose(self, *, isolated: bool) -> None:
+        """Note that its worker died, or its own child process."""
+        self.lost += 1
+        if not isolated:
+            self.interrupt()
+        elif self.lost >= MAX_LOST and not self.cancel_asked:
+            self.end(JobState.FAILED)
+        else:
+            self._again_unless_used_up()
+
+    def _again_unless_used_up(self) -> None:
+        if self.charged >= self.new.max_attempts and not self.cancel_asked:
+            self.end(JobState.FAILED)
+        else:
+            self._again_unless_asked()
+
+    def _again_unless_asked(self) -> None:
+        if self.cancel_asked:
+            self.end(JobState.CANCELLED)
+        else:
+            self.free()
+
+    def reopen(self, now: int) -> None:
+        """Note that a person sent it back."""
+        self.state = None
+        self.cancel_asked = False
+        self.due = now
+        self.excused = self.claims
+        self.interrupted = 0
+        self.lost = min(self.lost, 1)

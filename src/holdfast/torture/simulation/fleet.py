@@ -1,0 +1,175 @@
+"""Those who are not workers: producers, whoever fills the seats again, the operator, and the faults."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from holdfast.torture.simulation.place import Place
+from holdfast.torture.simulation.scenario import QUEUES, Event, Fault, Seat, Work
+from holdfast.torture.simulation.shell import Shell
+from holdfast.torture.simulation.world import SECOND
+from holdfast.worker.decision import Exit
+
+_AGAIN = SECOND // 10
+_BURY = 1000
+
+
+class Fleet:
+    """All workers, by seat, and what befalls them."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._world = place.world
+        self._store = place.store
+        self._dice = place.work
+        self._count = 0
+        self.shells: list[Shell] = [self._fill(index, seat) for index, seat in enumerate(place.scenario.seats)]
+        self.refills = True
+        self._wire = place.wire()
+        self.waiting = len(place.scenario.works)
+
+    def start(self) -> None:
+        """Set everything in motion."""
+        for shell in self.shells:
+            shell.start()
+        for work in self._place.scenario.works:
+            self._world.at(work.at, partial(self._enqueue, work))
+        for event in self._place.scenario.events:
+            self._world.at(event.at, partial(self._befall, event))
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, work: Work) -> None:
+        """Enqueue until it is known to have succeeded, under the same id."""
+
+        def accepted(_: list[bool]) -> None:
+            self.waiting -= 1
+            self._hint()
+
+        self._wire.call(
+            lambda: self._store.enqueue("producer", [work.new]),
+            accepted,
+            lambda: self._world.after(_AGAIN, lambda: self._enqueue(work)),
+        )
+
+    def _hint(self) -> None:
+        for shell in self.shells:
+            if self._dice.random() >= self._place.rates.lost_hints:
+                self._world.after(int(self._dice.random() * _AGAIN), shell.wake)
+
+    # --- seats ------------------------------------------------------------------------------------------------------
+
+    def _fill(self, index: int, seat: Seat) -> Shell:
+        self._count += 1
+        name = f"w{index}.{self._count}"
+        return Shell(self._place, seat, name, over=lambda how: self._emptied(index, seat, name, how))
+
+    def _emptied(self, index: int, seat: Seat, name: str, how: Exit | None) -> None:
+        """Fill a seat again, after a while; a supervisor first gives back what a dead worker held."""
+        if how is None and seat.supervised:
+            self._world.after(int(self._dice.random() * SECOND), lambda: self._bury(name))
+
+        def fill() -> None:
+            if self.refills:
+                self.shells[index] = self._fill(index, seat)
+                self.shells[index].start()
+
+        self._world.after(int(self._dice.random() * 2 * SECOND), fill)
+
+    def _bury(self, name: str) -> None:
+        self._wire.call(
+            lambda: self._store.rescue_worker("supervisor", name, _BURY),
+            lambda _: None,
+            lambda: self._world.after(_AGAIN, lambda: self._bury(name)),
+        )
+
+    # --- what befalls -----------------------------------------------------------------------------------------------
+
+    def _befall(self, event: Event) -> None:
+        shell = self.shells[event.target % len(self.shells)]
+        cases = sorted(self._store.judge.cases)
+        job_id = cases[event.target % len(cases)] if cases else None
+        match event.fault:
+            case Fault.OUTAGE | Fault.HELD | Fault.STORE_CLOCK:
+                self._upset(event)
+            case Fault.PAUSE | Fault.RESCUE:
+                self._direct(event)
+            case Fault.CANCEL | Fault.RETRY | Fault.RESET:
+                if job_id is not None and not self._store.weather.down:
+                    self._decree(event.fault, job_id)
+            case _:
+                if not shell.is_over:
+                    self._world.note(shell.id, f"fault: {event.fault}", (), f"{event.lasts / SECOND:.3f} s")
+                    self._strike(event, shell)
+
+    def _strike(self, event: Event, shell: Shell) -> None:
+        """Do something to one worker."""
+        match event.fault:
+            case Fault.CRASH:
+                shell.die("kill")
+            case Fault.FREEZE:
+                shell.freeze(event.lasts)
+            case Fault.BLOCK:
+                shell.block(event.lasts)
+            case Fault.CUT:
+                shell.cut(is_cut=True)
+                shell.witness.trouble(self._world.now + event.lasts + _AGAIN)
+                self._world.after(event.lasts, lambda: shell.cut(is_cut=False))
+            case Fault.STOP:
+                shell.stop()
+            case Fault.STOP_TWICE:
+                shell.stop()
+                self._world.after(event.lasts // 4, shell.stop)
+            case Fault.WAKE_TO_STOP:
+                shell.freeze(event.lasts)
+                shell.stop()
+            case Fault.STANDSTILL:
+                shell.clock.offset -= event.lasts / SECOND * shell.clock.rate
+                shell.witness.misled_at = self._world.now + event.lasts
+                shell.freeze(event.lasts)
+            case _:
+                shell.clock.offset += event.lasts / SECOND
+                shell.witness.misled_at = self._world.now
+                shell.witness.trouble(self._world.now)
+
+    def _upset(self, event: Event) -> None:
+        """Do something to the store."""
+        weather = self._store.weather
+        if event.fault is Fault.STORE_CLOCK:
+            step = event.lasts if event.target % 2 else -event.lasts
+            self._world.note("store", "fault: clock", (), f"set by {step / SECOND:.3f} s")
+            self._store.clock.step(step)
+            for shell in self.shells:
+                shell.witness.trouble(self._world.now)
+        elif event.fault is Fault.HELD:
+            self._world.note("store", "fault: held", (), f"{event.lasts / SECOND:.3f} s")
+            weather.held_until = max(weather.held_until, self._world.now + event.lasts)
+        elif not weather.down:
+            self._world.note("store", "fault: down", (), f"{event.lasts / SECOND:.3f} s")
+            weather.down = True
+            weather.outages += 1
+            weather.lasted = event.lasts
+            weather.back_at = self._world.now + event.lasts
+            self._world.after(event.lasts, self._back)
+
+    def _back(self) -> None:
+        self._world.note("store", "fault: up again")
+        self._store.weather.down = False
+
+    def _direct(self, event: Event) -> None:
+        if event.fault is Fault.RESCUE:
+            self._store.rescue_now("operator")
+            return
+        queue = QUEUES[event.target % len(QUEUES)]
+        self._store.pause(queue)
+        self._world.after(event.lasts, lambda: self._store.resume(queue))
+
+    def _decree(self, fault: Fault, job_id: str) -> None:
+        match fault:
+            case Fault.CANCEL:
+                self._store.cancel(job_id)
+            case Fault.RETRY:
+                self._store.retry(job_id)
+                self._hint()
+            case _:
+                self._store.reset(job_id)

@@ -1,0 +1,351 @@
+"""The judge: what the store was told and answered, held against the promises. It believes neither worker nor model.
+
+It keeps a case of its own for each job, made only of calls, their answers and the store's clock, and raises `Violated`
+at the first answer that breaks a rule. The rules, by the names under which they are reported:
+
+- `one holder`: no job is claimed while it is held, and never again once it has ended (but by a person's retry).
+- `fence`: fences grow with every claim; a write is accepted only under the fence of the present lease, and always then.
+- `attempts`: claims are numbered without a gap, those that count never exceed `max_attempts`, none is cut short.
+- `line`: of the jobs of one order_key only the head, the oldest that has not ended, is ever claimed.
+- `turn`: claims take what is due, in order of turn, then seq, skip nothing, and take nothing of a paused queue.
+- `effect`: at most one effect of a job, and exactly one when it is completed in a transaction; none otherwise.
+- `rescue`: only expired leases are taken, none within half a lease after an outage, and none from a healthy worker.
+- `loss`: what a lost lease costs a job is what the lost-worker rule says.
+- `begin`: a handler begins once under a fence, no more handlers run than there are slots, and what is given back as
+  not begun has not begun.
+- `until empty`: a worker that ends because nothing is left was right.
+- `leaving`: a worker that ends leaves no lease behind, unless it could not tell the store.
+- `tally`: the totals of a worker that ends tell of every job that it has taken in, once.
+- `recovery`: after the faults, what a dead worker held is free again within a bound.
+- `kept`: what was accepted is there, what was refused is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.model.instants import span_micros
+from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
+from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
+from holdfast.model.turn import turn_of
+from holdfast.store.values import ClaimRequest, Finish, Rescued, Verdict
+from holdfast.testing.reference import Reference
+from holdfast.torture.simulation.cases import Case
+from holdfast.torture.simulation.clock import StoreClock
+from holdfast.torture.simulation.wire import Weather
+from holdfast.torture.simulation.witness import Witness
+from holdfast.torture.simulation.world import SECOND, Violated, World
+from holdfast.worker.decision import Totals
+
+_SLACK = 5 * SECOND  # for seats to be filled again, and for calls
+
+
+class Judge:
+    """Watches every verb of the store."""
+
+    def __init__(self, world: World, model: Reference, clock: StoreClock, *, weather: Weather) -> None:
+        self._world = world
+        self._clock = clock
+        self._model = model
+        self._weather = weather
+        self.cases: dict[str, Case] = {}
+        self.workers: dict[str, Witness] = {}
+        self._fence = 0
+        self._places = 0
+        self._paused: set[str] = set()
+
+    # --- the way in -------------------------------------------------------------------------------------------------
+
+    def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[bool]) -> None:
+        """Judge an enqueue."""
+        for job, is_new in zip(jobs, answers, strict=True):
+            if is_new == (job.id in self.cases):
+                raise Violated("kept", f"an enqueue was answered {is_new}", job.id)
+            if is_new:
+                due = self._model.now + (0 if job.delay is None else span_micros(job.delay))
+                self.cases[job.id] = Case(job, due, self._next_place())
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places
+
+    def _head(self, case: Case) -> Case:
+        """Return the head of the line in which the job stands; itself if it stands in none."""
+        if case.new.order_key is None:
+            return case
+        line = (case.new.queue, case.new.order_key)
+        standing = [
+            each for each in self.cases.values() if each.state is None and (each.new.queue, each.new.order_key) == line
+        ]
+        return min(standing, key=lambda each: each.place)
+
+    def claimed(self, request: ClaimRequest, jobs: Sequence[LeasedJob]) -> None:
+        """Judge what a claim took."""
+        now = self._model.now
+        if jobs and jobs[0].fence <= self._fence:
+            raise Violated("fence", f"a claim was given fence {jobs[0].fence} after {self._fence}", jobs[0].id)
+        if len(jobs) > request.limit:
+            raise Violated("turn", f"a claim for {request.limit} took {len(jobs)}")
+        for job in jobs:
+            self._fence = job.fence
+            case = self.cases[job.id]
+            if case.fence is not None or case.state is not None:
+                held = f"held by {case.worker}" if case.state is None else f"{case.state}"
+                raise Violated("one holder", f"claimed by {request.worker_id} though it is {held}", job.id)
+            self._check_turn(case, job)
+            case.claim(request, job.fence, now)
+            if job.attempt != case.claims:
+                raise Violated("attempts", f"claim number {case.claims} is called attempt {job.attempt}", job.id)
+            if case.charged > job.max_attempts:
+                raise Violated("attempts", f"{case.charged} attempts of {job.max_attempts} are used", job.id)
+        self._check_skipped(request, jobs)
+
+    def _check_turn(self, case: Case, job: LeasedJob) -> None:
+        latest = self._clock.latest()
+        if case.due > latest:
+            raise Violated("turn", f"claimed {case.due - latest} microseconds before it is due", job.id)
+        if self._head(case) is not case:
+            raise Violated("line", f"claimed though {self._head(case).id} is before it", job.id)
+        if job.queue in self._paused:
+            raise Violated("turn", f"claimed though queue {job.queue} is paused", job.id)
+        if job.turn_us != turn_of(case.due, job.priority):
+            raise Violated("turn", f"its turn is {turn_of(case.due, job.priority)}, not {job.turn_us}", job.id)
+
+    def _check_skipped(self, request: ClaimRequest, jobs: Sequence[LeasedJob]) -> None:
+        last = (0, 0)
+        for job in jobs:
+            if (job.turn_us, job.seq) < last:
+                raise Violated("turn", "a claim is not in order of turn", job.id)
+            last = (job.turn_us, job.seq)
+        full = len(jobs) >= request.limit
+        for record in self._model.records.values():
+            if (
+                record.state is JobState.READY
+                and (not full or (record.turn_us, record.seq) < last)
+                and (request.queues is None or record.new.queue in request.queues)
+                and record.new.queue not in self._paused
+            ):
+                raise Violated("turn", "a claim has skipped it", record.new.id)
+
+    # --- under a lease ----------------------------------------------------------------------------------------------
+
+    def _under(self, lease: Lease, verdict: Verdict, what: str) -> Case | None:
+        """Return the case if the write was accepted, after a look at whether that was right."""
+        case = self.cases[lease.job_id]
+        is_live = case.fence == lease.fence
+        if is_live != (verdict is Verdict.DONE):
+            held = f"held under fence {case.fence}" if case.fence is not None else "held by nobody"
+            raise Violated("fence", f"{what} under fence {lease.fence} was answered {verdict}: it is {held}", case.id)
+        return case if is_live else None
+
+    def finished(self, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> None:
+        """Judge the ends of attempts."""
+        for finish, verdict in zip(finishes, verdicts, strict=True):
+            lease, outcome = finish.lease, finish.outcome
+            if self.cases[lease.job_id].ended_by.get(lease.fence) is type(outcome):
+                if verdict is not Verdict.DONE:
+                    raise Violated("fence", "the repeat of a written finish was answered LOST", lease.job_id)
+                continue
+            case = self._under(lease, verdict, f"a finish ({type(outcome).__name__})")
+            if case is not None:
+                case.ended_by[lease.fence] = type(outcome)
+                self._finish(case, lease, outcome)
+
+    def _finish(self, case: Case, lease: Lease, outcome: Outcome) -> None:
+        now = self._model.now
+        match outcome:
+            case Completed():
+                if lease.fence not in case.returned:
+                    raise Violated("effect", f"completed under fence {lease.fence}, whose handler did not", case.id)
+                case.end(JobState.COMPLETED)
+            case Retried(delay) | Snoozed(delay):
+                case.excused += isinstance(outcome, Snoozed)
+                if case.cancel_asked:
+                    case.end(JobState.CANCELLED)
+                else:
+                    case.free()
+                    case.due = now + span_micros(delay)
+            case Failed():
+                if case.charged < case.new.max_attempts:
+                    raise Violated("attempts", f"failed after {case.charged} of {case.new.max_attempts}", case.id)
+                case.end(JobState.FAILED)
+            case Cancelled():
+                case.end(JobState.CANCELLED)
+            case Lost():
+                case.lose(isolated=True)
+
+    def released(self, leases: Sequence[Lease], verdicts: Sequence[Verdict], *, started: bool) -> None:
+        """Judge leases that were given back."""
+        for lease, verdict in zip(leases, verdicts, strict=True):
+            case = self._under(lease, verdict, "a release")
+            if started != (lease.fence in self.cases[lease.job_id].begun):
+                raise Violated("begin", f"given back as {'begun' if started else 'not begun'}", lease.job_id)
+            if case is not None and started:
+                case.interrupt()
+            elif case is not None:
+                case.give_back()
+
+    def extended(self, leases: Sequence[Lease], lost: Iterable[Lease], duration: timedelta) -> None:
+        """Judge an extension."""
+        stale = {(lease.seq, lease.fence) for lease in lost}
+        span = span_micros(duration)
+        for lease in leases:
+            verdict = Verdict.LOST if (lease.seq, lease.fence) in stale else Verdict.DONE
+            case = self._under(lease, verdict, "an extension")
+            if case is not None:
+                case.expires = max(case.expires, self._model.now + span)
+                case.duration = span
+
+    def committed(self, lease: Lease, verdict: Verdict) -> None:
+        """Judge a transaction with an effect and the completion."""
+        case = self._under(lease, verdict, "a transaction's completion")
+        if case is not None:
+            case.ended_by[lease.fence] = Completed
+            case.effects += 1
+            case.end(JobState.COMPLETED)
+            if case.effects > 1:
+                raise Violated("effect", f"it has {case.effects} effects", case.id)
+
+    def began(self, worker: Witness, job: LeasedJob, running: int) -> None:
+        """Judge the beginning of a handler."""
+        case = self.cases[job.id]
+        if job.fence in case.begun:
+            raise Violated("begin", f"its handler began twice under fence {job.fence}", job.id)
+        case.begun.add(job.fence)
+        if running > worker.concurrency:
+            raise Violated("begin", f"{running} handlers run in {worker.concurrency} slots of {worker.id}", job.id)
+
+    # --- the end of leases by others --------------------------------------------------------------------------------
+
+    def rescued(self, rescuer: Witness | None, rescued: Sequence[Rescued]) -> None:
+        """Judge what was taken from silent workers, by a worker or, with None, by a person."""
+        now = self._model.now
+        for each in rescued:
+            case = self.cases[each.job_id]
+            if case.fence is None or case.expires > now:
+                raise Violated("rescue", f"taken from {case.worker} though its lease has not expired", case.id)
+            if (
+                rescuer is not None and rescuer.lease <= case.duration
+            ):  # one with a longer lease sees less: see the docs
+                self._check_patience(case, rescuer)
+                self._check_health(case, rescuer)
+            case.lose(isolated=case.isolated)
+            self._check_state(case, each.state)
+
+    def _check_patience(self, case: Case, rescuer: Witness) -> None:
+        weather, now = self._weather, self._world.now
+        long_enough = 4 * weather.lasted > 1.2 * rescuer.lease
+        since = now - weather.back_at
+        could_see = rescuer.misled_at < weather.back_at - weather.lasted
+        if long_enough and could_see and since < 0.45 * case.duration:
+            message = f"{rescuer.id} took it from {case.worker} {since} microseconds after an outage"
+            raise Violated("rescue", message, case.id)
+
+    def _check_health(self, case: Case, rescuer: Witness) -> None:
+        holder = self.workers[case.worker]
+        calm = min(self._world.now - holder.troubled_until, self._model.now - case.claimed)
+        if holder.is_healthy and case.fence in holder.fences and calm > case.duration:
+            message = f"{rescuer.id} took it from {holder.id}, which was healthy for {calm} microseconds"
+            raise Violated("rescue", message, case.id)
+
+    def buried(self, worker_id: str, rescued: Sequence[Rescued]) -> None:
+        """Judge what was taken from a worker that is dead."""
+        for each in rescued:
+            case = self.cases[each.job_id]
+            if case.fence is None or case.worker != worker_id:
+                raise Violated("rescue", f"taken as one of {worker_id}, but held by {case.worker}", case.id)
+            case.lose(isolated=case.isolated)
+            self._check_state(case, each.state)
+
+    def _check_state(self, case: Case, state: JobState) -> None:
+        expected = case.state or JobState.READY
+        if state is not expected:
+            raise Violated("loss", f"lost for the {case.lost}. time: now {state}, not {expected}", case.id)
+
+    # --- a person's word --------------------------------------------------------------------------------------------
+
+    def cancelled(self, job_id: str) -> None:
+        """Note that somebody asked to cancel a job."""
+        case = self.cases[job_id]
+        if case.fence is not None:
+            case.cancel_asked = True
+        elif case.state is None:
+            case.end(JobState.CANCELLED)
+
+    def reset(self, job_id: str, was_running: bool) -> None:
+        """Judge a lease taken away by a person."""
+        case = self.cases[job_id]
+        if was_running != (case.fence is not None):
+            raise Violated("fence", f"a reset was answered {was_running}", job_id)
+        if was_running:
+            case.give_back()
+
+    def retried(self, job_id: str, was_final: bool) -> None:
+        """Judge a job sent back by a person."""
+        case = self.cases[job_id]
+        if was_final != (case.state in {JobState.FAILED, JobState.CANCELLED}):
+            raise Violated("kept", f"a person's retry was answered {was_final}", job_id)
+        if was_final:
+            case.reopen(self._model.now)
+            case.place = self._next_place()
+
+    def paused(self, queue: str, is_paused: bool) -> None:
+        """Note that a queue is paused, or no more."""
+        (self._paused.add if is_paused else self._paused.discard)(queue)
+
+    # --- workers and the end ----------------------------------------------------------------------------------------
+
+    def looked(self, request: ClaimRequest, is_empty: bool) -> None:
+        """Judge the answer whether anything is left."""
+        now = self._model.now
+        left = [
+            case
+            for case in self.cases.values()
+            if case.state is None
+            and (request.queues is None or case.new.queue in request.queues)
+            and (
+                case.fence is not None or (case.new.queue not in self._paused and not self._head(case).is_delayed(now))
+            )
+        ]
+        if is_empty and left:
+            raise Violated("until empty", f"{request.worker_id} was told that nothing is left", left[0].id)
+
+    def left(self, worker: Witness, totals: Totals) -> None:
+        """Judge the end of a worker: it holds nothing that it knows of, unless the store could not be told."""
+        counted = sum(msgspec.structs.astuple(totals))
+        if counted != worker.taken:
+            raise Violated("tally", f"{worker.id} took in {worker.taken} jobs and tells of {counted}: {totals}")
+        if totals.abandoned:
+            return
+        for case in self.cases.values():
+            if case.fence is not None and case.fence in worker.fences and case.worker == worker.id:
+                raise Violated("leaving", f"{worker.id} has ended and left its lease behind", case.id)
+
+    def recovered(self, since: int) -> None:
+        """Judge, in a time without faults since `since`, that no lease of a dead worker outlives its bound."""
+        for case in self.cases.values():
+            ended_at = None if case.fence is None else self.workers[case.worker].ended_at
+            if ended_at is None:
+                continue
+            longest = max(worker.lease for worker in self.workers.values())
+            late = self._world.now - max(since, ended_at) - case.duration - longest - _SLACK
+            if late > 0:
+                raise Violated(
+                    "recovery", f"{case.worker} is dead and still holds it, {late} microseconds late", case.id
+                )
+
+    def conclude(self) -> None:
+        """Compare the model's jobs with the cases, all of them."""
+        records = self._model.records
+        if records.keys() != self.cases.keys():
+            odd = min(records.keys() ^ self.cases.keys())
+            raise Violated("kept", "lost, or never accepted", odd)
+        for case in self.cases.values():
+            record = records[case.id]
+            if case.state is not (record.state if record.is_final else None):
+                raise Violated("kept", f"it is {record.state}, not {case.state or 'open'}", case.id)
+            if case.effects != (case.transactional and case.state is JobState.COMPLETED):
+                raise Violated("effect", f"{case.state} with {case.effects} effects", case.id)

@@ -1,0 +1,119 @@
+"""The extending thread, as `worker.keeper.Keeper` is: it stands still only with its whole process.
+
+One turn is: end the process if a handler is stuck; extend what is due; look for cancellations; tell the store that the
+worker lives; and wait. Each call waits for its answer, and an error ends the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.model.job import Lease
+from holdfast.store.values import Extension
+from holdfast.torture.simulation.wire import never
+from holdfast.torture.simulation.world import SECOND
+
+if TYPE_CHECKING:
+    from holdfast.torture.simulation.shell import Shell
+
+_CANCEL_LOOK = 0.5
+_TICKS = 20
+_SWITCH = 5000
+
+
+class Keeper:
+    """Extends what the worker holds."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._world = shell.place.world
+        self._store = shell.place.store
+        self._holdings = shell.machine.holdings
+        lease = shell.seat.settings.lease
+        self._tick = int(min(lease / _TICKS, _CANCEL_LOOK) * SECOND)
+        self._beat_every = min(lease / 2, 10.0)
+        self._beat_at = 0.0
+        self._stuck_grace = lease
+        self._has_turned = False
+        self.limits: dict[tuple[int, int], float] = {}
+        """When the time limit of each attempt in a thread or on the loop is over, by the worker's clock."""
+
+    def turn(self) -> None:
+        """Do one turn; the next follows by itself."""
+        shell = self._shell
+        if self._waits(self.turn):
+            return
+        now = shell.clock()
+        for limit in self.limits.values():
+            if now > limit + self._stuck_grace:
+                shell.die("stuck")
+                return
+        due = self._holdings.due(now)
+        if not due:
+            self._look()
+            return
+        lease = shell.request.lease
+        shell.keeper_wire.call(
+            lambda: self._store.extend(shell.id, due, lease),
+            lambda extension: self._extended(due, extension, now),
+            self._rest,
+        )
+
+    def _waits(self, action: Callable[[], None]) -> bool:
+        """Whether the process is over, or frozen: then `action` is done when it goes on."""
+        shell = self._shell
+        if shell.is_over:
+            return True
+        if self._world.now < shell.frozen_until:
+            self._world.at(shell.frozen_until, action)
+            return True
+        return False
+
+    def _extended(self, due: list[Lease], extension: Extension, sent_at: float) -> None:
+        if self._waits(lambda: self._extended(due, extension, sent_at)):
+            return
+        shell = self._shell
+        lost = {(lease.seq, lease.fence) for lease in extension.lost}
+        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in lost), sent_at)
+        if extension.lost:
+            self._holdings.lost(extension.lost)
+            self._tell_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))
+        self._look()
+
+    def _tell_loop(self, event: Callable[[], None]) -> None:
+        """Have something done on the loop, a moment later: threads take turns."""
+        shell = self._shell
+        self._world.after(int(shell.place.work.random() * _SWITCH), lambda: shell.post(event))
+
+    def _look(self) -> None:
+        shell = self._shell
+        if not len(self._holdings) or not self._store.cancel_asked(shell.id):
+            self._tell()
+            return
+        shell.keeper_wire.call(lambda: self._store.cancel_asked(shell.id), self._asked, self._rest, writes=never)
+
+    def _asked(self, leases: list[Lease]) -> None:
+        if self._waits(lambda: self._asked(leases)):
+            return
+        shell = self._shell
+        if leases:
+            self._tell_loop(lambda: shell.machine.cancel_asked(shell.clock(), leases))
+        self._tell()
+
+    def _tell(self) -> None:
+        shell = self._shell
+        now = shell.clock()
+        if now >= self._beat_at:
+            self._beat_at = now + self._beat_every
+            if not self._store.weather.down:
+                self._store.beat(shell.beat())
+        self._rest()
+
+    def _rest(self) -> None:
+        """Wait for the next turn."""
+        shell = self._shell
+        if not self._has_turned:
+            self._has_turned = True
+            shell.post(lambda: None)
+        self._world.after(shell.clock.span(self._tick / SECOND), self.turn)

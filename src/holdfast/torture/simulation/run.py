@@ -1,0 +1,95 @@
+"""Run a scenario and say what came of it.
+
+Two modes, one simulator. *Safety*: faults befall all the time, and every answer is judged. *Liveness*: the same, then
+the faults stop, and everything must come to its end within a bound, and every worker must leave when it is asked to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.torture.simulation.fleet import Fleet
+from holdfast.torture.simulation.place import Place
+from holdfast.torture.simulation.scenario import Scenario, draw
+from holdfast.torture.simulation.world import SECOND, Entry, Violated
+from holdfast.worker.settings import Settings
+
+_BOUND = 20  # leases; the slowest of some thousand seeds took 8
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a run: the rule that was broken and how (None: none was), and the trace."""
+
+    scenario: Scenario
+    steps: int
+    seconds: float
+    rule: str | None
+    message: str
+    job_id: str | None
+    trace: list[Entry]
+    digest: str
+
+
+def run_seed(seed: int, *, liveness: bool = False, hashed: bool = False) -> Verdict:
+    """Run the scenario of a seed."""
+    return run(draw(seed), liveness=liveness, hashed=hashed)
+
+
+def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> Verdict:
+    """Run a scenario to its end or to the first rule that is broken."""
+    place = Place(scenario)
+    world = place.world
+    rule, message, job_id = None, "", None
+    try:
+        fleet = Fleet(place)
+        fleet.start()
+        world.run(scenario.span)
+        if liveness:
+            _drain(place, fleet)
+        place.store.judge.conclude()
+    except Violated as violated:
+        rule, message, job_id = violated.rule, violated.message, violated.job_id
+    except Exception as error:  # noqa: BLE001 - whatever the machine or the model raises is a finding
+        rule, message = "no error", f"{type(error).__name__}: {error}"
+    return Verdict(
+        scenario=scenario,
+        steps=world.steps,
+        seconds=world.now / SECOND,
+        rule=rule,
+        message=message,
+        job_id=job_id,
+        trace=world.trace,
+        digest=world.digest() if hashed else "",
+    )
+
+
+def _drain(place: Place, fleet: Fleet) -> None:
+    """Stop all faults; then nothing may stay undone, and nobody may stay who is asked to leave."""
+    world, cases = place.world, place.store.judge.cases
+    place.calm()
+    world.note("all", "faults end")
+    longest = max(seat.settings.lease for seat in place.scenario.seats)
+    lease = int(longest * SECOND)
+    began, bound = world.now, world.now + _BOUND * lease
+    while fleet.waiting or any(case.state is None for case in cases.values()):
+        if world.now >= bound:
+            open_ = [case for case in cases.values() if case.state is None]
+            message = f"not done {_BOUND * longest:g} s after the last fault"
+            place.accuse("drain", message, open_[0].id if open_ else None)
+        world.run(world.now + lease // 4)
+        place.store.judge.recovered(began)
+    fleet.refills = False
+    for shell in fleet.shells:
+        if not shell.is_over:
+            shell.stop()
+    bound = world.now + lease + int(3 * SECOND) + max(_leave(shell.seat.settings) for shell in fleet.shells)
+    world.run(bound)
+    for shell in fleet.shells:
+        if not shell.is_over:
+            place.accuse("stop", f"{shell.id} is still here, asked to stop long ago")
+
+
+def _leave(settings: Settings) -> int:
+    """Return the microseconds within which a stopping worker has ended."""
+    return int((settings.drain_timeout + 2 * settings.abort_grace) / 0.9 * SECOND)

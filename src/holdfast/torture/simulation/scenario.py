@@ -1,0 +1,223 @@
+"""What a seed means: workers, jobs, and the faults that will befall them, all drawn before the first step.
+
+A scenario is a plain value, so that a failing one can be made smaller and run again.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from holdfast.model.job import NewJob
+from holdfast.torture.simulation.wire import Rates
+from holdfast.torture.simulation.world import SECOND
+from holdfast.worker.settings import Settings
+
+QUEUES = ("amber", "blue")
+ORDER_KEYS = ("east", "west")
+TASK = "work"
+
+
+class Kind(StrEnum):
+    """Where a handler runs, and how it completes its job."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    TRANSACTION = "transaction"  # `async with ctx.transaction()`: effect and completion together
+    USING = "using"  # `ctx.complete(using=...)`: in the caller's own transaction
+
+
+class Act(StrEnum):
+    """What a handler does at the end of one attempt."""
+
+    RETURN = "return"
+    RAISE = "raise"
+    SNOOZE = "snooze"
+    CANCEL = "cancel"
+    CRASH = "crash"  # takes its process down
+    BLOCK = "block"  # holds the event loop all the while, then returns
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt: how long it takes (microseconds), and how it ends."""
+
+    takes: int
+    act: Act
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A job to be enqueued, and what its handler will do at each attempt; the last is repeated."""
+
+    at: int
+    new: NewJob
+    kind: Kind
+    attempts: tuple[Attempt, ...]
+    swallows: bool = False  # its handler takes no notice of being aborted
+
+    def attempt(self, number: int) -> Attempt:
+        """Return what the handler does at its `number`th attempt."""
+        return self.attempts[min(number, len(self.attempts)) - 1]
+
+
+class Fault(StrEnum):
+    """What befalls the world."""
+
+    CRASH = "crash"
+    FREEZE = "freeze"  # the whole process stands still, and goes on later
+    BLOCK = "block"  # the event loop stands still, other threads go on
+    CUT = "cut"  # one process cannot reach the store
+    OUTAGE = "outage"  # nobody can
+    HELD = "held"  # one writer holds the store; who only reads goes on
+    STOP = "stop"  # a worker is asked to drain
+    STOP_TWICE = "stop twice"  # and then to give everything back
+    WAKE_TO_STOP = "wake to stop"  # it is frozen, and asked to stop meanwhile: that is the first that it hears
+    STANDSTILL = "standstill"  # a worker's clock stands still
+    LEAP = "leap"  # a worker's clock leaps ahead
+    STORE_CLOCK = "store clock"  # the store's clock is set
+    CANCEL = "cancel"  # the rest is what people do
+    RETRY = "retry"
+    PAUSE = "pause"
+    RESET = "reset"
+    RESCUE = "rescue"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fault: when, upon whom (an index among the workers or jobs), and for how long (microseconds)."""
+
+    at: int
+    fault: Fault
+    target: int
+    lasts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A worker: its settings, its clock, and whether somebody supervises it."""
+
+    settings: Settings
+    rate: float
+    offset: float
+    supervised: bool
+    queues: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything that a seed decides."""
+
+    seed: int
+    lease: float
+    seats: tuple[Seat, ...]
+    works: tuple[Work, ...]
+    events: tuple[Event, ...]
+    rates: Rates
+    span: int
+    """Microseconds within which works come in and faults befall."""
+
+
+def draw(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    rng = random.Random(f"scenario {seed}")  # noqa: S311 - a simulation is to be repeatable
+    lease = rng.choice((2.0, 3.0, 6.0))
+    leases = rng.randint(3, 5)
+    span = int(lease * leases * SECOND)
+    seats = tuple(_draw_seat(rng, lease, serves_all=not index) for index in range(rng.choice((3, 3, 3, 4))))
+    works = tuple(_draw_work(rng, number, lease, span) for number in range(rng.randint(12, 26)))
+    events = sorted((_draw_event(rng, lease, span) for _ in range(rng.randint(2, 14))), key=lambda event: event.at)
+    rates = Rates(
+        trouble=rng.choice((0.0, 0.02, 0.1, 0.25)),
+        keeper_trouble=rng.choice((0.0, 0.0, 0.02, 0.25)),
+        lost_hints=rng.choice((0.0, 0.3, 1.0)),
+    )
+    return Scenario(seed, lease, seats, works, tuple(events), rates, span)
+
+
+def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> Seat:
+    tiny = rng.random() < 0.2  # noqa: PLR2004 - limits of 1 show what batches hide
+    settings = Settings(
+        concurrency=rng.choice((1, 2, 4)),
+        lease=lease * rng.choice((1.0, 1.0, 1.0, 2.0)),
+        extend_at=rng.choice((0.3, 0.4, 0.5, 0.5)),  # later ones have less time than a rescuer may be blind
+        poll_interval=lease * rng.choice((0.1, 0.2)),
+        prefetch_max=rng.choice((0, 3, 1000)),
+        batch_max=1 if tiny else rng.choice((3, 500)),
+        flush_rows=1 if tiny else rng.choice((2, 500)),
+        flush_after=rng.choice((0.005, 0.005, lease * 0.2)),
+        patience=lease * rng.choice((0.1, 0.5, 3.0)),
+        drain_timeout=lease * rng.choice((0.1, 0.5, 2.0)),
+        abort_grace=lease * rng.choice((0.05, 0.2)),
+        until_empty=rng.random() < 0.15,  # noqa: PLR2004
+        promote_every=lease * 0.2,
+        prune_every=lease * 3,
+        promote_limit=rng.choice((1, 3, 1000)),
+        rescue_limit=rng.choice((1, 2, 200)),
+    )
+    return Seat(
+        settings,
+        rate=rng.choice((0.95, 0.99, 1.0, 1.0, 1.01, 1.05)),
+        offset=rng.random() * 1e6,
+        supervised=rng.random() < 0.5,  # noqa: PLR2004
+        queues=None if serves_all else rng.choice((None, None, QUEUES[:1])),
+    )
+
+
+_ENDS = (
+    (Act.RETURN,),
+    (Act.RETURN,),
+    (Act.RETURN,),
+    (Act.RETURN,),
+    (Act.RAISE, Act.RETURN),
+    (Act.RAISE, Act.RAISE, Act.RAISE, Act.RETURN),
+    (Act.RAISE,),
+    (Act.SNOOZE, Act.RETURN),
+    (Act.SNOOZE, Act.RAISE, Act.RETURN),
+    (Act.CANCEL,),
+    (Act.CRASH, Act.RETURN),
+    (Act.CRASH,),
+    (Act.BLOCK,),
+)
+_WEIGHTS = (8, 8, 8, 8, 3, 2, 2, 2, 1, 1, 1, 1, 2)
+
+
+def _draw_work(rng: random.Random, number: int, lease: float, span: int) -> Work:
+    kind = rng.choice((Kind.LOOP, Kind.LOOP, Kind.THREAD, Kind.TRANSACTION, Kind.TRANSACTION, Kind.USING))
+    acts = rng.choices(_ENDS, _WEIGHTS)[0]
+    delayed = rng.random() < 0.15  # noqa: PLR2004
+    new = NewJob(
+        id=f"job-{number:02}",
+        queue=QUEUES[rng.random() < 0.3],  # noqa: PLR2004
+        task=TASK,
+        payload="{}",
+        priority=rng.choice((0, 0, 0, 0, 1, -1)),
+        max_attempts=rng.choice((1, 2, 3, 5)),
+        timeout=lease * 0.5 if rng.random() < 0.1 else None,  # noqa: PLR2004
+        delay=timedelta(seconds=lease * rng.random() * 2) if delayed else None,
+        order_key=rng.choice(ORDER_KEYS) if rng.random() < 0.25 else None,  # noqa: PLR2004
+    )
+    burst = rng.random() < 0.6  # noqa: PLR2004 - most works come at once, so that workers have something ahead
+    at = int(rng.random() * (span * 0.05 if burst else span * 0.7))
+    attempts = tuple(Attempt(_draw_duration(rng, lease), act) for act in acts)
+    return Work(at, new, kind, attempts, swallows=rng.random() < 0.1)  # noqa: PLR2004
+
+
+def _draw_duration(rng: random.Random, lease: float) -> int:
+    share = rng.random()
+    if share < 0.3:  # noqa: PLR2004
+        return 0
+    longest = 0.1 if share < 0.7 else 0.6 if share < 0.9 else 2.5  # noqa: PLR2004
+    return int(rng.random() * longest * lease * SECOND) + 1
+
+
+_FAULTS = tuple(Fault)
+_ODDS = (3, 4, 2, 2, 4, 2, 2, 1, 2, 1, 1, 1, 3, 3, 1, 1, 1)
+
+
+def _draw_event(rng: random.Random, lease: float, span: int) -> Event:
+    fault = rng.choices(_FAULTS, _ODDS)[0]
+    lasts = int(rng.choice((0.2, 0.6, 1.5, 3.0)) * rng.random() * lease * SECOND)
+    return Event(int(rng.random() * span * 0.9), fault, rng.randrange(1000), lasts)

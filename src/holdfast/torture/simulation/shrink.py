@@ -1,0 +1,71 @@
+"""Make a failing scenario smaller: fewer faults, fewer jobs, fewer workers, calmer wires, while the same rule breaks.
+
+What remains is another run, not a part of the first: the dice fall differently once something is left out. That does
+not matter, as long as it breaks the same rule; and it is as repeatable as the first, since shrinking draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from holdfast.torture.simulation.run import Verdict, run
+from holdfast.torture.simulation.scenario import Scenario
+from holdfast.torture.simulation.wire import Rates
+
+T = TypeVar("T")
+
+
+def shrink(failed: Verdict, *, liveness: bool = False, tries: int = 400) -> Verdict:
+    """Return the verdict on the smallest scenario found in so many runs that breaks the same rule."""
+    best = failed
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidate in _smaller(best.scenario):
+            if not tries:
+                return best
+            tries -= 1
+            verdict = run(candidate, liveness=liveness)
+            if verdict.rule == failed.rule:
+                best, smaller = verdict, True
+                break
+    return best
+
+
+def _smaller(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield scenarios with something left out, the boldest cuts first."""
+    if scenario.rates != Rates():
+        yield replace(scenario, rates=Rates())
+    for events in _without(scenario.events):
+        yield replace(scenario, events=events)
+    for works in _without(scenario.works):
+        if works:
+            yield replace(scenario, works=works)
+    for seats in _without(scenario.seats):
+        if seats and seats[0].queues is None:
+            yield replace(scenario, seats=seats)
+    yield from _simplified(scenario)
+
+
+def _without(things: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """Yield the things without a half, a quarter, ... and at last without each single one."""
+    size = len(things)
+    while size:
+        for first in range(0, len(things), size):
+            yield things[:first] + things[first + size :]
+        size //= 2
+
+
+def _simplified(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield scenarios in which one thing is plainer."""
+    plainer: Sequence[Callable[[Scenario], Scenario]] = (
+        lambda each: replace(each, seats=tuple(replace(seat, rate=1.0, offset=0.0) for seat in each.seats)),
+        lambda each: replace(each, works=tuple(replace(work, at=0) for work in each.works)),
+        lambda each: replace(each, works=tuple(replace(work, swallows=False) for work in each.works)),
+    )
+    for change in plainer:
+        changed = change(scenario)
+        if changed != scenario:
+            yield changed

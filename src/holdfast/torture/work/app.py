@@ -1,0 +1,40 @@
+"""The app under torture: one for every process of a run, its store wrapped so that the history writes itself.
+
+The conductor names the store and the outside world by the environment, where other users cannot read it; job children
+inherit that.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from holdfast.app.app import App
+from holdfast.torture.beside import Beside
+from holdfast.torture.ground.statements import Statements, postgres_statements, sqlite_statements
+from holdfast.torture.plan import LEASE
+from holdfast.torture.recorder import recorder
+
+URL: Final = "HOLDFAST_TORTURE_URL"
+OUTSIDE: Final = "HOLDFAST_TORTURE_OUTSIDE"
+AGAIN: Final = 0.2
+"""Seconds until a failed attempt is repeated."""
+LEASE_VARIABLE: Final = "HOLDFAST_TORTURE_LEASE"
+lease: Final = float(os.environ.get(LEASE_VARIABLE, str(LEASE)))
+
+app: Final = App(os.environ.get(URL, "sqlite://"))
+app.backend, beside = Beside.around(app.backend, recorder)
+
+
+def dialect() -> str:
+    """Return the kind of store: sqlite or postgresql."""
+    scheme = urlsplit(app.backend.url).scheme
+    return "postgresql" if scheme == "postgres" else scheme
+
+
+def statements() -> Statements:
+    """Return the statements for the tables of the run."""
+    if dialect() == "sqlite":
+        return sqlite_statements()
+    return postgres_statements(parse_qs(urlsplit(app.backend.url).query).get("schema", ["holdfast"])[0])

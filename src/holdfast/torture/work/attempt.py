@@ -1,0 +1,97 @@
+"""What a handler writes down of its attempt, and how it writes its effect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from holdfast.errors import LeaseLost, OutcomeUnknown
+from holdfast.jobs.context import Context
+from holdfast.model.outcome import Cancel, Retry, Snooze
+from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed
+from holdfast.torture.events import LeaseLost as ToldLeaseLost
+from holdfast.torture.history import now_us
+from holdfast.torture.recorder import recorder
+from holdfast.torture.work.app import beside, statements
+
+
+@contextmanager
+def attempt(ctx: Context) -> Generator[None]:
+    """Write down that a handler begins, and how it ends."""
+    job = ctx.job
+    recorder.write(
+        AttemptBegan(
+            at_us=now_us(),
+            job=job.id,
+            fence=job.fence,
+            attempt=job.attempt,
+            used=job.used_attempts,
+            worker=beside.worker_of(job.fence),
+            queue=job.queue,
+            task=job.task,
+            isolated=job.lost > 0,
+        )
+    )
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, LeaseLost):
+            recorder.write(ToldLeaseLost(at_us=now_us(), job=job.id, fence=job.fence))
+        _ended(ctx, _believed(ctx, error), error)
+        raise
+    _ended(ctx, Believed.COMPLETED)
+
+
+def _ended(ctx: Context, believed: Believed, error: BaseException | None = None) -> None:
+    job = ctx.job
+    delay = error.delay if isinstance(error, Retry | Snooze) else None
+    recorder.write(
+        AttemptEnded(
+            at_us=now_us(),
+            job=job.id,
+            fence=job.fence,
+            attempt=job.attempt,
+            believed=believed,
+            delay_us=round(delay * 1_000_000) if isinstance(delay, float | int) else 0,
+            error="" if error is None else type(error).__name__,
+        )
+    )
+
+
+def _believed(ctx: Context, error: BaseException) -> Believed:
+    match error:
+        case Snooze():
+            return Believed.SNOOZED
+        case Cancel():
+            return Believed.CANCELLED
+        case LeaseLost():
+            return Believed.LEASE_LOST
+        case OutcomeUnknown():
+            return Believed.UNKNOWN
+        case asyncio.CancelledError():
+            return Believed.INTERRUPTED
+        case _:
+            return Believed.FAILED if ctx.job.is_last_attempt else Believed.RETRIED
+
+
+def insert_into(name: str) -> str:
+    """Return the statement that writes an effect or a step; neither table has a unique constraint."""
+    return statements()[f"insert_{name}"]
+
+
+def row(ctx: Context) -> tuple[str, int, int, str]:
+    """Return what an effect says of itself."""
+    return (ctx.job.id, ctx.job.attempt, ctx.fence, beside.worker_of(ctx.fence))
+
+
+async def take_effect(ctx: Context) -> None:
+    """Write the effect and complete the job, in one transaction."""
+    async with ctx.transaction() as connection:
+        await connection.execute(insert_into("effect"), row(ctx))
+
+
+def take_effect_blocking(ctx: Context) -> None:
+    """The same, in a thread."""
+    with ctx.sync.transaction() as connection:
+        connection.execute(insert_into("effect"), row(ctx))

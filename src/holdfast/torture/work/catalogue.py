@@ -1,0 +1,64 @@
+"""All kinds of work. A later feature adds its module here, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Final
+
+from holdfast.torture.work import (
+    again,
+    cancels,
+    endings,
+    killers,
+    long,
+    ordered,
+    outside,
+    own_transactions,
+    plain,
+    strangers,
+    transactions,
+)
+from holdfast.torture.work.base import Work
+
+WORKS: Final[tuple[Work, ...]] = (
+    *plain.WORKS,
+    *transactions.WORKS,
+    *own_transactions.WORKS,
+    *endings.WORKS,
+    *cancels.WORKS,
+    *again.WORKS,
+    *long.WORKS,
+    *killers.WORKS,
+    *outside.WORKS,
+    *strangers.WORKS,
+    *ordered.WORKS,
+)
+
+
+class Drawer:
+    """Draws works by their weights, and keeps to their bounds; `share` is this producer's share of each bound."""
+
+    def __init__(self, chance: random.Random, share: float, *, jobs: int) -> None:
+        self._chance = chance
+        self._drawn: Counter[str] = Counter()
+        self._bounds = {
+            work.name: max(1, round(share * min(work.most, 1 + work.most * jobs // 100_000)))
+            for work in WORKS
+            if work.most is not None
+        }
+        # Whatever the size of the run, each kind is drawn at least once.
+        self._first = list(WORKS)
+        chance.shuffle(self._first)
+
+    def draw(self) -> Work:
+        """Return the next kind of work."""
+        if self._first:
+            work = self._first.pop()
+        else:
+            (work,) = self._chance.choices(WORKS, [work.weight for work in WORKS])
+        bound = self._bounds.get(work.name)
+        if bound is not None and self._drawn[work.name] >= bound:
+            return WORKS[1]
+        self._drawn[work.name] += 1
+        return work

@@ -1,0 +1,64 @@
+"""A connection to the tortured store that is not Holdfast's: what `using=` is given."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.torture.urls import postgres_url, sqlite_path
+from holdfast.torture.work.app import URL, dialect
+
+_BUSY = 10.0  # seconds
+
+
+class Connected:
+    """A connection in a transaction; its errors are Holdfast's, so that an attempt can tell what it knows."""
+
+    def __init__(self, raw: Any, trouble: tuple[type[Exception], ...]) -> None:
+        self.raw = raw
+        self._trouble = trouble
+
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+        """Run a statement."""
+        try:
+            self.raw.execute(statement, values)
+        except self._trouble as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def commit(self) -> None:
+        """Commit; raises `OutcomeUnknown` if nobody knows."""
+        try:
+            self.raw.commit()
+        except self._trouble as error:
+            raise OutcomeUnknown(str(error)) from error
+
+    def rollback(self) -> None:
+        """Take everything back."""
+        try:
+            self.raw.rollback()
+        except self._trouble as error:  # the connection is broken: the store rolls back by itself
+            raise StoreUnavailable(str(error)) from error
+
+
+@contextmanager
+def connected() -> Generator[Connected]:
+    """Open a connection to the store of this run, in a transaction; what is not committed is rolled back."""
+    url = os.environ[URL]
+    if dialect() == "sqlite":
+        with closing(sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=_BUSY)) as raw:
+            connection = Connected(raw, (sqlite3.Error,))
+            connection.execute("begin immediate")
+            yield connection
+        return
+    import psycopg
+
+    try:
+        raw = psycopg.connect(postgres_url(url), connect_timeout=5)
+    except psycopg.Error as error:
+        raise StoreUnavailable(str(error)) from error
+    with closing(raw):
+        yield Connected(raw, (psycopg.Error,))

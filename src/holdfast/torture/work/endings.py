@@ -1,0 +1,89 @@
+"""Attempts that end in every other way: raise, `Retry`, `Snooze`, `Cancel`, past their time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.app.tasks import TaskHandle
+from holdfast.jobs.context import Context
+from holdfast.model.outcome import Cancel, Retry, Snooze
+from holdfast.torture.events import Takes
+from holdfast.torture.names import QUEUE
+from holdfast.torture.work.app import AGAIN, app
+from holdfast.torture.work.attempt import attempt, take_effect, take_effect_blocking
+from holdfast.torture.work.base import Order, Work, calls_of
+
+_LIMIT = 0.3  # seconds
+_ROUNDS = 4
+
+
+class Unlucky(Exception):  # noqa: N818 - what a handler of any user raises
+    """The handler fails, as was drawn."""
+
+
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=8)
+async def unlucky(times: int, ctx: Context) -> None:
+    """Fail the first so many times, then take effect."""
+    with attempt(ctx):
+        if ctx.job.used_attempts <= times:
+            raise Unlucky
+        await take_effect(ctx)
+
+
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=8)
+def unlucky_in_thread(times: int, ctx: Context) -> None:
+    """The same in a thread, with the effect rolled back in the failing attempts."""
+    with attempt(ctx):
+        if ctx.job.used_attempts <= times:
+            raise Retry(0.1)
+        take_effect_blocking(ctx)
+
+
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=2)
+async def hopeless(ctx: Context) -> None:
+    """Fail every time."""
+    with attempt(ctx):
+        raise Unlucky
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def sleepy(times: int, ctx: Context) -> None:
+    """Ask to be called again later, so many times, at no cost; then take effect."""
+    with attempt(ctx):
+        if ctx.job.attempt <= times:
+            raise Snooze(0.1)
+        await take_effect(ctx)
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def calls_itself_off(ctx: Context) -> None:
+    """Cancel the job from inside."""
+    with attempt(ctx):
+        raise Cancel("not needed any more")
+
+
+@app.task(queue=QUEUE, retry=AGAIN, timeout=_LIMIT, max_attempts=2)
+async def too_slow(ctx: Context) -> None:
+    """Run into the time limit."""
+    with attempt(ctx):
+        await asyncio.sleep(20 * _LIMIT)
+
+
+def _times(task: TaskHandle[..., Any]) -> Callable[[random.Random, int], Order]:
+    def draw(chance: random.Random, count: int) -> Order:
+        return Order(task=task, calls=[{"times": chance.randint(1, _ROUNDS)} for _ in range(count)])
+
+    return draw
+
+
+WORKS = (
+    Work(name="unlucky", weight=1, takes=Takes.TRANSACTION, draw=_times(unlucky)),
+    Work(name="unlucky_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=_times(unlucky_in_thread)),
+    Work(name="sleepy", weight=0.5, takes=Takes.TRANSACTION, draw=_times(sleepy)),
+    Work(name="hopeless", weight=0.3, takes=Takes.NOTHING, draw=calls_of(hopeless)),
+    Work(name="calls_itself_off", weight=0.3, takes=Takes.NOTHING, draw=calls_of(calls_itself_off)),
+    Work(name="too_slow", weight=0.1, takes=Takes.NOTHING, draw=calls_of(too_slow), single=True, most=1000),
+)

@@ -1,0 +1,25 @@
+"""Jobs of a task that most workers do not know: they wait, harm nobody, and run once a worker knows them."""
+
+from __future__ import annotations
+
+from holdfast.jobs.context import Context
+from holdfast.torture.events import Takes
+from holdfast.torture.names import QUEUE, STRANGERS
+from holdfast.torture.work.app import AGAIN, app
+from holdfast.torture.work.attempt import attempt, take_effect
+from holdfast.torture.work.base import Work, calls_of
+
+UNKNOWN = "stranger"
+
+
+@app.task(name=UNKNOWN, queue=QUEUE, retry=AGAIN)
+async def stranger(ctx: Context) -> None:
+    """Take effect in a worker that knows this task."""
+    with attempt(ctx):
+        await take_effect(ctx)
+
+
+WORKS = (
+    Work(name="stranger", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(stranger)),
+    Work(name="strange_queue", weight=0.2, takes=Takes.TRANSACTION, draw=calls_of(stranger, queue=STRANGERS)),
+)

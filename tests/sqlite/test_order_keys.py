@@ -1,0 +1,93 @@
+"""The lines of order keys on SQLite: what costs those without a key, and what their statements read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.app.work import connected
+from tests.system.stores import check_lines
+
+from holdfast.backends.sqlite import connection as connecting
+from holdfast.backends.sqlite.statements import STATEMENTS
+from holdfast.model.outcome import Completed
+from holdfast.store.backend import Backend
+from holdfast.store.values import Finish
+from holdfast.testing.conformance.base import a_job, claim, enqueue
+from holdfast.testing.conformance.order_keys import keyed
+from holdfast.testing.stores import open_store
+
+PLANNED: dict[str, dict[str, Any]] = {
+    "line_of": {"queue": "q", "order_key": "k"},
+    "line_of_head": {"seq": 1},
+    "first_blocked": {"line_id": 1},
+    "take_blocked": {"seq": 1},
+    "leave_blocked": {"line_id": 1, "place": 1},
+    "set_head": {"line_id": 1, "seq": 1},
+    "drop_line": {"line_id": 1},
+}
+
+
+class Heard(dict[str, str]):
+    """The statements, and the names of those that were run."""
+
+    def __init__(self) -> None:
+        super().__init__(STATEMENTS)
+        self.names: list[str] = []
+
+    def __getitem__(self, name: str) -> str:
+        self.names.append(name)
+        return super().__getitem__(name)
+
+    def since(self) -> list[str]:
+        names, self.names = self.names, []
+        return names
+
+
+async def _drain(backend: Backend) -> int:
+    done = 0
+    while jobs := await claim(backend):
+        await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
+        done += len(jobs)
+    return done
+
+
+@pytest.mark.parametrize("number", [1, 500])
+async def test_jobs_without_a_key_cost_no_statement_more(tmp_path, monkeypatch, number):
+    heard = Heard()
+    async with open_store(f"sqlite:///{tmp_path}/jobs.db") as backend:
+        await enqueue(backend, keyed(), keyed(), a_job("mail"))
+        await claim(backend, queues=["mail"])
+        monkeypatch.setattr(connecting, "STATEMENTS", heard)
+        await enqueue(backend, *(a_job("mail") for _ in range(number)))
+        assert heard.since() == ["take_seqs", "find_lane", "insert_job", "new_to_ready", "count_one"]
+        jobs = await claim(backend, queues=["mail"])
+        looks = ["claimable_lanes", "claimable_lanes", "take_fence", "front_of_lane"]
+        assert (len(jobs), heard.since()) == (number, [*looks, "lease_front", "leave_ready"])
+        await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
+        assert heard.since() == ["count_completed", "complete_many", "leave_running"]
+
+
+async def test_a_line_that_is_empty_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "jobs.db"
+    async with open_store(f"sqlite:///{path}") as backend:
+        await enqueue(backend, *(keyed(f"customer-{number % 7}") for number in range(20)))
+        with connected(path) as connection:
+            check_lines(connection.execute, "holdfast_")
+        assert await _drain(backend) == 20
+        with connected(path) as connection:
+            assert connection.execute("select * from holdfast_key_line").fetchall() == []
+            assert connection.execute("select * from holdfast_blocked").fetchall() == []
+
+
+@pytest.mark.parametrize("name", PLANNED)
+async def test_no_statement_on_a_line_reads_more_than_it_needs(tmp_path, name):
+    path = tmp_path / "jobs.db"
+    async with open_store(f"sqlite:///{path}") as backend:
+        await enqueue(backend, *(keyed(f"customer-{number % 20}") for number in range(200)))
+    with connected(path) as connection:
+        connection.execute("analyze")
+        plan = [row[3] for row in connection.execute(f"explain query plan {STATEMENTS[name]}", PLANNED[name])]
+    of_one_row = {"SCAN state", "SCAN lane"}
+    assert not [step for step in plan if step.startswith("SCAN") and step not in of_one_row], plan
+    assert not [step for step in plan if "TEMP B-TREE" in step], plan

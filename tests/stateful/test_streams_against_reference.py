@@ -1,0 +1,84 @@
+"""No sequence of verbs for streams tells a store from the reference model, whatever stale handles take part."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.servers.missing import give_up
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, server_url
+from tests.stateful.streams_machine import StreamsMachine
+
+from holdfast.errors import Unsupported
+from holdfast.testing.stores import open_store
+
+STORES = ["sqlite", "sqlite-memory", "postgres"]
+
+
+def machine_for(store: str, folder: Path) -> type[StreamsMachine]:
+    """Return a machine whose every example runs on an empty store."""
+    if store == "postgres":
+        return _machine_for_postgres()
+    _skip_unless_it_keeps_streams("sqlite://")
+    examples = iter(range(10**9))
+
+    class Machine(StreamsMachine):
+        def url(self) -> str:
+            return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
+
+    return Machine
+
+
+def _machine_for_postgres() -> type[StreamsMachine]:
+    try:
+        server_url()
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    url = new_schema_url()
+    try:
+        _skip_unless_it_keeps_streams(url)
+    finally:
+        drop_schema(url)
+
+    class Machine(StreamsMachine):
+        def url(self) -> str:
+            self.schema_url = new_schema_url()
+            return self.schema_url
+
+        def teardown(self) -> None:
+            super().teardown()
+            if hasattr(self, "schema_url"):
+                drop_schema(self.schema_url)
+
+    return Machine
+
+
+def _skip_unless_it_keeps_streams(url: str) -> None:
+    async def look() -> None:
+        async with open_store(url) as backend:
+            _ = backend.streams
+
+    try:
+        asyncio.run(look())
+    except Unsupported as refusal:
+        pytest.skip(str(refusal))
+
+
+@pytest.mark.timeout(300)  # passing takes seconds; a failure needs minutes to be made small
+@pytest.mark.parametrize("store", STORES)
+def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=40, stateful_step_count=40))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("store", STORES)
+def test_no_long_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=300, stateful_step_count=60))
+
+
+def test_the_machine_agrees_with_itself() -> None:
+    run_state_machine_as_test(StreamsMachine, settings=settings(max_examples=20, stateful_step_count=40))

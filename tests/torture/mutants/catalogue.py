@@ -1,0 +1,12 @@
+"""All mutants, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.torture.mutants.counting import COUNTING
+from tests.torture.mutants.endings import ENDINGS
+from tests.torture.mutants.fences import FENCES
+from tests.torture.mutants.mutant import Mutant
+
+MUTANTS: Final[dict[str, Mutant]] = {mutant.name: mutant for mutant in (*FENCES, *COUNTING, *ENDINGS)}

@@ -1,0 +1,154 @@
+"""Mutants of what is counted and when a job's turn is: attempts, limits, delays, order."""
+
+from __future__ import annotations
+
+from tests.torture.mutants.mutant import POSTGRES, SQLITE, mutant
+from tests.torture.mutants.patching import Code, Sql
+
+_VERBS = "holdfast.backends.sqlite.verbs"
+_BUDGET = "holdfast.model.budget"
+
+COUNTING = (
+    mutant(
+        "attempt_counted_at_the_end",
+        SQLITE,
+        "an attempt whose worker dies is not counted",
+        Code(
+            f"{_VERBS}.rescue:lose",
+            "return rows.to_ready(tx, running, verdict.counters)",
+            "import msgspec\n"
+            "    back = msgspec.structs.replace(verdict.counters, attempt=running.attempt - 1)\n"
+            "    return rows.to_ready(tx, running, back)",
+        ),
+        caught_by="I5",
+        under="kills",
+    ),
+    mutant(
+        "retry_forgets_the_count",
+        SQLITE,
+        "a job that is to run again begins to count anew",
+        Code(
+            f"{_VERBS}.finish:_end_otherwise",
+            "rows.to_scheduled(tx, running, running.counters, tx.now",
+            "rows.to_scheduled(tx, running, type(running.counters)(), tx.now",
+        ),
+        caught_by="I5",
+    ),
+    mutant(
+        "one_attempt_more",
+        SQLITE,
+        "max_attempts is off by one",
+        Code("holdfast.model.job:Job.is_last_attempt", ">= self.max_attempts", "> self.max_attempts"),
+        caught_by="I5",
+    ),
+    mutant(
+        "one_attempt_less",
+        SQLITE,
+        "max_attempts is off by one, the other way",
+        Code("holdfast.model.job:Job.is_last_attempt", "self.used_attempts", "1 + self.used_attempts"),
+        caught_by="I5",
+    ),
+    mutant(
+        "snooze_costs_an_attempt",
+        SQLITE,
+        "a snooze counts against max_attempts",
+        Code(
+            f"{_VERBS}.finish:_end_otherwise",
+            "after_return(running.counters), tx.now",
+            "running.counters, tx.now",
+        ),
+        caught_by="I5",
+    ),
+    mutant(
+        "loss_costs_the_innocent",
+        SQLITE,
+        "a job that is lost beside others pays with an attempt",
+        Code(f"{_BUDGET}:_interrupted", "excused=counters.excused + 1, ", ""),
+        caught_by="I5",
+        under="kills",
+    ),
+    mutant(
+        "no_lost_worker_rule",
+        SQLITE,
+        "a job that kills its worker is excused each time, for ever",
+        Code(f"{_BUDGET}:after_loss", "if isolated:", "if False:"),
+        Code(f"{_BUDGET}:_interrupted", "if counters.interrupted < MAX_INTERRUPTED:", "if True:"),
+        caught_by="I1 I5",
+        under="killers",
+        strands=True,
+    ),
+    mutant(
+        "lost_jobs_not_isolated",
+        SQLITE,
+        "a job that was lost runs beside others all the same",
+        Code("holdfast.worker.attempts:Attempts._spawn", "job.lost > 0", "job.lost > 99"),
+        caught_by="I5",
+        under="kills",
+    ),
+    mutant(
+        "attempt_leaves_no_record",
+        SQLITE,
+        "attempts that do not complete are not written down",
+        Code(
+            f"{_VERBS}.running:record",
+            "    if running.attempt > KEEP_FIRST + KEEP_LAST:",
+            '    tx.run("thin_attempts", {"seq": running.seq, "attempt": 1 << 40, "first": -1, "last": 0})\n'
+            "    if running.attempt > KEEP_FIRST + KEEP_LAST:",
+        ),
+        caught_by="I5",
+    ),
+    mutant(
+        "retry_without_delay",
+        SQLITE,
+        "the delay of a retry is forgotten",
+        Code(
+            f"{_VERBS}.finish:_end_otherwise",
+            "running.counters, tx.now + span_micros(delay)",
+            "running.counters, tx.now",
+        ),
+        caught_by="I13",
+    ),
+    mutant(
+        "promoted_too_early",
+        SQLITE,
+        "scheduled jobs count as due before their time",
+        Sql(SQLITE, "due_jobs", "run_at <= :now", "run_at <= :now + 300000"),
+        caught_by="I13",
+    ),
+    mutant(
+        "promoted_twice",
+        SQLITE,
+        "a due job becomes ready and stays scheduled",
+        Sql(SQLITE, "leave_scheduled", "where", "where random() % 2 and"),
+        Sql(SQLITE, "due_to_ready", "insert into", "insert or ignore into"),
+        caught_by="I2 I6 I8 I5",
+    ),
+    mutant(
+        "priority_ignored",
+        SQLITE,
+        "the turn of a job is its run_at, whatever its priority",
+        Code("holdfast.model.turn:turn_of", "run_at - priority * _STEP", "run_at"),
+        Code("holdfast.model.turn:run_at_of", "turn + priority * _STEP", "turn"),
+        caught_by="I22",
+    ),
+    mutant(
+        "last_in_first_out",
+        POSTGRES,
+        "the latest job of a lane is claimed first",
+        Sql(
+            POSTGRES, "claim", "order by turn, seq limit front.share", "order by turn desc, seq desc limit front.share"
+        ),
+        caught_by="I22",
+    ),
+    mutant(
+        "floor_never_reset",
+        POSTGRES,
+        "claims begin at the place of the last one, and never again at the start",
+        Code("holdfast.backends.postgres.floors:Floors.hints", "self._places.clear()", "pass"),
+        Code("holdfast.backends.postgres.floors:Floors.came_short", "self._places.clear()", "return False"),
+        Code("holdfast.backends.postgres.floors:Floors.lower", "self._places[lane_id] = (turn, seq)", "pass"),
+        caught_by="I1 I22",
+        under="kills",
+        strands=True,
+    ),
+)

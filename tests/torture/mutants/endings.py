@@ -1,0 +1,204 @@
+"""Mutants of beginnings and ends: enqueue, completion, cancel, shutdown, prune."""
+
+from __future__ import annotations
+
+from tests.torture.mutants.mutant import POSTGRES, SQLITE, mutant
+from tests.torture.mutants.patching import Code, Sql
+
+_VERBS = "holdfast.backends.sqlite.verbs"
+_CONTEXT = "holdfast.jobs.context"
+_COMPLETE = "hold.require(await transaction.complete(hold.lease, hold.result_text()))"
+_FINISH = "self._backend.jobs.finish([Finish(hold.lease, Completed(None))])"
+_BEGIN_BLOCKING = "self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit)"
+
+_COMMITTING = "transaction.explained(committing=True)"
+
+ENDINGS = (
+    mutant(
+        "ledger_row_not_written",
+        SQLITE,
+        "a completed job leaves `running` and is written nowhere",
+        Code(
+            f"{_VERBS}.finish:_complete_many",
+            'completed = tx.run("complete_many", {**lot, "now": tx.now})',
+            "completed = len(seqs)",
+        ),
+        caught_by="I1",
+    ),
+    mutant(
+        "effect_without_completion",
+        SQLITE,
+        "ctx.transaction() commits the effect, and the completion is forgotten",
+        Code(f"{_CONTEXT}:Context.transaction", _COMPLETE, "pass"),
+        caught_by="I1 I2",
+    ),
+    mutant(
+        "completion_after_the_effect",
+        SQLITE,
+        "ctx.transaction() commits the effect first and completes the job in a second step",
+        Code(
+            f"{_CONTEXT}:Context.transaction",
+            _COMPLETE,
+            "pass",
+            (
+                (
+                    "    if completes:\n        hold.settled()",
+                    f"    if completes:\n        await {_FINISH}\n        hold.settled()",
+                ),
+            ),
+        ),
+        caught_by="I2 I6",
+        under="kills",
+    ),
+    mutant(
+        "completion_before_the_effect",
+        SQLITE,
+        "a handler in a thread completes its job first, and its effect is written afterwards, if nothing comes between",
+        Code(
+            f"{_CONTEXT}:SyncContext.transaction",
+            f"    try:\n        with {_BEGIN_BLOCKING}",
+            f"    (verdict,) = self._wait({_FINISH})\n"
+            "    hold.require(verdict)\n"
+            "    failpoint('before_commit')\n"
+            "    completes = False\n"
+            "    try:\n"
+            f"        with {_BEGIN_BLOCKING}",
+        ),
+        Sql(
+            SQLITE,
+            "standing",
+            "select 1 from holdfast_running where seq = :seq and fence = :fence",
+            "select 1 from holdfast_running where seq = :seq and fence = :fence"
+            " union all select 1 from holdfast_completed where seq = :seq and fence = :fence",
+        ),
+        caught_by="I1 I5",
+        under="kills",
+    ),
+    mutant(
+        "commit_error_swallowed",
+        POSTGRES,
+        "a commit that fails passes for one that succeeded",
+        Code(
+            "holdfast.backends.postgres.transactions:PostgresTransactions.begin",
+            "            with transaction.explained(committing=True), bounded(connection, self._patience):\n"
+            "                await _to_the_end(block.__aexit__(None, None, None))",
+            "            try:\n"
+            "                with transaction.explained(committing=True), bounded(connection, self._patience):\n"
+            "                    await _to_the_end(block.__aexit__(None, None, None))\n"
+            "            except Exception:\n"
+            "                pass",
+        ),
+        Code(
+            "holdfast.backends.postgres.transactions:PostgresTransactions.begin_blocking",
+            f"            with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
+            "                block.__exit__(None, None, None)",
+            "            try:\n"
+            f"                with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
+            "                    block.__exit__(None, None, None)\n"
+            "            except Exception:\n"
+            "                pass",
+        ),
+        caught_by="I1 I6 I8 I2",
+        under="cuts",
+    ),
+    mutant(
+        "enqueue_again_under_a_new_id",
+        POSTGRES,
+        "an enqueue without an answer is repeated blindly, under new ids",
+        Code(
+            "holdfast.jobs.joiner:EnqueueJoiner.enqueue",
+            "        return await self._store().enqueue(jobs)\n",
+            "        from holdfast.model.ids import new_id\n"
+            "        import msgspec\n"
+            "        while True:\n"
+            "            try:\n"
+            "                return await self._store().enqueue(jobs)\n"
+            "            except (StoreUnavailable, OutcomeUnknown):\n"
+            "                await asyncio.sleep(0.1)\n"
+            "                jobs = [msgspec.structs.replace(job, id=new_id()) for job in jobs]\n",
+        ),
+        caught_by="I1 I3",
+        under="cuts",
+    ),
+    mutant(
+        "enqueue_outside_the_callers_transaction",
+        POSTGRES,
+        "options(using=…) writes through a connection of its own, and so commits whatever the caller does",
+        Code("holdfast.app.app:App.enqueue_new", "if using is not None:", "if False:"),
+        caught_by="I3",
+    ),
+    mutant(
+        "enqueue_of_some",
+        SQLITE,
+        "of the jobs of a batch the last one is left out",
+        Code(f"{_VERBS}.enqueue:enqueue", "_insert(tx, jobs)", "_insert(tx, jobs[: max(1, len(jobs) - 1)])"),
+        caught_by="I1 I20",
+    ),
+    mutant(
+        "cancel_deletes",
+        SQLITE,
+        "a cancelled job is gone",
+        Sql(
+            SQLITE,
+            "cancel",
+            "values (:seq, :attempt, :lost, :now, :reason)",
+            "select :seq, :attempt, :lost, :now, :reason where 0",
+        ),
+        caught_by="I1",
+    ),
+    mutant(
+        "cancel_of_a_running_job_is_promised",
+        SQLITE,
+        "a job that runs is called cancelled as soon as somebody asks",
+        Code(f"{_VERBS}.operate:cancel", "return Cancellation.ASKED", "return Cancellation.CANCELLED"),
+        caught_by="I8",
+    ),
+    mutant(
+        "prune_without_retention",
+        SQLITE,
+        "finished jobs are pruned whatever their retention",
+        Code(f"{_VERBS}.upkeep:Pruner._prune_state", "if finished_at <= before", "if finished_at <= tx.now"),
+        caught_by="I1 I19",
+        under="terms",
+    ),
+    mutant(
+        "prune_of_the_unfinished",
+        SQLITE,
+        "pruning takes waiting jobs with it",
+        Sql(
+            SQLITE,
+            "prune_counts",
+            "holdfast_count where minute_at < :before",
+            "holdfast_job where seq in (select seq from holdfast_ready order by turn desc limit 3) and :before > 0",
+        ),
+        caught_by="I1 I19",
+        under="terms",
+    ),
+    mutant(
+        "nothing_released_at_shutdown",
+        SQLITE,
+        "a worker that is asked to end keeps the leases of what it has not begun",
+        Code(
+            "holdfast.worker.custody:Custody._release_prefetched",
+            "self._releases.add(job.lease, started=False)",
+            "self.holdings.settled(job.seq)",
+        ),
+        caught_by="I9",
+        under="terms",
+    ),
+    mutant(
+        "finishes_dropped_at_shutdown",
+        SQLITE,
+        "a worker that is asked to end throws away the ends of the attempts that it still runs",
+        Code(
+            "holdfast.worker.custody:Custody.ended",
+            "    buffer[seq] = Finish(",
+            "    if self._phase is not Phase.RUNNING:\n"
+            "        self.holdings.settled(seq)\n"
+            "        return True\n"
+            "    buffer[seq] = Finish(",
+        ),
+        caught_by="I9",
+        under="terms",
+    ),
+)

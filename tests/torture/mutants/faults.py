@@ -1,0 +1,156 @@
+"""What is done to the processes of a mutant run, while the producer produces."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+import psycopg
+from tests.torture.mutants.crew import Crew, Seat, send
+
+from holdfast.torture.events import FaultBegan, FaultEnded
+from holdfast.torture.fleet import below
+from holdfast.torture.history import now_us
+from holdfast.torture.proxy import When
+from holdfast.torture.urls import postgres_url, sqlite_path
+
+_ROUNDS = 3
+_STOP, _OUTAGE, _BETWEEN = 2.4, 1.6, 1.0  # leases
+_POINTS = ("after_commit=kill@3", "before_commit=kill@2", "")
+
+
+@contextmanager
+def fault(crew: Crew, kind: str, target: str, **how: Any) -> Generator[None]:
+    """Note a fault."""
+    number = now_us()
+    crew.log.writer.write(FaultBegan(at_us=now_us(), number=number, fault=kind, target=target, **how))
+    try:
+        yield
+    finally:
+        crew.log.writer.write(FaultEnded(at_us=now_us(), number=number, fault=kind, target=target))
+
+
+def rounds(crew: Crew) -> Generator[Seat]:
+    """One worker after the other, with some time between."""
+    for number in range(_ROUNDS):
+        time.sleep(_BETWEEN * crew.lease)  # the schedule
+        crew.keep()
+        yield crew.seats[number % len(crew.seats)]
+
+
+def calm(crew: Crew) -> None:
+    crew.produce_all()
+
+
+def stops(crew: Crew) -> None:
+    """A worker stands still for longer than its lease; another is there to take its jobs."""
+    for seat in rounds(crew):
+        _stop(crew, seat, _STOP)
+    crew.produce_all()
+
+
+def short_stops(crew: Crew) -> None:
+    """A worker stands still for about as long as its lease runs."""
+    for number in range(8):
+        time.sleep(0.3 * crew.lease)  # the schedule
+        crew.keep()
+        _stop(crew, crew.seats[number % 2], 0.7 + 0.05 * number)
+    crew.produce_all()
+
+
+def _stop(crew: Crew, seat: Seat, leases: float) -> None:
+    pids = [seat.process.pid, *below(seat.process.pid)]
+    with fault(crew, "stop", seat.target, stalls=crew.ground.kind == "sqlite"):
+        for pid in pids:
+            send(pid, signal.SIGSTOP)
+        time.sleep(leases * crew.lease)  # the length of the fault
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+
+
+def kills(crew: Crew) -> None:
+    """A worker is killed; the next one dies at a point of its own."""
+    for number, seat in enumerate(rounds(crew)):
+        with fault(crew, "kill", seat.target):
+            seat.process.kill()
+            crew.restart(seat, _POINTS[number % len(_POINTS)])
+    crew.produce_all()
+
+
+def terms(crew: Crew) -> None:
+    """Workers are replaced, one after the other."""
+    for seat in rounds(crew):
+        with fault(crew, "term", seat.target, asks=True):
+            seat.process.terminate()
+            crew.restart(seat)
+    crew.produce_all()
+
+
+def stopped_terms(crew: Crew) -> None:
+    """A worker that stood still for longer than its lease is asked to end before it can look around."""
+    for seat in rounds(crew):
+        pids = [seat.process.pid, *below(seat.process.pid)]
+        with fault(crew, "stop", seat.target, stalls=crew.ground.kind == "sqlite"):
+            for pid in pids:
+                send(pid, signal.SIGSTOP)
+            time.sleep(_STOP * crew.lease)  # the length of the fault
+        with fault(crew, "term", seat.target, asks=True):
+            seat.process.terminate()
+            for pid in pids:
+                send(pid, signal.SIGCONT)
+            crew.restart(seat)
+    crew.produce_all()
+
+
+def cuts(crew: Crew) -> None:
+    """Links are cut inside COMMIT, before the server has it and after."""
+    proxy = crew.proxy
+    assert proxy is not None
+    whens: tuple[When, ...] = ("before", "after", "before")
+    for when in whens * 8:
+        time.sleep(0.1)  # the schedule
+        with fault(crew, "commit", "link", detail=when):
+            proxy.arm(when)
+            proxy.cut_within(1.0)
+            proxy.disarm()
+    crew.produce_all()
+
+
+def outage(crew: Crew) -> None:
+    """Nobody can write to the store, for longer than a lease."""
+    for _ in rounds(crew):
+        with _locked(crew), fault(crew, "outage", "store", total=True):
+            time.sleep(_OUTAGE * crew.lease)  # the length of the fault
+    crew.produce_all()
+
+
+@contextmanager
+def _locked(crew: Crew) -> Generator[None]:
+    url = crew.ground.url
+    if crew.ground.kind == "sqlite":
+        with closing(sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=10)) as connection:
+            connection.execute("begin immediate")
+            yield
+            connection.execute("rollback")
+        return
+    with psycopg.connect(postgres_url(url)) as session, session.transaction(force_rollback=True):
+        session.execute("set local search_path to holdfast_torture")
+        session.execute("lock table job, running, worker in exclusive mode")
+        yield
+
+
+MIXES: Final[dict[str, Callable[[Crew], None]]] = {
+    "calm": calm,
+    "killers": calm,  # jobs that kill their worker
+    "stops": stops,
+    "short stops": short_stops,
+    "kills": kills,
+    "terms": terms,
+    "cuts": cuts,
+    "outage": outage,
+    "stopped terms": stopped_terms,
+}

@@ -1,0 +1,126 @@
+"""The work of a mutant run: little of it plain, much of it under way when its worker is stopped or killed.
+
+The works of `holdfast torture` are made for long runs, in which what is rare comes up often enough. Here every run is
+short, so what a bug needs to show itself is common: attempts that last half a lease and end in the finish buffer, fail,
+report progress, or write their effect late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Final
+
+import msgspec
+
+from holdfast.jobs.context import Context
+from holdfast.model.outcome import Retry
+from holdfast.torture.events import Takes
+from holdfast.torture.names import QUEUE
+from holdfast.torture.programs import enqueueing
+from holdfast.torture.work import catalogue
+from holdfast.torture.work.app import AGAIN, app, lease
+from holdfast.torture.work.attempt import attempt, take_effect, take_effect_blocking
+from holdfast.torture.work.base import Order, Work, calls_of
+
+WEIGHTS: Final = {
+    "silent": 6,
+    "plain": 10,
+    "transfer": 6,
+    "transfer_in_thread": 4,
+    "unlucky": 3,
+    "unlucky_in_thread": 2,
+    "sleepy": 3,
+    "hopeless": 2,
+    "calls_itself_off": 1,
+    "cancelled_early": 2,
+    "cancelled_midway": 4,
+    "sent_back": 1,
+    "long": 1,
+}
+KILLERS: Final = {"kills_its_worker": 0.01, "kills_once": 0.05}
+"""The works that are taken over, and how often they come up here."""
+
+
+async def pass_time() -> None:
+    await asyncio.sleep(lease * random.uniform(0.2, 0.9))
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def idle(ctx: Context) -> None:
+    """Last some time; its end goes through the finish buffer."""
+    with attempt(ctx):
+        await pass_time()
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+def idle_in_thread(ctx: Context) -> None:
+    with attempt(ctx):
+        time.sleep(lease * random.uniform(0.2, 0.9))
+
+
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=8)
+async def stumbling(ctx: Context) -> None:
+    """Fail late, once, and then end."""
+    with attempt(ctx):
+        await pass_time()
+        if ctx.job.used_attempts == 1:
+            raise Retry(0.5)
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def slow_transfer(ctx: Context) -> None:
+    """Take effect late."""
+    with attempt(ctx):
+        await pass_time()
+        await take_effect(ctx)
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+def slow_transfer_in_thread(ctx: Context) -> None:
+    with attempt(ctx):
+        time.sleep(lease * random.uniform(0.2, 0.9))
+        take_effect_blocking(ctx)
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def telling(ctx: Context) -> None:
+    """Report progress again and again, longer than a lease; then take effect."""
+    with attempt(ctx):
+        for part in range(10):
+            await ctx.progress(10 * part)
+            await asyncio.sleep(0.12 * lease)
+        await take_effect(ctx)
+
+
+def _favoured(chance: random.Random, count: int) -> Order:
+    """A priority that puts a job before all others of its lane."""
+    return Order(task=idle, calls=[{}] * count, options={"priority": chance.choice((0, 0, 10))})
+
+
+def _delayed(chance: random.Random, count: int) -> Order:
+    return Order(task=slow_transfer, calls=[{}] * count, options={"delay": round(chance.uniform(0.5, 2.0), 3)})
+
+
+OURS: Final = (
+    Work(name="idle", weight=20, takes=Takes.NOTHING, draw=_favoured),
+    Work(name="idle_in_thread", weight=3, takes=Takes.NOTHING, draw=calls_of(idle_in_thread)),
+    Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
+    Work(name="slow_transfer", weight=8, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
+    Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
+    Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
+    Work(name="telling", weight=10, takes=Takes.TRANSACTION, draw=calls_of(telling)),
+)
+
+
+def replace_works(*, killers: bool) -> None:
+    """Let the programs of this run draw these works."""
+    known = {work.name: work for work in catalogue.WORKS}
+    weights = WEIGHTS | KILLERS if killers else WEIGHTS
+    taken_over = [
+        msgspec.structs.replace(known[name], weight=weight, most=known[name].most if name in KILLERS else None)
+        for name, weight in weights.items()
+    ]
+    catalogue.WORKS = (*taken_over, *OURS)  # type: ignore[misc]
+    enqueueing._WEIGHTS = (30, 30, 20, 20)  # more of them in transactions of the caller's

@@ -1,0 +1,230 @@
+"""Deliberate bugs in what a worker decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.torture.simulation_planting import Mutants, Patch
+
+from holdfast.model.job import Lease
+from holdfast.store.values import Verdict
+from holdfast.worker.access import Access
+from holdfast.worker.batching import Claims
+from holdfast.worker.custody import Custody
+from holdfast.worker.finishes import Finishes
+from holdfast.worker.holdings import Holdings
+from holdfast.worker.machine import Machine
+from holdfast.worker.releases import Releases
+from holdfast.worker.upkeep import Upkeep
+
+MUTANTS = Mutants()
+
+
+@MUTANTS.common
+def access_is_never_broken(patch: Patch) -> None:
+    def nothing(access: Access) -> None:
+        pass
+
+    def succeeded(access: Access, now: float) -> None:
+        access._began = now if access._began is None else access._began
+        access._last = now
+
+    patch.setattr(Access, "failed", nothing)
+    patch.setattr(Access, "succeeded", succeeded)
+
+
+@MUTANTS.common
+def buffered_finishes_are_not_extended(patch: Patch) -> None:
+    real = Custody.ended
+
+    def ended(machine: Custody, now: float, job: Any, outcome: Any) -> bool:
+        answer = real(machine, now, job, outcome)
+        if job.seq in machine._finishes.buffer:
+            machine.holdings.drop(job.seq)
+        return answer
+
+    patch.setattr(Custody, "ended", ended)
+
+
+@MUTANTS.rare
+def prefetched_jobs_are_not_extended(patch: Patch) -> None:
+    real_init, real_due = Custody.__init__, Holdings.due
+    waiting: dict[int, Custody] = {}
+
+    def init(machine: Custody, settings: Any) -> None:
+        real_init(machine, settings)
+        waiting[id(machine.holdings)] = machine
+
+    def due(holdings: Holdings, now: float) -> list[Lease]:
+        idle = {job.seq for job in waiting[id(holdings)]._prefetched}
+        return [lease for lease in real_due(holdings, now) if lease.seq not in idle]
+
+    patch.setattr(Custody, "__init__", init)
+    patch.setattr(Holdings, "due", due)
+
+
+@MUTANTS.common
+def leases_are_extended_after_they_end(patch: Patch) -> None:
+    real = Holdings.__init__
+
+    def init(holdings: Holdings, *, lease: float, extend_at: float) -> None:
+        real(holdings, lease=lease, extend_at=extend_at * 3)
+
+    patch.setattr(Holdings, "__init__", init)
+
+
+@MUTANTS.common
+def an_unanswered_flush_counts_as_answered(patch: Patch) -> None:
+    def flush_failed(machine: Machine, now: float, finishes: Any) -> None:
+        machine.flushed(now, finishes, [Verdict.DONE] * len(finishes))
+
+    patch.setattr(Machine, "flush_failed", flush_failed)
+
+
+@MUTANTS.common
+def an_unanswered_finish_is_run_anew(patch: Patch) -> None:
+    def flush_failed(machine: Machine, now: float, finishes: Any) -> None:
+        again = [machine._held[seq] for seq in machine._finishes.answered() if seq in machine._held]
+        machine._prefetched.extend(again)
+        machine._upkeep.access.failed()
+
+    patch.setattr(Machine, "flush_failed", flush_failed)
+
+
+@MUTANTS.common
+def a_stopping_worker_forgets_what_it_has_not_begun(patch: Patch) -> None:
+    def forget(machine: Custody) -> None:
+        for job in machine._prefetched:
+            machine.holdings.drop(job.seq)
+        machine._prefetched.clear()
+
+    patch.setattr(Custody, "_release_prefetched", forget)
+
+
+@MUTANTS.rare
+def a_release_that_failed_is_forgotten(patch: Patch) -> None:
+    def release_failed(machine: Machine, now: float, leases: Any) -> None:
+        machine.released(now, leases)
+
+    patch.setattr(Machine, "release_failed", release_failed)
+
+
+@MUTANTS.common
+def a_worker_ends_though_work_is_left(patch: Patch) -> None:
+    real = Machine.emptiness
+    patch.setattr(Machine, "emptiness", lambda machine, now, is_empty: real(machine, now, True))
+
+
+@MUTANTS.common
+def the_slot_of_an_aborted_handler_counts_as_free(patch: Patch) -> None:
+    def to_ghosts(machine: Custody, seq: int) -> None:
+        job = machine._running.pop(seq)
+        machine._ghosts[seq, job.fence] = job
+        machine._concurrency += 1
+
+    patch.setattr(Custody, "_to_ghosts", to_ghosts)
+
+
+@MUTANTS.common
+def a_job_that_was_settled_is_settled_again(patch: Patch) -> None:
+    """What `ended(None)` means in a running worker is taken for a broken handler: the job is begun again."""
+
+    def again(machine: Custody, job: Any) -> None:
+        machine._prefetched.append(job)
+
+    patch.setattr(Custody, "_ended_unwritten", again)
+
+
+@MUTANTS.common
+def what_was_not_begun_is_given_back_as_begun(patch: Patch) -> None:
+    def give_back(machine: Custody) -> None:
+        for job in machine._prefetched:
+            machine._releases.add(job.lease, started=True)
+        machine._prefetched.clear()
+
+    patch.setattr(Custody, "_release_prefetched", give_back)
+
+
+@MUTANTS.common
+def a_job_claimed_anew_does_not_displace_its_former_self(patch: Patch) -> None:
+    patch.setattr(Custody, "_supersede", lambda machine, seq: None)
+
+
+@MUTANTS.rare
+def an_extension_counts_for_later_claims_too(patch: Patch) -> None:
+    real = Holdings.extended
+
+    def extended(holdings: Holdings, leases: Any, sent_at: float) -> None:
+        leases = list(leases)
+        real(holdings, leases, sent_at)
+        for lease in leases:
+            for fence in holdings.sent:
+                if fence > lease.fence:
+                    holdings.sent[fence] = sent_at + 1e9
+
+    patch.setattr(Holdings, "extended", extended)
+
+
+@MUTANTS.rare
+def a_claim_counts_from_its_answer(patch: Patch) -> None:
+    real = Machine.claimed
+
+    def claimed(machine: Machine, now: float, jobs: Any, *, asked: int, sent_at: float) -> None:
+        real(machine, now, jobs, asked=asked, sent_at=now)
+
+    patch.setattr(Machine, "claimed", claimed)
+
+
+@MUTANTS.rare
+def a_lease_called_lost_is_given_up_though_its_finish_was_sent(patch: Patch) -> None:
+    patch.setattr(Finishes, "is_sent", lambda finishes, seq: False)
+
+
+@MUTANTS.common
+def a_running_worker_abandons_what_it_cannot_write(patch: Patch) -> None:
+    real = Machine.flush_failed
+
+    def flush_failed(machine: Machine, now: float, finishes: Any) -> None:
+        real(machine, now, finishes)
+        machine._abandon(machine._finishes.abandon())
+
+    patch.setattr(Machine, "flush_failed", flush_failed)
+
+
+@MUTANTS.stalling
+def a_claim_that_failed_stays_in_flight(patch: Patch) -> None:
+    def failed(claims: Claims, now: float) -> None:
+        claims._hungry = True
+
+    patch.setattr(Claims, "failed", failed)
+
+
+@MUTANTS.stalling
+def upkeep_that_failed_stays_in_flight(patch: Patch) -> None:
+    patch.setattr(Upkeep, "failed", lambda upkeep, now: None)
+
+
+@MUTANTS.stalling
+def a_flush_that_failed_stays_in_flight(patch: Patch) -> None:
+    def failed(finishes: Finishes, now: float) -> None:
+        finishes.unsure = finishes.flushing | finishes.unsure
+        finishes.flushing = {}
+
+    patch.setattr(Finishes, "failed", failed)
+
+
+@MUTANTS.stalling
+def a_release_call_is_counted_twice(patch: Patch) -> None:
+    real = Releases.batch
+
+    def batch(releases: Releases, now: float) -> Any:
+        answer = real(releases, now)
+        releases._calls += bool(answer[0] or answer[1])
+        return answer
+
+    patch.setattr(Releases, "batch", batch)
+
+
+@MUTANTS.stalling
+def nobody_rescues(patch: Patch) -> None:
+    patch.setattr(Access, "began", lambda access, now: None)

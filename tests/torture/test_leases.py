@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.torture.stories import SECOND, A, B, Story, done_well
+
+from holdfast.torture.events import (
+    Believed,
+    ExtendAnswered,
+    Extended,
+    ProgressAnswered,
+    Released,
+    ResetCalled,
+    Takes,
+)
+
+
+def taken_over(at: float, *, story: Story | None = None) -> Story:
+    """Worker A begins a job, and B claims it at some second; B completes it."""
+    story = story or Story().enqueued(1, "j1", takes=Takes.NOTHING)
+    story.claimed(2, "j1", fence=3).began(2.1, "j1", fence=3)
+    story.claimed(at, "j1", fence=5, attempt=2, process=B).began(at + 0.1, "j1", fence=5, attempt=2, used=1, process=B)
+    return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at - 0.2),))
+
+
+# --- I6 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ProgressAnswered, Extended, ExtendAnswered])
+@pytest.mark.parametrize(("verdict", "broken"), [("done", ["I6"]), ("lost", []), ("unknown", [])])
+def test_nothing_is_accepted_under_a_stale_fence(kind, verdict, broken):
+    story = taken_over(6).fault(3, 7, "stop", A)
+    more: dict[str, Any] = {} if kind is ProgressAnswered else {"lease_us": 2 * SECOND}
+    story.add(7.2, kind, job="j1", fence=3, verdict=verdict, sent_us=story.us(7.1), **more)
+
+    assert story.checked().broken == broken
+
+
+def test_what_was_sent_before_the_next_claim_may_be_accepted():
+    story = taken_over(6).fault(3, 7, "stop", A)
+    story.add(7.2, ProgressAnswered, job="j1", fence=3, verdict="done", sent_us=story.us(5.9))
+
+    assert story.checked().is_clean
+
+
+def test_an_attempt_does_not_end_under_a_stale_fence():
+    story = taken_over(6).fault(3, 7, "stop", A).finished(7.2, "j1", "retried", fence=3)
+
+    assert story.checked().broken == ["I6"]
+
+
+def test_a_finish_that_is_repeated_after_a_lost_answer_may_be_accepted_again():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).began(2.1, "j1", fence=3)
+    story.ended(2.2, "j1", Believed.RETRIED, fence=3).finished(2.5, "j1", "retried", fence=3, verdict="unknown")
+    story.claimed(3, "j1", fence=5, attempt=2, process=B).began(3.1, "j1", fence=5, attempt=2, process=B)
+    story.finished(4, "j1", "retried", fence=3)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "retried", at=2.4),))
+
+    assert story.checked().is_clean
+
+
+def test_a_stale_release_is_seen():
+    story = taken_over(6).fault(3, 7, "stop", A)
+    story.add(7.2, Released, job="j1", fence=3, started=True, verdict="done", sent_us=story.us(7.1))
+
+    assert story.checked().broken == ["I6"]
+
+
+def test_a_fence_that_is_given_out_twice_for_one_job_is_seen():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).killed(3)
+    story.began(5, "j1", fence=3, attempt=2, used=1, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=4.5),))
+
+    assert "I6" in story.checked().broken
+
+
+def test_a_fence_that_is_given_to_two_workers_is_seen():
+    story = done_well(Story(), "j1")
+    story.enqueued(1, "j2", call="c2", takes=Takes.NOTHING).began(3, "j2", fence=7, process=B).row("j2", "completed")
+
+    assert story.checked().broken == ["I6"]
+
+
+def test_jobs_of_one_claim_share_their_fence():
+    story = done_well(Story(), "j1")
+    story.enqueued(1, "j2", call="c2", takes=Takes.NOTHING).began(3, "j2", fence=7, process=A).row("j2", "completed")
+
+    assert story.checked().is_clean
+
+
+def test_an_effect_of_another_attempt_than_the_completing_one_is_seen():
+    story = Story().enqueued(1, "j1").began(2, "j1", fence=3).killed(3).began(6, "j1", fence=5, attempt=2, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=5),)).effect("j1", fence=3, attempt=1)
+
+    assert story.checked().broken == ["I6"]
+
+
+# --- I7 ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_claim_inside_a_living_lease_is_seen():
+    assert "I7" in taken_over(3.5).alive(4).fault(2.5, 4, "stop", A).checked().broken
+
+
+def test_a_second_claim_after_the_lease_has_expired_breaks_nothing():
+    assert taken_over(4.2).alive(5).fault(2.5, 4.5, "stop", A).checked().is_clean
+
+
+def test_an_extension_moves_the_end_of_the_lease():
+    story = taken_over(4.2).alive(5).fault(2.5, 4.5, "stop", A)
+    story.add(3, Extended, job="j1", fence=3, verdict="done", sent_us=story.us(2.9), lease_us=2 * SECOND)
+
+    assert story.checked().broken == ["I7"]
+
+
+def test_the_lease_of_a_dead_worker_may_be_taken_at_once():
+    assert taken_over(3.5).exited(3, A, signal=9).checked().is_clean
+
+
+def test_a_lease_that_its_worker_gave_back_may_be_taken():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).alive(9)
+    story.add(2.5, Released, job="j1", fence=3, started=False, verdict="done", sent_us=story.us(2.4))
+    story.claimed(3, "j1", fence=5, attempt=2, process=B).began(3.1, "j1", fence=5, attempt=2, used=1, process=B)
+
+    assert story.row("j1", "completed", attempt=2).checked().is_clean
+
+
+def test_a_lease_that_a_person_took_away_may_be_taken():
+    story = taken_over(3.5).alive(4).fault(2.5, 4, "stop", A).add(3, ResetCalled, job="j1")
+
+    assert story.checked().is_clean
+
+
+# --- I23 --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_is_taken_from_a_healthy_worker_is_seen():
+    assert taken_over(6).alive(9).checked().broken == ["I23"]
+
+
+def test_a_lease_may_be_taken_from_a_worker_that_stood_still():
+    assert taken_over(6).alive(9).fault(3, 8, "stop", A).checked().is_clean
+
+
+def test_a_lease_may_be_taken_after_an_outage_of_the_store():
+    assert taken_over(6).alive(9).fault(3, 5, "restart", "store", stalls=True).checked().is_clean
+
+
+@pytest.mark.parametrize(("over", "broken"), [(5.5, ["I23"]), (5.0, [])])
+def test_after_an_outage_for_all_the_living_may_extend_first(over, broken):
+    """The lease is taken at second 5.8."""
+    assert taken_over(6).alive(9).fault(3, over, "outage", "store", total=True).checked().broken == broken

@@ -1,0 +1,73 @@
+"""A short run on each store, all of it real: processes, kills, stops, cut connections, a server that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers.missing import give_up
+
+from holdfast.errors import ConfigError
+from holdfast.torture.server import find_binaries
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 280.0
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Run the command; return its exit code, the report, and what it said."""
+    report = folder / "report.json"
+    command = ["holdfast", "torture", "--seed", "1", "--jobs", "500", "--report", str(report), *options]
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    assert report.exists(), done.stdout + done.stderr
+    return done.returncode, json.loads(report.read_text()), done.stdout + done.stderr
+
+
+def assert_clean(code: int, report: dict[str, Any], said: str) -> None:
+    assert code == 0, said
+    assert report["is_clean"], said
+    assert report["violations"] == []
+    assert report["is_drained"]
+    assert report["jobs"] >= 500
+    assert set(report["states"]) <= {"completed", "failed", "cancelled"}
+    assert report["states"]["completed"] > 300
+    assert report["effects"] > 50
+    assert report["faults"]["kill"]["done"] >= 1
+    assert re.search("Nothing was lost and nothing was doubled", said)
+
+
+def test_nothing_is_lost_or_doubled_on_sqlite_while_workers_are_killed_and_stopped(tmp_path):
+    code, report, said = run(tmp_path, "--url", f"sqlite:///{tmp_path}/torture.db")
+
+    assert_clean(code, report, said)
+    assert not (tmp_path / "torture.db").exists(), "a clean run leaves nothing behind"
+
+
+def test_nothing_is_lost_or_doubled_on_postgresql_while_its_server_is_killed_too(tmp_path):
+    try:
+        find_binaries()
+    except ConfigError as error:
+        give_up("PostgreSQL", str(error))
+
+    code, report, said = run(tmp_path, "--server", "postgresql")
+
+    assert_clean(code, report, said)
+    assert report["versions"]["fsync"] == "on"
+    assert report["faults"]["restart"]["done"] >= 1
+    assert report["cuts_inside_commit"] >= 1
