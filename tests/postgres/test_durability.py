@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psycopg
@@ -20,6 +19,7 @@ from holdfast import App
 pytestmark = pytest.mark.slow
 _CALLS = "trace=fdatasync,fsync,pwrite64,pwritev,sendto,recvfrom"
 _COMMITS = 5
+_SESSIONS = "select pid from pg_stat_activity where application_name = 'holdfast'"
 
 
 @pytest.fixture
@@ -46,53 +46,40 @@ def test_an_enqueue_is_answered_only_after_the_log_of_the_server_was_synced(tmp_
 
     noop.sync.enqueue(n=0)
     with psycopg.connect(durable_server.url, autocommit=True) as connection:
-        (found,) = (
-            connection.execute(
-                "select array_agg(pid) from pg_stat_activity where application_name = 'holdfast' and pid <> pg_backend_pid()"
-            ).fetchone()
-            or ()
-        )
+        pids = [row[0] for row in connection.execute(_SESSIONS)]
     trace = tmp_path / "trace"
-    watched = [part for pid in found for part in ("-p", str(pid))]
+    watched = [part for pid in pids for part in ("-p", str(pid))]
     strace = subprocess.Popen(
         ["strace", "-f", "-ttt", "-s", "65536", "-o", str(trace), "-e", _CALLS, *watched],
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        time.sleep(0.2)  # what refuses refuses at once
+        eventually(lambda: strace.poll() is not None or all(map(_is_traced, pids)), "the sessions are traced")
         if strace.poll() is not None:
-            unless_refused(subprocess.CompletedProcess(strace.args, strace.returncode, None, strace.stderr.read()))  # type: ignore[union-attr]
-        eventually(lambda: "attached" in str(_said(strace)) or trace.exists(), "the sessions are traced")
-        time.sleep(0.5)  # strace tells of its attachment before it has stopped every process
+            unless_refused(subprocess.CompletedProcess(strace.args, strace.returncode, None, strace.communicate()[1]))
         for n in range(_COMMITS):
             noop.sync.enqueue(n=n)
     finally:
         strace.send_signal(signal.SIGINT)
-        strace.wait(20)
+        strace.communicate(timeout=20)
         app.sync.close()
 
-    commits = _commits(trace.read_text())
-    assert len(commits) >= _COMMITS
-    assert all(commits), "a commit was answered before the log was synced"
+    assert _syncs_and_answers(trace.read_text()) == ["sync", "answer"] * _COMMITS
 
 
-def _said(strace: subprocess.Popen[str]) -> str:
-    return "attached" if strace.poll() is None else ""
+def _is_traced(pid: int) -> bool:
+    return re.search(r"^TracerPid:\s+[1-9]", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE) is not None
 
 
-def _commits(trace: str) -> list[bool]:
-    """For each answer that says COMMIT: whether its own session had synced since the request."""
-    synced: dict[str, bool] = {}
-    found: list[bool] = []
+def _syncs_and_answers(trace: str) -> list[str]:
+    """Return what the session that wrote has done, in order: synced the log, answered its client."""
+    calls: dict[str, list[str]] = {}
     for line in trace.splitlines():
         pid = line.split()[0]
-        if "recvfrom" in line:
-            continue
-        if re.search(r"fdatasync|fsync", line):
-            synced[pid] = True
-        elif "sendto" in line and ("COMMIT" in line or "INSERT" in line or "SELECT" in line):
-            if "COMMIT" in line:
-                found.append(synced.get(pid, False))
-                synced[pid] = False
-    return found
+        if re.search(r"fdatasync.*= 0$", line):
+            calls.setdefault(pid, []).append("sync")
+        elif "sendto(" in line:
+            calls.setdefault(pid, []).append("answer")
+    (writing,) = [done for done in calls.values() if "sync" in done]
+    return writing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.backends.postgres.steps import Steps, run
@@ -42,4 +43,4 @@ def holding_share(grant: Grant) -> Holding:
     share = grant.share
     name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
     remedy = "give the node's timing a longer self_fence"
-    return Holding(name, remedy, lambda milliseconds: hold(grant, milliseconds))
+    return Holding(name, remedy, partial(hold, grant))

@@ -52,7 +52,8 @@ class Session(AsyncConnection[Any]):
         that the session may be left inside the transaction.
         """
         asked: list[_Ready] = []
-        for text, parameters in [(frame[0], {}), *queries, (frame[1], {})] if frame else queries:
+        nothing: Mapping[str, object] = {}
+        for text, parameters in [(frame[0], nothing), *queries, (frame[1], nothing)] if frame else queries:
             ready = await self._made_ready(text, parameters)
             if ready is None:
                 return None
