@@ -115,7 +115,7 @@ def a_worker_ends_though_work_is_left(patch: Patch) -> None:
     patch.setattr(Machine, "emptiness", lambda machine, now, is_empty: real(machine, now, True))
 
 
-@MUTANTS.common
+@MUTANTS.rare
 def the_slot_of_an_aborted_handler_counts_as_free(patch: Patch) -> None:
     def to_ghosts(machine: Custody, seq: int) -> None:
         job = machine._running.pop(seq)

@@ -38,6 +38,7 @@ _PATIENCE: Final = "5"  # seconds for a reply of the server, before a link count
 _ENDING: Final = 60.0
 _DRAIN_LOOK: Final = 0.5
 _STARTING: Final = 60.0
+_OVERTAKING: Final = 30.0
 
 
 class Conductor:
@@ -120,6 +121,7 @@ class Conductor:
                 store=self.ground.kind,
                 lease_us=round(plan.lease * 1_000_000),
                 recovery_us=round(plan.recovery * 1_000_000),
+                overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
             )
         )
         settings = OutsideSettings(name="world", parent=os.getpid())

@@ -38,7 +38,7 @@ from holdfast.store.stream_values import (
     Transition,
 )
 
-COPY_FROM = 300  # so many events, and COPY pays for its further round trips
+COPY_FROM = 150  # so many events, and COPY pays for its further round trips
 _TRIES = 3
 
 

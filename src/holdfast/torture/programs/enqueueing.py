@@ -65,6 +65,8 @@ class Enqueuer:
     def _draw(self, work: Work, count: int) -> tuple[Order, dict[str, Any]]:
         order = work.draw(self._chance, count)
         options = dict(order.options)
+        if work.in_turn:
+            return order, options
         if "delay" not in options and self._chance.random() < _DELAYED:
             options["delay"] = round(2 * self._chance.random(), 3)
         if self._chance.random() < _FAVOURED:
@@ -157,7 +159,7 @@ class Enqueuer:
                 jobs=ids,
                 size=size,
                 task=task.name,
-                queue=str(options.get("queue", task.task.queue)),
+                queue=_line(task, options),
                 takes=Takes(work.takes),
                 max_attempts=task.task.max_attempts,
                 priority=int(options.get("priority", task.task.priority)),
@@ -173,3 +175,9 @@ class Enqueuer:
         recorder.write(EnqueueAnswered(at_us=now_us(), call=name, jobs=ids, new=() if all(new) else new))
         self.enqueued += len(ids)
         return list(ids)
+
+
+def _line(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:
+    """Return the line in which jobs wait: the queue, or a key within it."""
+    queue, key = str(options.get("queue", task.task.queue)), options.get("order_key")
+    return queue if key is None else f"{queue}/{key}"

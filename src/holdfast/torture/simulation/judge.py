@@ -227,9 +227,8 @@ class Judge:
             case = self.cases[each.job_id]
             if case.fence is None or case.expires > now:
                 raise Violated("rescue", f"taken from {case.worker} though its lease has not expired", case.id)
-            if (
-                rescuer is not None and rescuer.lease <= case.duration
-            ):  # one with a longer lease sees less: see the docs
+            # One with a longer lease sees less: `docs/internals/simulation.md`, what it has found.
+            if rescuer is not None and rescuer.lease <= case.duration:
                 self._check_patience(case, rescuer)
                 self._check_health(case, rescuer)
             case.lose(isolated=case.isolated)
