@@ -94,11 +94,14 @@ class StreamsMachine(StreamsRules):
             if fate != "done":
                 failure = FAILURE if fate == "failed" else None
                 parks.append(Park(self.model.place(share, event), event.stream, failure, 3 if failure else 0))
-        unparks = [
-            data.draw(st.sampled_from([Unpark(position), Unpark(position, FAILURE, attempts=2)]), label="again")
-            for position in self.model.parked_of(share)
-            if data.draw(st.sampled_from([True, True, False]), label="unpark")
-        ]
+        unparks: list[Unpark] = []
+        waiting: set[str] = set()  # parked events of a stream are handled in order, up to the first that fails
+        for place, parked in self.model.parked_of(share).items():
+            fate = data.draw(st.sampled_from(["done", "failed", "left"]), label="retry")
+            if parked.event.stream not in waiting and fate != "left":
+                unparks.append(Unpark(place) if fate == "done" else Unpark(place, FAILURE, attempts=2))
+            if fate != "done":
+                waiting.add(parked.event.stream)
         position = self.model.place(share, events[-1]) if events else after
         return Commit(after, position, tuple(parks), tuple(unparks))
 

@@ -166,16 +166,6 @@ def an_extension_counts_for_later_claims_too(patch: Patch) -> None:
 
 
 @MUTANTS.rare
-def a_claim_counts_from_its_answer(patch: Patch) -> None:
-    real = Machine.claimed
-
-    def claimed(machine: Machine, now: float, jobs: Any, *, asked: int, sent_at: float) -> None:
-        real(machine, now, jobs, asked=asked, sent_at=now)
-
-    patch.setattr(Machine, "claimed", claimed)
-
-
-@MUTANTS.rare
 def a_lease_called_lost_is_given_up_though_its_finish_was_sent(patch: Patch) -> None:
     patch.setattr(Finishes, "is_sent", lambda finishes, seq: False)
 

@@ -6,6 +6,7 @@ import json
 import random
 import sqlite3
 from collections import Counter
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -151,7 +152,9 @@ async def test_the_ground_reads_what_the_store_holds(tmp_path):
 
 
 def test_attempts_are_joined_to_their_jobs_in_one_pass():
-    jobs = [("a", "failed", 2, 5, 1, 0, None, 0, 0, 0, 9, "x", json.dumps({"call": "c"}), "q", "t")]
+    jobs: list[tuple[Any, ...]] = [
+        ("a", "failed", 2, 5, 1, 0, None, 0, 0, 0, 9, "x", json.dumps({"call": "c"}), "q", "t")
+    ]
     jobs += [("b", "ready", 0, 5, 2, 0, None, 0, 0, 0, None, None, None, "q", "t")]
     attempts = [(0, 1, "lost", "w", 1, 2, None), (1, 1, "retried", "w", 1, 2, "E"), (1, 2, "failed", "w", 3, 4, "E")]
 

@@ -11,8 +11,9 @@ The node reports to the store and tells the broker what was answered. The broker
 
 **Self-fencing.** The leader may take our shares once we have been silent for `ttl + grace` by the store's clock. We do
 not know when that is, but we know when we *sent* the last report that succeeded; the store cannot have heard us before
-that. So `self_fence`, by our monotonic clock, after that sending we dispatch nothing more, and since `self_fence < ttl`
-we have stopped before anybody else begins. If the process was frozen meanwhile, the generation refuses what it writes.
+that. So `self_fence`, by our monotonic clock, after that sending we dispatch nothing more and interrupt what is being
+handled, and since `self_fence < ttl` we have stopped before anybody else begins. If the process was frozen meanwhile,
+the generation refuses what it writes.
 """
 
 from __future__ import annotations
@@ -99,4 +100,10 @@ class Broker:
 
     def may_dispatch(self, now: float) -> bool:
         """Tell whether nobody else can have been given our shares yet."""
-        return self._heard is not None and now - self._heard < self._timing.self_fence.total_seconds()
+        return self.sure_for(now) > 0.0
+
+    def sure_for(self, now: float) -> float:
+        """Tell for how many seconds from now nobody else can be given our shares; 0 if that is not sure any more."""
+        if self._heard is None:
+            return 0.0
+        return max(0.0, self._heard + self._timing.self_fence.total_seconds() - now)

@@ -23,7 +23,7 @@ from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.context import StreamUnparked
-from holdfast.streams.handling import Handling, Stopped
+from holdfast.streams.handling import Handling, Interrupted, Stopped
 from holdfast.streams.poison import goes_alone, guilt, is_guilty
 from holdfast.streams.progress import Progress
 
@@ -61,7 +61,14 @@ class Consumption:
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_dropped = False
-        self._handling = Handling(consumer, grant, around.backend, threads=around.threads, limit=self._limit())
+        self._handling = Handling(
+            consumer,
+            grant,
+            around.backend,
+            threads=around.threads,
+            limit=self._limit(),
+            may_dispatch=around.may_dispatch,
+        )
         self._progress = Progress(0, by_version=self._by_version, commit_every=consumer.commit_every)
         self._flushed = time.monotonic()
 
@@ -93,6 +100,10 @@ class Consumption:
         """End now, for the time to drain is up: what an async handler does is cancelled, the share is released."""
         self.drain()
         self._handling.abandon()
+
+    def interrupt(self) -> None:
+        """Hand nothing to the handler, and cancel what it does, until it is sure again that the share is ours."""
+        self._handling.interrupt()
 
     def drop(self) -> None:
         """End now: the grant is stale. What an async handler does is cancelled, and nothing more is written."""
@@ -147,6 +158,9 @@ class Consumption:
         try:
             return await self._work(fetched)
         except StreamUnparked:
+            await self._begin_again()
+        except Interrupted:
+            _logger.warning("%r: it is not sure that it is still ours, so what it handled was broken off", self)
             await self._begin_again()
         except (StoreUnavailable, OutcomeUnknown) as error:
             _logger.warning("%r: the store failed, going on from what is committed: %s", self, error)

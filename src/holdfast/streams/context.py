@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreError
 from holdfast.model.allocation import Grant
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.signals import Signal
@@ -42,9 +42,14 @@ class Try:
         """The store's verbs for consumers."""
         return self.backend.streams.consumers
 
-    def is_shown_by(self, position: int | None) -> bool:
-        """Tell whether the position that the store has now shows that our commit happened, though no reply came."""
-        return position == self.commit.position and position != self.commit.after
+    async def resolve(self, unknown: OutcomeUnknown) -> None:
+        """Ask the store whether our commit happened, though no reply came; raise `unknown` unless that is certain."""
+        try:
+            position = await self.consumers.verify(self.grant)
+        except StoreError as error:
+            raise unknown from error
+        if position != self.commit.position or position == self.commit.after:
+            raise unknown
 
     def require(self, verdict: CommitVerdict) -> None:
         """Raise unless the commit was written."""
@@ -133,9 +138,8 @@ class EventContext:
                 this.require(await transaction.commit(this.grant, this.commit))
                 failpoint("before_commit")
             failpoint("after_commit")
-        except OutcomeUnknown:
-            if not this.is_shown_by(await this.consumers.verify(this.grant)):
-                raise
+        except OutcomeUnknown as unknown:
+            await this.resolve(unknown)
         this.is_committed = True
 
 
@@ -159,8 +163,6 @@ class SyncEventContext:
                 this.require(transaction.commit(this.grant, this.commit))
                 failpoint("before_commit")
             failpoint("after_commit")
-        except OutcomeUnknown:
-            standing = asyncio.run_coroutine_threadsafe(this.consumers.verify(this.grant), this.loop)
-            if not this.is_shown_by(standing.result()):
-                raise
+        except OutcomeUnknown as unknown:
+            asyncio.run_coroutine_threadsafe(this.resolve(unknown), this.loop).result()
         this.is_committed = True

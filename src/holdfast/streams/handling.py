@@ -32,31 +32,56 @@ class Stopped(Exception):  # noqa: N818
     """The consumption was asked to end between two tries of an event: it is left as it is."""
 
 
+class Interrupted(Exception):  # noqa: N818
+    """It is not sure any more that the share is ours: go on from what is committed, once it is."""
+
+
 class Handling:
-    """Calls the handler of one consumer for the events of one share."""
+    """Calls the handler of one consumer for the events of one share, while `may_dispatch` says so."""
 
     def __init__(
-        self, consumer: Consumer, grant: Grant, backend: Backend, *, threads: Threads, limit: timedelta
+        self,
+        consumer: Consumer,
+        grant: Grant,
+        backend: Backend,
+        *,
+        threads: Threads,
+        limit: timedelta,
+        may_dispatch: Callable[[], bool],
     ) -> None:
         self._consumer = consumer
         self._grant = grant
         self._backend = backend
         self._threads = threads
         self._limit = limit
+        self._may_dispatch = may_dispatch
         self._this: Try | None = None
         self._running: asyncio.Task[Any] | None = None
         self._is_abandoned = False
+        self._is_interrupted = False
 
     def abandon(self) -> None:
         """Tell the handler that the share is lost, and cancel it where that is possible."""
         self._is_abandoned = True
+        self._end_this()
+
+    def interrupt(self) -> None:
+        """Do the same because the share may be lost; a handler that cannot be cancelled is waited for."""
+        if self._running is not None:
+            self._is_interrupted = True
+            self._end_this()
+
+    def _end_this(self) -> None:
         if self._this is not None:
             self._this.lease_lost.set()
         if self._running is not None and self._consumer.is_async:
             self._running.cancel()
 
     async def handle(self, events: Sequence[StoredEvent], progress: Progress, replay_until: int, pause: Pause) -> None:
-        """Handle events in order until each is done, skipped or parked; raises `LeaseLost` and `Stopped`."""
+        """Handle events in order until each is done, skipped or parked.
+
+        Raises `LeaseLost`, `Stopped` and `Interrupted`.
+        """
         free: list[StoredEvent] = []
         for event in events:
             if progress.follows_parked(event):
@@ -78,9 +103,9 @@ class Handling:
             this = self._try(progress.commit_up_to(events[-1]))
             try:
                 await self._call(this, events, replay_until, progress, attempts + 1)
-            except (LeaseLost, StreamUnparked, Stopped):
+            except (LeaseLost, StreamUnparked, Stopped, Interrupted, OutcomeUnknown):
                 raise
-            except (StoreUnavailable, OutcomeUnknown) as error:  # the store's fault, not the event's
+            except StoreUnavailable as error:  # the store's fault, not the event's
                 _logger.warning("%s: the store failed under %r, trying again: %s", self._name, events[0], error)
                 await self._wait(pause, _STORE_WAIT)
                 continue
@@ -100,7 +125,7 @@ class Handling:
         this = self._try(progress.commit_unparked(place, None, 1))
         try:
             await self._call(this, [parked.event], 0, progress, parked.attempts + 1)
-        except (LeaseLost, StreamUnparked, Stopped, StoreUnavailable, OutcomeUnknown):
+        except (LeaseLost, StreamUnparked, Stopped, Interrupted, StoreUnavailable, OutcomeUnknown):
             raise
         except Exception as error:
             if not this.is_committed:
@@ -164,6 +189,8 @@ class Handling:
     def _try(self, commit: Commit) -> Try:
         if self._is_abandoned:
             raise Stopped
+        if not self._may_dispatch():
+            raise Interrupted
         self._this = Try(self._backend, self._grant, commit, self._limit)
         return self._this
 
@@ -179,7 +206,9 @@ class Handling:
         arguments: list[Any] = [seen if self._consumer.takes_batch else seen[0]]
         if self._consumer.takes_context:
             arguments.append(EventContext(this, attempt))
-        self._running = asyncio.current_task()
+        running = self._running = asyncio.current_task()
+        assert running is not None  # noqa: S101 - a handler is called in a task
+        self._is_interrupted = False
         try:
             timeout = self._consumer.timeout
             async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):  # of async ones alone
@@ -190,6 +219,9 @@ class Handling:
         except asyncio.CancelledError:
             if self._is_abandoned:
                 raise Stopped from None
+            if self._is_interrupted:
+                running.uncancel()
+                raise Interrupted from None
             raise
         finally:
             self._running = None

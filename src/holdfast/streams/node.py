@@ -76,6 +76,7 @@ class Node:
         self._leader = Leader(backend, self.node, self.timing)
         self._hint = asyncio.Event()
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._is_running = False
         self._broken: asyncio.Future[None] | None = None
 
@@ -91,8 +92,7 @@ class Node:
     def stop(self) -> None:
         """End: finish what is being handled, release the shares, leave. Asked again: do not wait for handlers."""
         if self._stop.is_set():
-            for consumption, _ in self._working.values():
-                consumption.cut_short()
+            self._hurry.set()
         self._stop.set()
         self._hint.set()
 
@@ -136,40 +136,47 @@ class Node:
         assert self._broken is not None  # noqa: S101 - set by `run`
         parts: list[asyncio.Future[None]] = [
             asyncio.create_task(self._report()),
+            asyncio.create_task(self._fence_itself()),
             asyncio.create_task(self._leader.run()),
-            asyncio.create_task(self._until_stopped()),
+            asyncio.create_task(self._drain()),
             self._broken,
         ]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
                 ended.result()  # raises what it failed of
-            await self._drain()
         finally:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _until_stopped(self) -> None:
-        await self._stop.wait()
-
     async def _drain(self) -> None:
-        """End the consumptions, each with its last commit and release, while reports go on."""
+        """Once stopped, end the consumptions, each with its last commit and release, while reports go on."""
+        await self._stop.wait()
         with contextlib.suppress(StoreError):  # then the leader will notice that we have gone
             await self._store.drain(self.node)
         for consumption, _ in self._working.values():
             consumption.drain()
-        tasks = [task for _, task in self._working.values()]
-        if not tasks:
-            return
         limit = None if self.timing.drain is None else self.timing.drain.total_seconds()
-        _, late = await asyncio.wait(tasks, timeout=limit)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await self._until_idle_or_hurried()
         for consumption, _ in self._working.values():
             consumption.cut_short()
-        if late:
-            _, stuck = await asyncio.wait(late, timeout=self._stuck_grace)
+        if self._working:
+            tasks = [task for _, task in self._working.values()]
+            _, stuck = await asyncio.wait(tasks, timeout=self._stuck_grace)
             if stuck:
                 raise NodeBroken(f"{len(stuck)} handlers do not end though they were asked to and told to")
+
+    async def _until_idle_or_hurried(self) -> None:
+        hurry = asyncio.create_task(self._hurry.wait())
+        try:
+            while self._working and not hurry.done():
+                tasks = [task for _, task in self._working.values()]
+                await asyncio.wait([hurry, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurry.cancel()
 
     async def _depart(self) -> None:
         """Let go of everything; what cannot be said to the store it will find out by our silence."""
@@ -178,6 +185,7 @@ class Node:
             task.cancel()
         with contextlib.suppress(StoreError):
             await self._leader.resign()
+        with contextlib.suppress(StoreError):
             await self._store.leave(self.node)
             self._backend.notifier.notify()
 
@@ -194,6 +202,7 @@ class Node:
     async def _report(self) -> None:
         """Report that we live, take in what is ours, again and again."""
         while True:
+            self._hint.clear()  # before the report: what changes after it brings the next one forward
             sent = time.monotonic()
             wait = self.timing.beat.total_seconds()
             try:
@@ -206,10 +215,25 @@ class Node:
             except StoreError as error:
                 _logger.warning("node %s cannot report to the store: %s", self.node.node_id, error)
                 wait = min(wait, _STORE_WAIT)
-            self._hint.clear()
             await asyncio.sleep(min(_HINTED_BEAT, wait))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hint.wait(), max(0.0, wait - _HINTED_BEAT))
+
+    async def _fence_itself(self) -> None:
+        """Interrupt what is being handled whenever our reports have failed for so long that others may take over.
+
+        If this loop stood still meanwhile, by a handler that blocks it or with the whole process, no report has failed:
+        none was sent. The next one, which is under way now, tells what is still ours.
+        """
+        beat = self.timing.beat.total_seconds()
+        while True:
+            begun = time.monotonic()
+            wait = self._broker.sure_for(begun) or beat
+            await asyncio.sleep(wait)
+            now = time.monotonic()
+            if now - begun < wait + beat and not self._broker.sure_for(now):
+                for consumption, _ in self._working.values():
+                    consumption.interrupt()
 
     async def _enter_again(self) -> None:
         """Join again after the store has forgotten us; but not where another process has taken our name."""
@@ -243,6 +267,8 @@ class Node:
             self._waiting[grant.share] = grant
             return
         consumption = Consumption(self._consumers[grant.share.consumer], grant, self._around)
+        if self._stop.is_set():  # granted before the leader learned that we are about to leave
+            consumption.drain()
         self._working[grant.share] = (consumption, asyncio.create_task(self._consume(consumption)))
 
     async def _consume(self, consumption: Consumption) -> None:

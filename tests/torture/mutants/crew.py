@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
+from tests.torture.mutants.patching import MissingTarget
 
 from holdfast.runtime import failpoint
 from holdfast.torture.fleet import below
@@ -27,6 +28,7 @@ from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
 JOBS = 120
 RATE = 40.0  # a second
+NO_MUTANT = 70  # the exit code of a process that could not become its mutant
 _PATIENCE = 30.0
 
 
@@ -120,6 +122,8 @@ class Crew:
     def note_end(self, seat: Seat) -> None:
         children = below(seat.process.pid)
         code = seat.process.wait(_PATIENCE)
+        if code == NO_MUTANT:
+            raise MissingTarget((self._history / f"{seat.name}.log").read_text()[-500:])
         self.log.exited(seat.target, code)
         for pid in children:
             self.log.exited_if_known(process_name("worker", seat.name, pid), -signal.SIGKILL)
@@ -147,6 +151,13 @@ class Crew:
             self.keep()
             if time.monotonic() > give_up:
                 return  # a mutant that cannot even begin is judged by what it has done
+            time.sleep(0.05)
+
+    def until_working(self, seat: Seat) -> None:
+        """Wait until the worker in a seat has claimed something, if there is anything to claim."""
+        path = self._history / f"{seat.target}.jsonl"
+        give_up = time.monotonic() + _PATIENCE / 4
+        while time.monotonic() < give_up and not (path.exists() and b'"kind":"claimed"' in path.read_bytes()):
             time.sleep(0.05)
 
     def produce_all(self) -> None:

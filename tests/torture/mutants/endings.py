@@ -9,6 +9,7 @@ _VERBS = "holdfast.backends.sqlite.verbs"
 _CONTEXT = "holdfast.jobs.context"
 _COMPLETE = "hold.require(await transaction.complete(hold.lease, hold.result_text()))"
 _FINISH = "self._backend.jobs.finish([Finish(hold.lease, Completed(None))])"
+_BEGIN = "self._backend.transactions.begin(hold.lease, limit=hold.transaction_limit)"
 _BEGIN_BLOCKING = "self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit)"
 
 _COMMITTING = "transaction.explained(committing=True)"
@@ -53,7 +54,16 @@ ENDINGS = (
     mutant(
         "completion_before_the_effect",
         SQLITE,
-        "a handler in a thread completes its job first, and its effect is written afterwards, if nothing comes between",
+        "ctx.transaction() completes the job first, and the effect is written afterwards, if nothing comes between",
+        Code(
+            f"{_CONTEXT}:Context.transaction",
+            f"    try:\n        async with {_BEGIN}",
+            f"    (verdict,) = await {_FINISH}\n"
+            "    hold.require(verdict)\n"
+            "    failpoint('before_commit')\n"
+            "    completes = False\n"
+            f"    try:\n        async with {_BEGIN}",
+        ),
         Code(
             f"{_CONTEXT}:SyncContext.transaction",
             f"    try:\n        with {_BEGIN_BLOCKING}",
@@ -61,8 +71,7 @@ ENDINGS = (
             "    hold.require(verdict)\n"
             "    failpoint('before_commit')\n"
             "    completes = False\n"
-            "    try:\n"
-            f"        with {_BEGIN_BLOCKING}",
+            f"    try:\n        with {_BEGIN_BLOCKING}",
         ),
         Sql(
             SQLITE,
@@ -79,7 +88,7 @@ ENDINGS = (
         POSTGRES,
         "a commit that fails passes for one that succeeded",
         Code(
-            "holdfast.backends.postgres.transactions:PostgresTransactions.begin",
+            "holdfast.backends.postgres.transactions:PostgresTransactions._open",
             "            with transaction.explained(committing=True), bounded(connection, self._patience):\n"
             "                await _to_the_end(block.__aexit__(None, None, None))",
             "            try:\n"
@@ -89,7 +98,7 @@ ENDINGS = (
             "                pass",
         ),
         Code(
-            "holdfast.backends.postgres.transactions:PostgresTransactions.begin_blocking",
+            "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",
             f"            with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
             "                block.__exit__(None, None, None)",
             "            try:\n"

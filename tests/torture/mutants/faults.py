@@ -103,6 +103,7 @@ def stopped_terms(crew: Crew) -> None:
             for pid in pids:
                 send(pid, signal.SIGCONT)
             crew.restart(seat)
+        crew.until_working(seat)
     crew.produce_all()
 
 
@@ -112,7 +113,7 @@ def cuts(crew: Crew) -> None:
     assert proxy is not None
     whens: tuple[When, ...] = ("before", "after", "before")
     for when in whens * 8:
-        time.sleep(0.1)  # the schedule
+        time.sleep(0.35)  # the schedule
         with fault(crew, "commit", "link", detail=when):
             proxy.arm(when)
             proxy.cut_within(1.0)

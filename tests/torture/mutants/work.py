@@ -110,7 +110,7 @@ OURS: Final = (
     Work(name="slow_transfer", weight=8, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
-    Work(name="telling", weight=10, takes=Takes.TRANSACTION, draw=calls_of(telling)),
+    Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )
 
 

@@ -19,9 +19,9 @@ class Term:
     kind: ClassVar = Fault.TERM
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:
-        """Always possible."""
-        del stage
+    def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
+        """Nothing stands against it, anywhere."""
+        return None
 
     async def strike(self, stage: Stage, chance: random.Random) -> bool:
         """Ask, and wait for the end."""

@@ -129,14 +129,13 @@ class Enqueuer:
             try:
                 return self._answered(name, await call(name))
             except StoreUnavailable as error:
-                kind = EnqueueRefused
-                told = error
+                what = type(error).__name__
+                recorder.write(EnqueueRefused(at_us=now_us(), call=name, jobs=tuple(ids), error=what))
             except OutcomeUnknown as error:
-                kind = EnqueueUnknown
-                told = error
-            recorder.write(kind(at_us=now_us(), call=name, jobs=tuple(ids), error=type(told).__name__))
-            if kind is EnqueueUnknown and (not ids or self._chance.random() < _GIVE_UP):
-                return []
+                what = type(error).__name__
+                recorder.write(EnqueueUnknown(at_us=now_us(), call=name, jobs=tuple(ids), error=what))
+                if not ids or self._chance.random() < _GIVE_UP:
+                    return []
             await asyncio.sleep(_PAUSE * self._chance.random())  # jitter
         return []
 

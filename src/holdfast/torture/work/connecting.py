@@ -57,8 +57,8 @@ def connected() -> Generator[Connected]:
     import psycopg
 
     try:
-        raw = psycopg.connect(postgres_url(url), connect_timeout=5)
+        session = psycopg.connect(postgres_url(url), connect_timeout=5)
     except psycopg.Error as error:
         raise StoreUnavailable(str(error)) from error
-    with closing(raw):
-        yield Connected(raw, (psycopg.Error,))
+    with closing(session):
+        yield Connected(session, (psycopg.Error,))

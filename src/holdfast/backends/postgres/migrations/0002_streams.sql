@@ -108,7 +108,7 @@ create table {schema}.parked (
 create index holdfast_parked_stream on {schema}.parked (consumer, category_id, partition_id, stream, retrying);
 create index holdfast_parked_retrying on {schema}.parked (consumer, category_id, partition_id, position_id)
 where retrying;
-create index holdfast_parked_event on {schema}.parked (category_id, partition_id, event_id);
+create index holdfast_parked_event on {schema}.parked (event_id);
 
 create table {schema}.node (
     node_id text collate "C" primary key,

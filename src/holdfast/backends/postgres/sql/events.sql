@@ -290,14 +290,18 @@ select low from search where low >= high limit 1;
 
 -- name: consumers_of_partition
 -- Those who read a partition: consumers of its category, of single streams of it, of the log; with their share, if they
--- have it already. And the first of its events that somebody has parked. In one statement: what a commit has parked is
--- seen with the position that it has moved.
+-- have it already, and the first event that they have parked. In one statement: what a commit has parked is seen with
+-- the position that it has moved.
 select consumer.stream, allocation.position_id, (
-        select min(event.position_id)
-        from {schema}.parked as parked cross join lateral (
+        select event.position_id
+        from (
+            select event_id from {schema}.parked as parked
+            where parked.consumer = consumer.consumer and category_id = head.category_id and partition_id = head.partition_id
+            order by position_id limit 1
+        ) as parked
+        cross join lateral (
             select position_id from {schema}.event where event_id = parked.event_id limit 1
         ) as event
-        where parked.category_id = head.category_id and parked.partition_id = head.partition_id
     ),
     head.category_id, head.position_id, consumer.consumer is not null, {now}
 from {schema}.category as category
@@ -336,8 +340,7 @@ noted as (
 ),
 unparked as (
     delete from {schema}.parked
-    where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
-      and event_id = any(array(select event_id from gone where %(past_unread)s::boolean))
+    where event_id = any(array(select event_id from gone where %(past_unread)s::boolean))
 )
 select count(*), max(position_id) from gone;
 

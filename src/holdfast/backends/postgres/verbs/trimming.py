@@ -45,13 +45,12 @@ def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> 
 
 def _last_needless(readers: Rows, partition_id: int, partitions: int) -> Steps[int]:
     """Return the last position that no consumer needs any more."""
-    *_, first_parked, category_id, head, _, _ = readers[0]
-    bounds: list[int] = [head]
-    if first_parked is not None:
-        bounds.append(first_parked - 1)
-    for stream, position, *_, is_consumer, _ in readers:
+    bounds: list[int] = [readers[0][4]]
+    for stream, position, first_parked, category_id, _, is_consumer, _ in readers:
         if not is_consumer:
             continue
+        if first_parked is not None:
+            bounds.append(first_parked - 1)
         if stream is None:
             bounds.append(position or 0)
         elif partition_of(stream, partitions) == partition_id:

@@ -72,7 +72,8 @@ returning stream;
 
 -- name: retry_no_more
 update holdfast_parked set retrying = 0
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream;
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream
+    and position_id >= :position;
 
 -- name: list_parked
 select category, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at

@@ -65,7 +65,7 @@ def _unpark(tx: Tx, where: Place, unpark: Unpark) -> None:
     names = {**where, "position": unpark.position, "attempts": unpark.attempts, "failure": _text(unpark.failure)}
     stream = tx.value("park_again", names)
     if stream is not None:
-        tx.run("retry_no_more", {**where, "stream": stream})
+        tx.run("retry_no_more", {**where, "stream": stream, "position": unpark.position})
 
 
 def _park(tx: Tx, where: Place, park: Park, *, by_version: bool) -> None:
