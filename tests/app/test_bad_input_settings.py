@@ -130,7 +130,7 @@ async def test_a_worker_without_tasks_is_refused(app):
         ({"lease": 0}, "give seconds, more than 0"),
         ({"lease": -5}, "a duration cannot be negative"),
         ({"lease": "30s"}, "pass seconds as a number, or a timedelta"),
-        ({"extend_at": 1.5}, "give a share of the lease above 0 and up to 0.8"),
+        ({"extend_at": 1.5}, "give a share of the lease above 0 and up to 0.55"),
         ({"extend_at": 0}, "give a share of the lease above 0"),
         ({"poll_interval": 0}, "give seconds, more than 0"),
         ({"poll_interval": float("nan")}, "give seconds, more than 0"),

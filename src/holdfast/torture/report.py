@@ -18,12 +18,12 @@ SHOWS = (
     "twice, any lease had two holders, and whether everything came to its end by itself once the faults ended."
 )
 _TRIALS = (
-    "No violation in n independent trials bounds the rate of failure at about 3/n with 95 % confidence. The trials of a "
-    "run are not quite independent: read it as an order of magnitude."
+    "No violation in n independent trials bounds the rate of failure at about 3/n with 95 % confidence. The trials of "
+    "a run are not quite independent: read it as an order of magnitude."
 )
 _SYNC = (
-    "kill -9 and a killed server do not test fsync: the kernel keeps what was written. That the store has synced before "
-    "it answers is shown apart, by tracing system calls."
+    "kill -9 and a killed server do not test fsync: the kernel keeps what was written. That the store has synced "
+    "before it answers is shown apart, by tracing system calls."
 )
 _MACHINE = "One machine and one clock: no partition between machines, no drift between their clocks, no failover."
 _TWICE = "A handler that runs twice at once is counted, not forbidden: promised is that only one of them takes effect."

@@ -19,7 +19,8 @@ we know of it is made of calls that succeeded, so the rules are:
 4. A call that took longer than a quarter lease ends it too, when it is answered, even if others were answered in
    between: where one writer holds the store, those who only read go on, and nobody extends.
 5. Reading another's lease as expired needs no clock of ours; only the length of our access is measured here, by a
-   monotonic clock, and a clock that stood still while the machine slept errs towards waiting.
+   monotonic clock. One that stands still while the machine sleeps does not show an outage that came and went meanwhile:
+   then a healthy worker's job may run a second time, and still takes effect once.
 
 An idle or a fully busy worker makes no other calls, so rescue itself recurs often enough to keep access unbroken.
 A rescue must not outlive what it was sent with: the caller bounds it by `Access.gap` and reports a failure past that.

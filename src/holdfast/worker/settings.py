@@ -6,7 +6,8 @@ import msgspec
 
 from holdfast.errors import ConfigError
 
-MAX_EXTEND_AT = 0.8
+MAX_EXTEND_AT = 0.55
+"""Above it a writer that holds the store for a quarter of a lease can make an extension come after a rescue."""
 RESCUES_PER_LEASE = 5.0  # rescue keeps access unbroken, which a gap of a quarter lease would break: see `access`
 
 

@@ -1,4 +1,8 @@
-"""A node in a process of its own; what it does with an event, the event says."""
+"""A node in a process of its own; what it does with an event, the event says.
+
+`STREAM_DEAF` takes the hints of the store from it. `STREAM_STOP_IN_ALLOT` names a file: the first process to make it is
+stopped when it has found itself to be the leader and before its moves are committed.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,9 +26,17 @@ from holdfast import App, Event, EventContext, Timing
 
 app = App(os.environ["STREAM_URL"])
 NODE = os.environ.get("STREAM_NODE", "node")
-STYLE = "?" if app.backend.url.startswith("sqlite") else "%s"
+IS_SQLITE = app.backend.url.startswith("sqlite")
+STYLE = "?" if IS_SQLITE else "%s"
 INSERT = f"insert into stream_effect values ({', '.join([STYLE] * 6)})"  # noqa: S608 - our own words
-HANDLER = os.environ.get("STREAM_HANDLER", "async")
+SETTINGS: dict[str, Any] = {
+    "category": "orders",
+    "poll_interval": 0.1,
+    "retry": 0.05,
+    "max_attempts": 3,
+    "on_error": os.environ.get("STREAM_ON_ERROR", "block"),
+}
+_logger = logging.getLogger("app")
 
 
 def record(what: str, event: Event, fence: int) -> None:
@@ -40,15 +55,17 @@ async def act(event: Event) -> None:
     asked = event.payload
     match asked.get("do"):
         case "gate":
-            print(f"at the gate {event.position}", flush=True)
+            _logger.info("at the gate %d", event.position)
             await asyncio.to_thread(wait_at, asked["gate"])
-        case "block":
-            print(f"blocks {event.position}", flush=True)
-            time.sleep(asked["seconds"])  # noqa: ASYNC251 - the loop itself is blocked: that is the point
-        case "sleep":
+        case "block_once":
+            if is_first(asked["mark"]):
+                _logger.info("blocks %d", event.position)
+                time.sleep(asked["seconds"])  # noqa: ASYNC251 - the loop itself is blocked: that is the point
+        case "wait":
+            _logger.info("waits %d", event.position)
             await asyncio.sleep(asked["seconds"])
         case "stubborn":
-            print(f"stubborn {event.position}", flush=True)
+            _logger.info("stubborn %d", event.position)
             while True:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(60)
@@ -65,39 +82,76 @@ def wait_at(gate: str) -> None:
         file.read()
 
 
-if HANDLER == "thread":
+def is_first(mark: str) -> bool:
+    """Whether nobody has come here before."""
+    try:
+        Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
-    @app.consumer("billing", category="orders", poll_interval=0.1, retry=0.05, max_attempts=3)
+
+if os.environ.get("STREAM_HANDLER") == "thread":
+
+    @app.consumer("billing", **SETTINGS)
     def billing(event: Event, ctx: EventContext) -> None:
         record("begin", event, ctx.fence)
-        if event.payload.get("do") == "gate":
-            print(f"at the gate {event.position}", flush=True)
-            wait_at(event.payload["gate"])
-        with ctx.sync.transaction() as connection:
-            connection.execute(INSERT, row(event, ctx))
-        record("end", event, ctx.fence)
+        try:
+            if event.payload.get("do") == "gate":
+                _logger.info("at the gate %d", event.position)
+                wait_at(event.payload["gate"])
+            with ctx.sync.transaction() as connection:
+                connection.execute(INSERT, row(event, ctx))
+        finally:
+            record("end", event, ctx.fence)
 
 else:
 
-    @app.consumer(
-        "billing",
-        category="orders",
-        poll_interval=0.1,
-        retry=0.05,
-        max_attempts=3,
-        on_error=os.environ.get("STREAM_ON_ERROR", "block"),
-    )
-    async def billing(event: Event, ctx: EventContext) -> None:
+    @app.consumer("billing", **SETTINGS)
+    async def billing_async(event: Event, ctx: EventContext) -> None:
         record("begin", event, ctx.fence)
-        await act(event)
-        async with ctx.transaction() as connection:
-            await connection.execute(INSERT, row(event, ctx))
-        record("end", event, ctx.fence)
+        try:
+            await act(event)
+            async with ctx.transaction() as connection:
+                await connection.execute(INSERT, row(event, ctx))
+        finally:
+            record("end", event, ctx.fence)
+
+
+def deafen() -> None:
+    """Neither give nor take hints, as behind a pooler that knows no LISTEN."""
+
+    def listen(_: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+    notifier: Any = app.backend.notifier
+    notifier.listen = listen
+    notifier.notify = lambda: None
+
+
+def stop_in_allot(mark: str) -> None:
+    """Stop between the look at the epoch and the commit of the moves."""
+    patched = import_module(f"holdfast.backends.{'sqlite' if IS_SQLITE else 'postgres'}.verbs.allot")
+    name = "_move" if IS_SQLITE else "_write"
+    written = getattr(patched, name)
+
+    def write(*arguments: Any) -> Any:
+        if is_first(mark):
+            signal.raise_signal(signal.SIGSTOP)
+        return written(*arguments)
+
+    setattr(patched, name, write)
 
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format=f"{NODE}: %(message)s", stream=sys.stdout)
-    timing = Timing.for_recovery(float(os.environ.get("STREAM_RECOVERY", "3")))
+    if os.environ.get("STREAM_DEAF"):
+        deafen()
+    mark = os.environ.get("STREAM_STOP_IN_ALLOT")
+    if mark:
+        stop_in_allot(mark)
+    recovery = os.environ.get("STREAM_RECOVERY", "3")
+    timing = Timing() if recovery == "default" else Timing.for_recovery(float(recovery))
     drain = os.environ.get("STREAM_DRAIN", "10")
     timing = msgspec.structs.replace(timing, drain=None if drain == "none" else timedelta(seconds=float(drain)))
     return app.run_worker(node_id=NODE, timing=timing)

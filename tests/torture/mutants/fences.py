@@ -53,8 +53,9 @@ FENCES = (
     mutant(
         "release_without_fence",
         SQLITE,
-        "a job is given back by whoever asks, its holder or not",
+        "a job is given back by whoever asks, its holder or not (and the word that a lease was lost is late)",
         Code(f"{_VERBS}.rescue:release", "rows.find(tx, lease.seq, lease.fence)", "rows.find(tx, lease.seq, None)"),
+        Code(f"{_WORKER}.keeper:Keeper._extend", "if extension.lost:", "if False:"),
         caught_by="I6 I7 I8",
         under="stopped terms",
     ),

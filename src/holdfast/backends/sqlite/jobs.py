@@ -109,7 +109,7 @@ class SqliteJobs:
             waited = timedelta(seconds=now - asked_at)
             if unbroken is None or self._steady is None:
                 return rescue.rescue(tx, unbroken, limit, waited=waited)
-            # Half of it, as half a lease of access is asked for: the living extend at 0.8 of a lease at the latest.
+            # Half of it, as half a lease of access is asked for: the living extend at about half a lease.
             return rescue.rescue(tx, min(unbroken, self._steady.since(tx.now, now) / 2), limit, waited=waited)
 
         rescued = await self._runner.write(take)
