@@ -38,7 +38,7 @@ demo: $(CORE) ## 100,000 works on SQLite, consumers killed on the way, and a ver
 	@mkdir -p build
 	@$(BIN)/holdfast demo --url sqlite:///build/demo.db
 
-test: setup ## the suite, without the slow and torture marks
+test: setup ## the suite, with a short torture of each store, without the slow tests
 	@$(BIN)/pytest -m "not slow and not torture" -n 2 --dist worksteal -q
 
 test-slow: setup ## the tests that take seconds or start real processes

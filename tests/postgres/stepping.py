@@ -27,7 +27,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import MANY
 
 T = TypeVar("T")
-_BLOCKED_AFTER = 0.25
+_LOOK_AGAIN = 0.01
 _PATIENCE = 20.0
 OWN_IDS = "01900000-"
 TABLES = (
@@ -118,7 +118,7 @@ class Verbs:
     def __init__(self, arena: Arena, connection: AsyncConnection[Any], gate: Gate, *, commits: bool = True) -> None:
         runner = GatedRunner(connection, arena.statements, gate, commits=commits)
         self.events = PostgresEvents(runner, categories=arena.categories, appended=lambda: None)
-        self.consumers = PostgresConsumers(runner, arena.backend._parts.transactions)  # noqa: SLF001
+        self.consumers = PostgresConsumers(runner, arena.backend._parts.transactions)
         self.allocations = PostgresAllocations(runner)
 
 
@@ -133,21 +133,20 @@ class Arena:
     ) -> None:
         self.backend = backend
         self.url = url
-        self.statements = backend._statements  # noqa: SLF001
+        self.statements = backend._statements
         self.clock = clock
-        self._connections = connections
+        self._watch, *self._connections = connections
         self._began = clock()
 
     @property
     def categories(self) -> Categories:
-        return Categories(self.backend._parts.runner)  # noqa: SLF001
+        return Categories(self.backend._parts.runner)
 
     async def _anew(self, setup: Callable[[Arena], Awaitable[Any]]) -> Any:
-        async with await AsyncConnection.connect(parts_of(self.url)[0], autocommit=True) as connection:
-            schema = parts_of(self.url)[1]
-            tables = ", ".join(f"{schema}.{table}" for table in TABLES)
-            await connection.execute(f"truncate {tables} restart identity".encode())
-            await connection.execute(f"insert into {schema}.leadership (epoch, until_at) values (0, 0)".encode())
+        schema = self.statements.schema
+        tables = ", ".join(f"{schema}.{table}" for table in TABLES)
+        await self._watch.execute(f"truncate {tables} restart identity".encode())
+        await self._watch.execute(f"insert into {schema}.leadership (epoch, until_at) values (0, 0)".encode())  # noqa: S608 - our own names
         self.clock.advance((self._began - self.clock()) / 1_000_000)
         return await setup(self)
 
@@ -171,9 +170,21 @@ class Arena:
                 reached.cancel()
                 return None
             other = asyncio.create_task(_told(second(Verbs(self, self._connections[1], Gate()), given)))
-            await asyncio.wait({other}, timeout=_BLOCKED_AFTER)
+            await self._ended_or_blocked(other)
             gate.open()
             return await held, await other, await self._state()
+
+    async def _ended_or_blocked(self, other: asyncio.Task[Any]) -> None:
+        """Wait until the second side has ended, or waits for a lock of the first."""
+        pid = self._connections[1].info.backend_pid
+        while True:
+            await asyncio.wait({other}, timeout=_LOOK_AGAIN)
+            if other.done():
+                return
+            cursor = await self._watch.execute("select cardinality(pg_blocking_pids(%s))", (pid,))
+            row = await cursor.fetchone()
+            if row and row[0]:
+                return
 
     async def _state(self) -> Any:
         streams = self.backend.streams
@@ -211,7 +222,7 @@ async def _told(work: Awaitable[Any]) -> Any:
 
 @asynccontextmanager
 async def open_arena(backend: PostgresBackend, url: str, clock: ManualClock) -> AsyncIterator[Arena]:
-    connections = [await AsyncConnection[Any].connect(parts_of(url)[0], autocommit=True) for _ in range(2)]
+    connections = [await AsyncConnection[Any].connect(parts_of(url)[0], autocommit=True) for _ in range(3)]
     try:
         yield Arena(backend, url, clock, connections)
     finally:

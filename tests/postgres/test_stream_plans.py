@@ -91,7 +91,8 @@ insert into {s}.event (
 )
 select 1, n % 8, n / 8 + 1, 'order-' || n % 2000, n / 2000 + 1, gen_random_uuid(), 'placed', '{{}}', n
 from generate_series(0, {n} - 1) as n;
-insert into {s}.trimmed_stream (category_id, stream, version) select 1, 'gone-' || n, 5 from generate_series(1, 20000) as n;
+insert into {s}.trimmed_stream (category_id, stream, version)
+select 1, 'gone-' || n, 5 from generate_series(1, 20000) as n;
 insert into {s}.consumer (consumer, category) values ('billing', 'orders');
 insert into {s}.consumer (consumer, category, stream) values ('auditing', 'orders', 'order-7');
 insert into {s}.allocation (consumer, category_id, partition_id, generation, state, owner, incarnation, position_id,

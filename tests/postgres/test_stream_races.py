@@ -63,6 +63,12 @@ async def partitions(arena: Arena) -> None:
         await arena.backend.streams.events.append([_event(stream, 8 + number)])
 
 
+async def old_partitions(arena: Arena) -> None:
+    """The same, some time ago."""
+    await partitions(arena)
+    arena.clock.advance(10)
+
+
 async def owned(arena: Arena) -> Any:
     """A share that is granted; the leader leads, and another node is there."""
     await begin_consumer(arena.backend, *"abab", partitions=1)
@@ -184,7 +190,7 @@ async def forgetting(verbs: Verbs, _: Any) -> Any:
 
 
 async def trimming(verbs: Verbs, _: Any) -> Any:
-    return await verbs.events.trim(CATEGORY, older_than=timedelta(seconds=-1), limit=10)
+    return await verbs.events.trim(CATEGORY, older_than=timedelta(seconds=5), limit=10)
 
 
 behind = committing(1, 3, parks=(Park(3, "a"),))
@@ -199,7 +205,7 @@ PAIRS = {
     "append-append crosswise": (partitions, append(LOW, HIGH), append(HIGH, LOW, first=3)),
     "append-append to a new category": (nothing, append("a", "b"), append("a", first=3)),
     "append-append to a new category, expecting": (nothing, append("a", expected=0), append("a", first=3, expected=0)),
-    "append-trim": (partitions, append(LOW, HIGH), trimming),
+    "append-trim": (old_partitions, append(LOW, HIGH), trimming),
     "commit-seize": (owned_by_the_silent, committing(0, 2), allotting(SILENT)),
     "park-seize": (owned_by_the_silent, committing(0, 2, parks=(Park(1, "a", FAILURE),)), allotting(SILENT)),
     "commit-revoke": (owned, committing(0, 2), allotting()),

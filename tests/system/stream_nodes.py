@@ -88,13 +88,14 @@ class Cluster:
         self.settled(*self.nodes)
         return nodes
 
-    def node_at(self, words: str) -> str:
-        """Wait until some node has written these words, and return its name."""
+    def handler_of(self, stream: str, *, beside: str | None = None, within: float = SOON) -> str:
+        """Wait until a node handles an event of this stream, and return its name; not that of the one named."""
 
         def look() -> str | None:
-            return next((name for name, node in self.nodes.items() if words in node.so_far()), None)
+            calls = [call for call in self.calls() if call.stream == stream and call.ended is None]
+            return next((call.node for call in calls[::-1] if call.node != beside), None)
 
-        return eventually(look, f"some node says {words!r}")
+        return eventually(look, f"some node handles an event of {stream}", within=within)
 
     def consumer(self) -> ConsumerView:
         return self.app.consumers.sync.show("billing")
@@ -153,9 +154,7 @@ class Cluster:
         """Every event that was appended has one effect, in order; nobody worked beside another."""
         heads = self.app.sync.categories()[0].heads
         assert sum(heads) == self.appended
-        assert_once_in_order(
-            self.effects(), heads, self.transitions(), calls=[] if overlap_allowed else self.calls()
-        )
+        assert_once_in_order(self.effects(), heads, self.transitions(), calls=[] if overlap_allowed else self.calls())
 
     def close(self) -> None:
         for node in (*self.nodes.values(), *self._former):

@@ -29,6 +29,7 @@ class Call(NamedTuple):
 
     node: str
     pid: int
+    stream: str
     partition_id: int
     position: int
     fence: int

@@ -1,7 +1,6 @@
 """Every deliberate bug is found by the checker in a short run of real processes; and the product as it is passes.
 
-A few run with the suite. All of them: `pytest -m torture tests/torture/test_mutants.py`, about fifteen minutes on a
-machine that does nothing else.
+A few run with the suite. All of them: `pytest -m torture tests/torture/test_mutants.py`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,19 @@ _USUAL = 15.0  # seconds: how soon others take over from a dead node by the defa
 _QUICKEST = 2.0
 
 
+SUSPECTED = 3
+"""So many losses of a share in a row, and an event of it may be what takes its nodes down."""
+
+
+def losses_after(losses: int, *, is_trying: bool) -> int:
+    """Count one more loss of a share at the same position.
+
+    A node that dies takes all its shares with it, and only one of them is to blame. So once a share is suspected it
+    counts alone if its owner had said that it was trying the next event of this very share.
+    """
+    return losses + (losses < SUSPECTED or is_trying)
+
+
 class AllocationState(StrEnum):
     """Where an allocation stands."""
 

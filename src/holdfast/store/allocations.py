@@ -89,7 +89,8 @@ class AllocationStore(Protocol):
            and not silent past its ttl. The generation grows by one.
         4. `Revoke`: the share is granted. The generation stays. Without a deadline it never becomes overdue.
         5. `Seize`: the share is granted or revoking, and the reason is true by the store's clock in the same step. The
-           generation grows by one, and `losses` counts how often in a row it was seized at the same position.
+           generation grows by one, and `losses` counts how often in a row it was seized at the same position; from
+           `SUSPECTED` on, only while its owner was trying an event (see `Commit.tries`).
         6. `target` is kept while a share becomes free, and is gone when it is granted.
         7. Every step that took effect leaves a transition.
         """

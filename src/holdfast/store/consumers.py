@@ -70,6 +70,7 @@ class ConsumerStore(Protocol):
            twice.
         6. An event that is parked to wait behind ones that are being retried is to be retried after them.
         7. A step forward sets `losses` to 0.
+        8. Until the next commit, or the end of the grant, the owner is trying an event if this one says so (`tries`).
         """
         ...
 

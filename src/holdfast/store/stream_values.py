@@ -82,13 +82,15 @@ class Commit(msgspec.Struct, frozen=True):
     """A step of a consumer: from position `after` to `position`, and what became of single events on the way.
 
     `position` may equal `after` where only parked events were handled, and is never smaller. What is parked lies past
-    the one and not past the other.
+    the one and not past the other. `tries` tells that the next event is about to be handled by itself: if the share is
+    lost before the next commit, that event is to blame.
     """
 
     after: int
     position: int
     parks: tuple[Park, ...] = ()
     unparks: tuple[Unpark, ...] = ()
+    tries: bool = False
 
 
 class CommitVerdict(StrEnum):

@@ -24,7 +24,7 @@ from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedE
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.context import StreamUnparked
 from holdfast.streams.handling import Handling, Interrupted, Stopped
-from holdfast.streams.poison import goes_alone, guilt, is_guilty
+from holdfast.streams.poison import goes_alone, guilt, is_guilty, is_tried
 from holdfast.streams.progress import Progress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -48,6 +48,8 @@ class Surroundings:
         self.timing = timing
         self.may_dispatch = may_dispatch
         self.threads = Threads("holdfast-consumer")
+        self.trial = asyncio.Lock()
+        """Held while an event is handled that may take this process down."""
 
 
 class Consumption:
@@ -171,21 +173,46 @@ class Consumption:
     async def _work(self, fetched: Fetched) -> bool:
         self._progress.parked |= fetched.parked_streams
         await self._retry(fetched.retries)
-        events = fetched.events
-        if events and is_guilty(self.consumer, fetched.losses):
-            first, *events = events
-            self._handling.give_up(first, self._progress, guilt(fetched.losses), attempts=fetched.losses)
-            await self._flush()
-        alone = goes_alone(fetched.losses)
-        for batch in self._batches(events, alone=alone):
+        if fetched.events and goes_alone(fetched.losses):
+            await self._work_alone(fetched.events[0], fetched)
+            return True
+        for batch in self._batches(fetched.events):
             if self._stop.is_set() or not self._around.may_dispatch():
                 break
             await self._handling.handle(batch, self._progress, fetched.replay_until, self._rest)
-            if alone or self._progress.is_due or self._is_flush_time():
+            if self._progress.is_due or self._is_flush_time():
                 await self._flush()
         if not fetched.events:
             await self._flush()
         return bool(fetched.events or fetched.retries)
+
+    async def _work_alone(self, event: StoredEvent, fetched: Fetched) -> None:
+        """Handle one event by itself, so that the store knows which it was if this process does not survive it."""
+        await self._flush()
+        if is_guilty(self.consumer, fetched.losses):
+            self._handling.give_up(event, self._progress, guilt(fetched.losses), attempts=fetched.losses)
+        elif not is_tried(self.consumer):
+            await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
+        elif await self._gets_its_turn():
+            try:
+                trial = self._progress.commit_trial()
+                self._require(await self._patiently(lambda: self._commit(trial)))
+                await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
+                await self._flush()
+            finally:
+                self._around.trial.release()
+        await self._flush()
+
+    async def _gets_its_turn(self) -> bool:
+        """Wait until no other event is on trial in this process; False if asked to end before."""
+        turn = asyncio.ensure_future(self._around.trial.acquire())
+        end = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([turn, end], return_when=asyncio.FIRST_COMPLETED)
+            return turn.done()
+        finally:
+            end.cancel()
+            turn.cancel()
 
     async def _retry(self, retries: Sequence[ParkedEvent]) -> None:
         """Try parked events again, in order; behind one that fails those of its stream wait on."""
@@ -202,8 +229,8 @@ class Consumption:
         if retries:
             self._progress.parked.clear()  # the next fetch tells which streams still have some
 
-    def _batches(self, events: list[StoredEvent], *, alone: bool) -> list[list[StoredEvent]]:
-        size = self.consumer.batch if self.consumer.takes_batch and not alone else 1
+    def _batches(self, events: list[StoredEvent]) -> list[list[StoredEvent]]:
+        size = self.consumer.batch if self.consumer.takes_batch else 1
         return [events[start : start + size] for start in range(0, len(events), size)]
 
     # --- committing ---------------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """What becomes of an event whose handler failed: pure.
 
 An event is tried again in place, with a growing wait, since order forbids to go on without it. After `max_attempts` the
-consumer's `on_error` decides. A handler that takes its node down leaves no exception behind, but the leader counts how
-often a share was taken from a dead node at the same position (`losses`): past `_ALONE` events are handled one by one,
-each with its own commit, so that the guilty one is the very next; past `_GUILTY` it counts as failed for good.
+consumer's `on_error` decides. A handler that takes its node down leaves no exception behind, but the store counts how
+often a share was taken from a dead node at the same position (`losses`). A node takes all its shares with it, the
+innocent ones too. So from `SUSPECTED` losses on, the next event of a share is handled by itself, one such share of a
+process at a time, and the store is told before; from then on a loss counts only if it came during such a trial. Past
+`_GUILTY` the event counts as failed for good.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import Final
 
 import msgspec
 
+from holdfast.model.allocation import SUSPECTED
 from holdfast.model.outcome import Failure
 from holdfast.model.retry import decide
 from holdfast.streams.consumer import Consumer, OnError
 
-_ALONE: Final = 2
 _GUILTY: Final = 5
 _BLOCKED_WAIT: Final = timedelta(seconds=30)
 
@@ -56,8 +58,13 @@ def judge(consumer: Consumer, attempts: int, error: BaseException, *, draw: floa
 
 
 def goes_alone(losses: int) -> bool:
-    """Tell whether events are to be handled one by one, because nodes died over this share."""
-    return losses > _ALONE
+    """Tell whether the next event is to be handled by itself, because nodes died with this share."""
+    return losses >= SUSPECTED
+
+
+def is_tried(consumer: Consumer) -> bool:
+    """Tell whether the store is to be told before: only if that would ever be held against the event."""
+    return consumer.on_error is not OnError.BLOCK
 
 
 def is_guilty(consumer: Consumer, losses: int) -> bool:

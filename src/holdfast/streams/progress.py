@@ -60,6 +60,10 @@ class Progress:
         unparks = (Unpark(position, failure, attempts),)
         return Commit(self.committed, self.done, tuple(self._parks), unparks)
 
+    def commit_trial(self) -> Commit:
+        """Return the commit that tells that the next event is about to be handled by itself."""
+        return Commit(self.committed, self.done, tuple(self._parks), tries=True)
+
     def committed_to(self, position: int) -> None:
         """Note what was committed."""
         self.committed = position

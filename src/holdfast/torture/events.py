@@ -10,43 +10,8 @@ and `…_unknown` (it may have been done) after it. A call without any of these 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-import msgspec
-
-
-def _kind(name: str) -> str:
-    """Return EnqueueCalled as enqueue_called."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-class Takes(StrEnum):
-    """Where the effect of a task is written, and so how often it may be there."""
-
-    TRANSACTION = "transaction"  # in ctx.transaction(), once and with the completion
-    OUTSIDE = "outside"  # at the server of outside effects, at least once
-    NOTHING = "nothing"
-
-
-class Believed(StrEnum):
-    """What the process that ran an attempt believed of its end, before the store had its say."""
-
-    COMPLETED = "completed"
-    RETRIED = "retried"
-    SNOOZED = "snoozed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    LEASE_LOST = "lease_lost"
-    INTERRUPTED = "interrupted"  # broken off: a shutdown, a time limit
-    UNKNOWN = "unknown"  # an answer of the store did not arrive
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=_kind):
-    """What every record has."""
-
-    at_us: int
-    store_us: int | None = None
-
+from holdfast.torture.event import Believed, Event, JobEvent, Takes
+from holdfast.torture.observed import AttemptRow, Clock, Dumped, EffectRow, JobRow, Snapshot
 
 # --- processes and faults ---------------------------------------------------------------------------------------------
 
@@ -163,13 +128,6 @@ class EnqueueUnknown(Event, frozen=True, kw_only=True, gc=False):
 
 
 # --- what the port answered, where somebody stands beside it ----------------------------------------------------------
-
-
-class JobEvent(Event, frozen=True, kw_only=True, gc=False):
-    """What every record of one attempt has."""
-
-    job: str
-    fence: int
 
 
 class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
@@ -353,81 +311,6 @@ class ResetCalled(Event, frozen=True, kw_only=True, gc=False):
     job: str
 
 
-# --- the store, looked at ---------------------------------------------------------------------------------------------
-
-
-class Clock(Event, frozen=True, kw_only=True, gc=False):
-    """A reading of the store's clock: `store_us` was true at some instant from `sent_us` to `at_us`."""
-
-    sent_us: int
-
-
-class Snapshot(Event, frozen=True, kw_only=True, gc=False):
-    """How many jobs stood in each state, read in one transaction between `sent_us` and `at_us`."""
-
-    counts: dict[str, int]
-    sent_us: int
-    pruned: int = 0
-
-
-class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """An attempt without completion, as the store kept it; its clock."""
-
-    attempt: int
-    outcome: str
-    worker: str = ""
-    started_us: int = 0
-    ended_us: int = 0
-    error: str = ""
-
-
-class JobRow(Event, frozen=True, kw_only=True, gc=False):
-    """A job in the final dump: one record for each state in which the store shows it, so two if it is in two places.
-
-    `completions` counts its rows in the ledger of completions. `call` is its header of that name.
-    """
-
-    job: str
-    state: str
-    attempt: int
-    max_attempts: int
-    seq: int = 0
-    completions: int = 0
-    worker: str = ""
-    run_us: int = 0
-    enqueued_us: int = 0
-    finished_us: int = 0
-    reason: str = ""
-    call: str = ""
-    queue: str = ""
-    task: str = ""
-    attempts: tuple[AttemptRow, ...] = ()
-
-
-class EffectRow(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A row of the effect table in the final dump; that table has no unique constraint."""
-
-    attempt: int
-    worker: str = ""
-    seq: int = 0
-
-
-class Dumped(Event, frozen=True, kw_only=True, gc=False):
-    """The final dump is whole, and what was found around it.
-
-    `rows` counts its job records. `leases`, `transactions`, `connections` and `processes` are what is left of the run
-    after all workers have ended; `integrity` is empty, or what the store says of its damage.
-    """
-
-    rows: int
-    effects: int
-    leases: int = 0
-    transactions: int = 0
-    connections: int = 0
-    processes: int = 0
-    integrity: str = ""
-
-
 AnyEvent = (
     Started
     | Ended
@@ -468,3 +351,50 @@ AnyEvent = (
     | EffectRow
     | Dumped
 )
+
+__all__ = [
+    "AnyEvent",
+    "AttemptBegan",
+    "AttemptEnded",
+    "AttemptRow",
+    "Believed",
+    "CancelAnswered",
+    "CancelCalled",
+    "Claimed",
+    "Clock",
+    "Dumped",
+    "EffectBegan",
+    "EffectCommitted",
+    "EffectRolledBack",
+    "EffectRow",
+    "EffectUnknown",
+    "Ended",
+    "EnqueueAnswered",
+    "EnqueueCalled",
+    "EnqueueRefused",
+    "EnqueueUnknown",
+    "Event",
+    "Exited",
+    "ExtendAnswered",
+    "Extended",
+    "FaultBegan",
+    "FaultEnded",
+    "Finished",
+    "JobEvent",
+    "JobRow",
+    "LeaseLost",
+    "OutsideAccepted",
+    "OutsideAnswered",
+    "OutsideRefused",
+    "OutsideSent",
+    "ProgressAnswered",
+    "Released",
+    "Rescued",
+    "ResetCalled",
+    "RetryAnswered",
+    "RetryCalled",
+    "RunBegan",
+    "Snapshot",
+    "Started",
+    "Takes",
+]

@@ -41,7 +41,8 @@ _logger = logging.getLogger("app")
 
 def record(what: str, event: Event, fence: int) -> None:
     """Note the beginning or end of a call: one line, one write."""
-    line = json.dumps([what, NODE, os.getpid(), event.partition_id, event.position, fence, time.monotonic_ns()])
+    place = (event.stream, event.partition_id, event.position, fence)
+    line = json.dumps([what, NODE, os.getpid(), *place, time.monotonic_ns()])
     with Path(os.environ["STREAM_RECORD"]).open("ab", buffering=0) as file:
         file.write(line.encode() + b"\n")
 

@@ -79,6 +79,7 @@ create table {schema}.allocation (
     position_id bigint not null,
     replay_until bigint not null default 0,
     losses integer not null default 0,
+    trying boolean not null default false,
     since_at bigint not null,
     deadline_at bigint,
     primary key (consumer, category_id, partition_id)

@@ -30,7 +30,7 @@ select consumer, category_id, partition_id from {schema}.allocation where owner 
 order by consumer, category_id, partition_id for update;
 
 -- name: free_shares_of_node
--- Under the locks of `lock_node` and `lock_shares_of_node`.
+-- Under the locks of `lock_node` and `lock_shares_of_node`. Whether a loss counts: see `losses_after`.
 with instant as materialized (select {now} as now),
 old as materialized (
     select consumer, category_id, partition_id, state, generation, owner from {schema}.allocation
@@ -39,8 +39,8 @@ old as materialized (
 freed as (
     update {schema}.allocation
     set state = 'free', generation = generation + 1, owner = null, incarnation = null,
-        target = coalesce(%(target)s::text, target), deadline_at = null, losses = losses + %(lost)s::integer,
-        since_at = instant.now
+        target = coalesce(%(target)s::text, target), deadline_at = null, since_at = instant.now,
+        losses = losses + case when losses < 3 or trying then %(lost)s::integer else 0 end
     from instant
     where owner = %(node_id)s::text and (%(incarnation)s::text is null or incarnation = %(incarnation)s::text)
 )
@@ -165,7 +165,8 @@ select given.place, allocation.*
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[]) with ordinality
     as given (consumer, category, partition_id, place)
 cross join lateral (
-    select category_id, state, generation, owner, incarnation, target, deadline_at, losses from {schema}.allocation
+    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+    from {schema}.allocation
     where consumer = given.consumer and partition_id = given.partition_id
       and category_id = (select category_id from {schema}.category where category = given.category) limit 1
     for no key update
@@ -177,7 +178,8 @@ select given.place, allocation.*
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[]) with ordinality
     as given (consumer, category, partition_id, place)
 cross join lateral (
-    select category_id, state, generation, owner, incarnation, target, deadline_at, losses from {schema}.allocation
+    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+    from {schema}.allocation
     where consumer = given.consumer and partition_id = given.partition_id
       and category_id = (select category_id from {schema}.category where category = given.category) limit 1
     for update
@@ -189,13 +191,14 @@ select {now};
 -- name: write_shares
 update {schema}.allocation as allocation
 set state = given.state, generation = given.generation, owner = given.owner, incarnation = given.incarnation,
-    target = given.target, deadline_at = given.deadline_at, losses = given.losses, since_at = {now}
+    target = given.target, deadline_at = given.deadline_at, losses = given.losses,
+    trying = given.trying, since_at = {now}
 from unnest(
     %(consumers)s::text[], %(category_ids)s::integer[], %(partition_ids)s::integer[], %(states)s::text[],
     %(generations)s::bigint[], %(owners)s::text[], %(incarnations)s::text[], %(targets)s::text[],
-    %(deadlines)s::bigint[], %(losses)s::integer[]
+    %(deadlines)s::bigint[], %(losses)s::integer[], %(trying)s::boolean[]
 ) as given (
-    consumer, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses
+    consumer, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
 )
 where allocation.consumer = given.consumer and allocation.category_id = given.category_id
   and allocation.partition_id = given.partition_id;

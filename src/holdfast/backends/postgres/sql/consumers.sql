@@ -88,7 +88,7 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
 -- name: commit_position
 update {schema}.allocation
 set position_id = %(position)s::bigint,
-    losses = case when %(position)s::bigint > position_id then 0 else losses end
+    losses = case when %(position)s::bigint > position_id then 0 else losses end, trying = %(tries)s::boolean
 where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and category_id = (select category_id from {schema}.category where category = %(category)s::text)
   and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')

@@ -24,6 +24,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    losses_after,
 )
 from holdfast.model.instants import span_micros
 from holdfast.store.stream_values import Allotted, Survey
@@ -109,6 +110,7 @@ class _Row:
         self.target: str | None = columns[5]
         self.deadline: int | None = columns[6]
         self.losses: int = columns[7]
+        self.is_trying: bool = columns[8]
         self.is_changed = False
 
 
@@ -148,6 +150,7 @@ class _Judge:
             return False
         row.owner, row.incarnation = move.node.node_id, move.node.incarnation
         row.target = row.deadline = None
+        row.is_trying = False
         row.generation += 1
         self._note(row, AllocationState.GRANTED, row.owner)
         return True
@@ -166,7 +169,7 @@ class _Judge:
         owner = row.owner
         row.owner = row.incarnation = row.deadline = None
         row.generation += 1
-        row.losses += 1
+        row.losses = losses_after(row.losses, is_trying=row.is_trying)
         self._note(row, AllocationState.FREE, owner)
         return True
 
@@ -257,5 +260,6 @@ def _write(changed: Sequence[_Row]) -> Steps[bool]:
             targets=column(lambda row: row.target),
             deadlines=column(lambda row: row.deadline),
             losses=column(lambda row: row.losses),
+            trying=column(lambda row: row.is_trying),
         )
     )

@@ -145,7 +145,8 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
 
 def commit_position(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
     """Move the position forward and nothing else; a repeat is recognised."""
-    if (yield from run("commit_position", **_names(grant), after=Int8(step.after), position=Int8(step.position))):
+    numbers = {"after": Int8(step.after), "position": Int8(step.position)}
+    if (yield from run("commit_position", **_names(grant), **numbers, tries=step.tries)):
         return CommitVerdict.DONE
     position = yield from value("position_of_share", **_names(grant))
     return CommitVerdict.DONE if position == step.position else CommitVerdict.LOST

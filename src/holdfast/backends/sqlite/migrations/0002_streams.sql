@@ -67,6 +67,7 @@ create table holdfast_allocation (
     position_id integer not null,
     replay_until integer not null default 0,
     losses integer not null default 0,
+    trying integer not null default 0,
     since_at integer not null,
     deadline_at integer,
     primary key (consumer, category_id, partition_id)

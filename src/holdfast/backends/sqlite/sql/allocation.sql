@@ -76,7 +76,7 @@ where consumer = :consumer and category.category = :category and partition_id = 
 -- name: grant_share
 update holdfast_allocation
 set state = 'granted', generation = generation + 1, owner = :owner, incarnation = :incarnation, target = null,
-    deadline_at = null, since_at = :now
+    deadline_at = null, trying = 0, since_at = :now
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: revoke_share
@@ -84,9 +84,11 @@ update holdfast_allocation set state = 'revoking', target = :target, deadline_at
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: free_share
+-- Whether a loss counts: see `losses_after`.
 update holdfast_allocation
 set state = 'free', generation = generation + :grows, owner = null, incarnation = null,
-    target = coalesce(:target, target), deadline_at = null, losses = losses + :lost, since_at = :now
+    target = coalesce(:target, target), deadline_at = null,
+    losses = losses + iif(:lost and (losses < 3 or trying), 1, 0), since_at = :now
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: add_transition

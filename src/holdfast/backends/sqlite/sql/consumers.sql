@@ -29,7 +29,7 @@ where consumer = :consumer and category_id = (select category_id from holdfast_c
 
 -- name: move_position
 update holdfast_allocation
-set position_id = :position, losses = iif(:position > position_id, 0, losses)
+set position_id = :position, losses = iif(:position > position_id, 0, losses), trying = :tries
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: parked_streams

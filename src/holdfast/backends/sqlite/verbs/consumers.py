@@ -176,7 +176,7 @@ def commit(tx: Tx, grant: Grant, step: Commit) -> CommitVerdict:
     by_version = require_consumer(tx, grant.share.consumer).stream is not None
     if not parking.settle(tx, place, step, by_version=by_version):
         return CommitVerdict.UNPARKED
-    tx.run("move_position", {**place, "position": step.position})
+    tx.run("move_position", {**place, "position": step.position, "tries": step.tries})
     return CommitVerdict.DONE
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.model.allocation import (
+    SUSPECTED,
     AllocationState,
     GrantTo,
     Move,
@@ -283,6 +284,29 @@ class TestSeize(StreamConformance):
         assert (await share_view(backend)).losses == 0
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == 1
+
+    async def test_from_the_third_loss_on_only_those_count_whose_owner_was_trying_an_event(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        grant = await consuming(backend, *"ab")
+        for _ in range(SUSPECTED + 2):
+            await lose(backend, clock, grant)
+            grant = await granted(backend)
+        assert (await share_view(backend)).losses == SUSPECTED
+        await commit(backend, grant, 0, 0, tries=True)
+        await lose(backend, clock, grant)
+        assert (await share_view(backend)).losses == SUSPECTED + 1
+        grant = await granted(backend)  # a new owner, who has not begun to try
+        await lose(backend, clock, grant)
+        assert (await share_view(backend)).losses == SUSPECTED + 1
+        grant = await granted(backend)
+        await commit(backend, grant, 0, 0, tries=True)
+        await commit(backend, grant, 0, 0)  # broken off
+        await lose(backend, clock, grant)
+        assert (await share_view(backend)).losses == SUSPECTED + 1
+        grant = await granted(backend)
+        await commit(backend, grant, 0, 1, tries=True)
+        assert (await share_view(backend)).losses == 0
 
 
 class TestAllot(StreamConformance):

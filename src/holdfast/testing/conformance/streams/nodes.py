@@ -133,6 +133,16 @@ class TestJoin(StreamConformance):
             await grant_to(backend, reborn)
         assert (await share_view(backend)).losses == 3
 
+    async def test_from_the_third_loss_on_it_counts_only_if_an_event_was_being_tried(self, backend: Backend) -> None:
+        await consuming(backend, "a")
+        for life, losses in enumerate((1, 2, 3, 3, 4, 4), start=2):
+            reborn = NodeKey("node-a", f"life-{life}")
+            await join(backend, reborn)
+            assert (await share_view(backend)).losses == losses
+            grant = await grant_to(backend, reborn)
+            if life == 5:
+                await commit(backend, grant, 0, 0, tries=True)
+
     async def test_a_new_incarnation_is_not_draining(self, backend: Backend) -> None:
         await join(backend, NODE_A)
         await backend.streams.allocations.drain(NODE_A)

@@ -16,6 +16,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Timing,
+    losses_after,
 )
 from holdfast.model.instants import span_micros
 from holdfast.store.stream_values import Beat, NewNode
@@ -37,7 +38,7 @@ class StreamReference(Operators):
         for row in self._held_by(new.node.node_id):
             self.take_away(row)
             row.target = new.node.node_id
-            row.losses += 1
+            row.losses = losses_after(row.losses, is_trying=row.is_trying)
         ttl_us = span_micros(new.timing.ttl)
         self.nodes[new.node.node_id] = NodeRecord(new, joined_us=self.now, seen_us=self.now, ttl_us=ttl_us)
 
@@ -126,6 +127,7 @@ class StreamReference(Operators):
             return False
         row.generation += 1
         row.owner, row.target = node, None
+        row.is_trying = False
         self.step(row, AllocationState.GRANTED, node=node, epoch=self.epoch)
         return True
 
@@ -141,7 +143,7 @@ class StreamReference(Operators):
         if row.owner is None or not self._is_true(reason, row, row.owner, grace_us):
             return False
         self.take_away(row, epoch=self.epoch)
-        row.losses += 1
+        row.losses = losses_after(row.losses, is_trying=row.is_trying)
         return True
 
     def _is_true(self, reason: SeizeReason, row: Row, owner: NodeKey, grace_us: int) -> bool:

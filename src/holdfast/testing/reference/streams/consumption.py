@@ -112,6 +112,7 @@ class Consumption(Events):
         row.position = commit.position
         if commit.position > commit.after:
             row.losses = 0
+        row.is_trying = commit.tries
         return CommitVerdict.DONE
 
     def _park(self, share: Share, parked: dict[int, Parked], park: Park) -> None:

@@ -53,6 +53,7 @@ class Row:
     deadline_us: int | None = None
     replay_until: int = 0
     losses: int = 0
+    is_trying: bool = False
 
 
 @dataclass(slots=True, frozen=True)
