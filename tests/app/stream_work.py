@@ -49,7 +49,7 @@ async def make_effects(app: App) -> None:
 
 
 async def effects(app: App) -> int:
-    return (await query(app, "select count(*) from effect"))[0][0]
+    return int((await query(app, "select count(*) from effect"))[0][0])
 
 
 async def query(app: App, sql: str):

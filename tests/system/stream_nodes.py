@@ -98,7 +98,7 @@ class Cluster:
         return eventually(look, f"some node handles an event of {stream}", within=within)
 
     def consumer(self) -> ConsumerView:
-        return self.app.consumers.sync.show("billing")
+        return self.app.portal.call(self.app.consumers.show("billing"))
 
     def owners(self) -> dict[int, str | None]:
         return {share.share.partition_id: share.owner for share in self.consumer().shares}

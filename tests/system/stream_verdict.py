@@ -39,15 +39,15 @@ class Call(NamedTuple):
 
 def read_calls(record: Path) -> list[Call]:
     """Return the calls that the nodes have noted."""
-    begun: dict[tuple[Any, ...], int] = {}
+    open_calls: dict[tuple[Any, ...], Call] = {}
     calls: list[Call] = []
     for line in record.read_text().splitlines():
         what, *who, at = json.loads(line)
         if what == "begin":
-            begun[tuple(who)] = at
+            open_calls[tuple(who)] = Call._make([*who, at, None])
         else:
-            calls.append(Call(*who, begun.pop(tuple(who)), at))
-    return calls + [Call(*who, at, None) for who, at in begun.items()]
+            calls.append(open_calls.pop(tuple(who))._replace(ended=at))
+    return [*calls, *open_calls.values()]
 
 
 def assert_once_in_order(

@@ -62,6 +62,7 @@ def test_a_node_that_was_frozen_past_its_ttl_writes_nothing_under_its_old_grant(
     cluster.started("anna", "ben", STREAM_HANDLER="thread")
     cluster.append(1, stream="special", do="gate", gate=barrier.path)
     frozen = cluster.handler_of("special")
+    barrier.reached()
     cluster.nodes[frozen].signal(signal.SIGSTOP)
     other = cluster.handler_of("special", beside=frozen)  # past the time to live: it was given to the other one
     eventually(lambda: barrier.open() or cluster.effects(), "the other one has handled it")
