@@ -165,6 +165,26 @@ async def test_an_append_is_one_round_trip(backend: Backend, tmp_path: Path, num
     assert len(answers) == 1
 
 
+async def test_an_append_that_is_cancelled_while_it_waits_writes_nothing_and_the_next_one_does(
+    backend: Backend, url: str
+):
+    server, schema = parts_of(url)
+    await backend.streams.events.open_category(CATEGORY, 1)
+    await append_to(backend, "a")
+    with psycopg.connect(server) as holder:
+        holder.execute(f"select * from {schema}.head for update".encode())  # noqa: S608 - names of this test
+        batches = [[an_event("a") for _ in range(number)] for number in (1, SOME)]
+        waiting = [asyncio.create_task(backend.streams.events.append(batch)) for batch in batches]
+        await asyncio.wait(waiting, timeout=0.3)
+        assert not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert all(task.cancelled() for task in waiting)
+    assert [place.position for place in await append(backend, an_event("a"))] == [2]
+    assert len(await read(backend)) == 2
+
+
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from holdfast.backends.postgres.patience import hang_up
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.trouble import took_too_long, translate
-from holdfast.backends.postgres.verbs.consumers import commit
+from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.errors import ConfigError, TransactionExpired
@@ -242,16 +242,16 @@ class BlockingTransaction(BlockingOpenTransaction):
 class AsyncStreamTransaction(AsyncOpenTransaction):
     """The port's transaction for async handlers of consumers."""
 
-    async def commit(self, grant: Grant, step: Commit) -> CommitVerdict:
+    async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Write the fenced position."""
         self._check_whole()
-        return await self.run(commit(grant, step))
+        return await self.run(commit_step(grant, commit))
 
 
 class BlockingStreamTransaction(BlockingOpenTransaction):
     """The port's transaction for handlers of consumers in threads."""
 
-    def commit(self, grant: Grant, step: Commit) -> CommitVerdict:
+    def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Write the fenced position."""
         self._check_whole()
-        return drive_blocking(self.connection, self.owner, commit(grant, step))
+        return drive_blocking(self.connection, self.owner, commit_step(grant, commit))

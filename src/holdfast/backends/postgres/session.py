@@ -26,7 +26,7 @@ from psycopg.waiting import Ready, Wait
 _PLACE = re.compile(rb"%\((\w+)\)s|%%")
 _MOST = 200  # prepared statements of one session: a statement is there once for each combination of types
 _PATIENCE = 5.0  # with a server that was asked to cancel a statement
-Exchange = Generator[Wait, Ready, list[PGresult]]
+Exchange = Generator[Wait, Ready | None, list[PGresult]]
 
 
 class Session(AsyncConnection[Any]):
@@ -226,13 +226,14 @@ def _has_failed(results: Sequence[PGresult]) -> bool:
     return bool(results) and results[-1].status == ExecStatus.FATAL_ERROR
 
 
-def _send(session: PGconn) -> Generator[Wait, Ready, None]:
+def _send(session: PGconn) -> Generator[Wait, Ready | None, None]:
     while session.flush():
-        if (yield Wait.RW) & Ready.R:
+        ready = yield Wait.RW  # None: the wait was cancelled, and somebody waits anew
+        if ready is None or ready & Ready.R:
             session.consume_input()
 
 
-def _next_result(session: PGconn) -> Generator[Wait, Ready, PGresult | None]:
+def _next_result(session: PGconn) -> Generator[Wait, Ready | None, PGresult | None]:
     while session.is_busy():
         yield Wait.R
         session.consume_input()
