@@ -26,6 +26,18 @@ SLOW_ON_POSTGRES = (
     "thread_that_ignores_the_end",
     "gives_the_running_job_back_at_once",
     "two_workers_end_when_nothing",
+    "comes_back_soon",
+    "rolling_restart",
+    "frozen_past_its_lease",
+    "reset_under_load",
+    "killed_leader",
+    "drain_time",
+    "loop_is_blocked",
+    "always_fails",
+    "hints_that_never_come",
+    "joins_moves_its_part",
+    "unforeseen_error_ends_with_70",
+    "event_that_kills_its_node",
 )
 
 

@@ -9,6 +9,8 @@ import pytest
 from tests.system.harness import eventually
 from tests.system.stream_nodes import cluster_on
 
+from holdfast.model.allocation import AllocationState
+
 
 @pytest.fixture
 def cluster(store, tmp_path):
@@ -35,6 +37,26 @@ def test_a_handler_that_ends_after_the_drain_time_is_replaced_and_what_it_writes
     assert anna.process.poll() is None
 
 
+def test_a_handler_that_can_be_cancelled_is_cut_short_after_the_drain_time_and_its_share_released(cluster, gate):
+    barrier = gate("slow")
+    cluster.started("anna", recovery="default", STREAM_DRAIN="0.5")
+    cluster.append(1, stream="special", do="gate", gate=barrier.path)
+    cluster.handler_of("special")
+    barrier.reached()
+    cluster.app.consumers.sync.pause("billing")
+    eventually(lambda: not any(cluster.owners().values()), "all shares are free")
+    barrier.close()  # the thread at the gate is nobody's any more
+    assert {step.epoch for step in cluster.transitions() if step.new_state is AllocationState.FREE} == {
+        0
+    }  # none seized
+    assert cluster.effects() == []
+    cluster.app.consumers.sync.resume("billing")
+    cluster.handler_of("special")
+    barrier.open()
+    cluster.drained()
+    cluster.assert_once_in_order()
+
+
 def test_without_a_drain_time_a_slow_handler_is_waited_for(cluster, gate):
     barrier = gate("slow")
     cluster.started("anna", recovery=2.0, STREAM_DRAIN="none")
@@ -50,6 +72,28 @@ def test_without_a_drain_time_a_slow_handler_is_waited_for(cluster, gate):
     cluster.app.consumers.sync.resume("billing")
     cluster.drained()
     cluster.assert_once_in_order()
+
+
+def test_a_second_sigterm_breaks_off_what_the_first_one_waited_for(cluster, gate):
+    barrier = gate("slow")
+    (anna,) = cluster.started("anna", STREAM_DRAIN="none")
+    cluster.append(1, stream="special", do="gate", gate=barrier.path)
+    cluster.handler_of("special")
+    barrier.reached()
+    anna.signal(signal.SIGTERM)
+    eventually(lambda: sum(owner is not None for owner in cluster.owners().values()) == 1, "all others are free")
+    anna.signal(signal.SIGTERM)
+    eventually(lambda: not any(cluster.owners().values()), "it has given back the last one")
+    barrier.open()  # the thread at the gate is nobody's any more
+    assert anna.end() == 0, anna.text
+    assert cluster.effects() == []
+
+
+@pytest.mark.parametrize("verb", ["beat", "lead"])
+def test_a_node_that_dies_of_an_unforeseen_error_ends_with_70(cluster, verb):
+    anna = cluster.start("anna", STREAM_BROKEN=verb)
+    assert anna.end() == 70, anna.text
+    assert f"an error in {verb} that nobody foresaw" in anna.text
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_a_node_that_was_frozen_past_its_ttl_writes_nothing_under_its_old_grant(
 
 
 def test_a_stopped_node_hands_over_within_two_seconds_and_nothing_is_handled_again(cluster):
-    anna, _ = cluster.started("anna", "ben", recovery="default")
+    anna, _ = cluster.started("anna", "ben", recovery=8.0)
     cluster.append(200)
     asked = time.monotonic()
     anna.signal(signal.SIGTERM)

@@ -59,6 +59,7 @@ def test_a_rolling_restart_of_all_nodes_loses_and_doubles_nothing(cluster):
     cluster.assert_once_in_order()
 
 
+@pytest.mark.slow
 def test_nodes_that_are_all_killed_and_started_again_at_once_have_what_they_had(cluster):
     cluster.started(*NAMES, recovery="default")
     before, grants = cluster.owners(), cluster.grants()

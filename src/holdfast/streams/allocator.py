@@ -156,7 +156,9 @@ class _Plan:
                 yield held, target
 
     def _revoke(self, held: Allotted, target: str | None) -> Revoke:
-        return Revoke(held.share, held.generation, self._timing.drain, target)
+        # What is cut short after the time to drain has the grace to end in, and to be released rather than seized.
+        drain = self._timing.drain
+        return Revoke(held.share, held.generation, None if drain is None else drain + self._timing.grace, target)
 
 
 def _neediest(lacking: Mapping[str, int]) -> str | None:

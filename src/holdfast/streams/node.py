@@ -144,7 +144,7 @@ class Node:
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
-                ended.result()  # raises what it failed of
+                _raise_failure(ended)
         finally:
             for part in parts:
                 part.cancel()
@@ -291,8 +291,9 @@ class Node:
             return
         consumption, _ = working
         consumption.drain()
-        if within is not None:
-            asyncio.get_running_loop().call_later(max(0.0, within), consumption.cut_short)
+        if within is not None:  # that is when it may be seized; the grace before is for what is cut short to end in
+            grace = self.timing.grace.total_seconds()
+            asyncio.get_running_loop().call_later(max(0.0, within - grace), consumption.cut_short)
 
     def _drop(self, grant: Grant) -> None:
         self._waiting.pop(grant.share, None)
@@ -322,6 +323,16 @@ class Node:
                     raise
                 _logger.warning("node %s waits for the store: %s", self.node.node_id, error)
                 await asyncio.sleep(_STORE_WAIT)
+
+
+def _raise_failure(ended: asyncio.Future[None]) -> None:
+    """Raise what a part of a node has failed of, so that its process ends as a broken one whatever it was."""
+    error = ended.exception()
+    if error is None:
+        return
+    if isinstance(error, HoldfastError) or not isinstance(error, Exception):
+        raise error
+    raise NodeBroken(f"a part of the node failed: {error!r}") from error
 
 
 def _checked(timing: Timing) -> Timing:

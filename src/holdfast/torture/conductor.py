@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -44,6 +44,9 @@ _OVERTAKING: Final = 30.0
 class Conductor:
     """One run on one store."""
 
+    producing: ClassVar[str] = "producer"
+    """The program that brings the work."""
+
     def __init__(
         self,
         plan: Plan,
@@ -69,10 +72,13 @@ class Conductor:
         self._crew = Crew(self.log, self._logs)
         self._proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
         self._outside = ""
-        self._fleet = Fleet(plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
+        self._fleet = self._new_fleet()
         self._stage = Stage(plan=plan, log=self.log, fleet=self._fleet, ground=ground, proxy=self._proxy, server=server)
         self.nemesis = Nemesis(self._stage)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
+
+    def _new_fleet(self) -> Fleet:
+        return Fleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
 
     @property
     def cuts(self) -> tuple[int, int]:
@@ -124,6 +130,10 @@ class Conductor:
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
             )
         )
+        await self._prepare_more()
+
+    async def _prepare_more(self) -> None:
+        """Start the outside world."""
         settings = OutsideSettings(name="world", parent=os.getpid())
         world = await self._crew.start("outside", "world", settings, self._environment(False))
         self._outside = msgspec.json.decode(await world.line(), type=Listening).url
@@ -162,7 +172,7 @@ class Conductor:
             )
             # Every other one goes through the proxy, so that its replies are lost too.
             environment = self._environment(number % 2 == 1)
-            program = await self._crew.start("producer", settings.name, settings, environment)
+            program = await self._crew.start(self.producing, settings.name, settings, environment)
             program.listen(self._produced(settings.name))
             found.append(program)
         return found
@@ -202,12 +212,8 @@ class Conductor:
 
     async def _drain(self) -> bool:
         """No more faults: everything that was enqueued must come to its end by itself."""
-        self._quiet.set()
-        if self._proxy is not None:
-            self._proxy.heal()
-        for seat in self._fleet.seats:
-            seat.send(signal.SIGCONT)
-        replacing = asyncio.create_task(self._fleet.replace())
+        self._calm()
+        replacing = asyncio.create_task(self._replace())
         give_up = time.monotonic() + self.plan.drain
         while time.monotonic() < give_up:
             await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
@@ -215,6 +221,17 @@ class Conductor:
                 break
         replacing.cancel()
         return not self.progress.left
+
+    def _calm(self) -> None:
+        """End what still goes on of the faults."""
+        self._quiet.set()
+        if self._proxy is not None:
+            self._proxy.heal()
+        for seat in self._fleet.seats:
+            seat.send(signal.SIGCONT)
+
+    async def _replace(self) -> None:
+        await self._fleet.replace()
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -22,7 +23,6 @@ from holdfast.torture.plan import Plan
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.worker.restarts import CONFIGURATION
 
-_MODULE = "holdfast.torture.programs.worker"
 _SUPERVISED = 0.25
 _STRANGERS = 0.2
 _PROXIED = 0.6
@@ -79,6 +79,10 @@ class Seat:
 
 class Fleet:
     """Keeps its seats taken until it is told to stop."""
+
+    module: ClassVar[str] = "holdfast.torture.programs.worker"
+    failpoints: ClassVar[tuple[str, ...]] = failpoint.NAMES
+    """The points at which a worker can be made to die."""
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class Fleet:
         environment = {**self._environment(proxied), failpoint.VARIABLE: seat.armed.failpoints}
         with (self._folder / f"{seat.name}.log").open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", _MODULE, msgspec.json.encode(settings).decode()),
+                *(sys.executable, "-P", "-m", self.module, msgspec.json.encode(settings).decode()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -32,13 +32,15 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.torture.events import AnyEvent, Ended, Event, Exited, Started
+from holdfast.torture.streams.records import AnyStreamEvent
 
 SUFFIX: Final = ".jsonl"
 _CHUNK = 1 << 20
 _encoder = msgspec.json.Encoder()
 E = TypeVar("E", bound=Event)
 
-_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+AnyRecord = AnyEvent | AnyStreamEvent
+_decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 
 class HistoryDamaged(HoldfastError):  # noqa: N818 - as the other errors of the library, by what happened
@@ -55,7 +57,7 @@ def encode(event: Event) -> bytes:
     return _encoder.encode(event) + b"\n"
 
 
-def decode(line: bytes) -> AnyEvent:
+def decode(line: bytes) -> AnyRecord:
     """Return the record of a line; raises `msgspec.MsgspecError`."""
     return _decoder.decode(line)
 
@@ -127,7 +129,7 @@ class History:
                     message = f"{file}:{number} is torn, and no `exited` record says that {file.stem} was killed"
                     raise HistoryDamaged(message)
 
-    def records(self, file: Path) -> Iterator[tuple[bytes, AnyEvent]]:
+    def records(self, file: Path) -> Iterator[tuple[bytes, AnyRecord]]:
         """Yield the lines of a file, each with its record."""
         decoder = _decoder.decode
         for number, line in enumerate(self.lines(file), 1):
@@ -137,7 +139,7 @@ class History:
                 message = f"{file}:{number} is no record of a history: {error}"
                 raise HistoryDamaged(message) from error
 
-    def all(self) -> Iterator[tuple[str, AnyEvent]]:
+    def all(self) -> Iterator[tuple[str, AnyRecord]]:
         """Yield every record with the name of its process, file by file."""
         for file in self.files:
             for _, event in self.records(file):

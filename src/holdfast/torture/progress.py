@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from holdfast.torture.ground.base import LEFT
 from holdfast.torture.plan import Fault, Plan
@@ -27,6 +27,12 @@ class Phase(StrEnum):
 
 class Progress:
     """The state of a run, for whoever looks."""
+
+    unit: ClassVar[str] = "jobs"
+    came: ClassVar[str] = "enqueued"
+    states: ClassVar[tuple[str, ...]] = ("scheduled", "ready", "running", "completed", "failed", "cancelled")
+    open_states: ClassVar[tuple[str, ...]] = LEFT
+    ended_states: ClassVar[tuple[str, ...]] = ("completed", "failed", "cancelled")
 
     def __init__(self, plan: Plan, store: str) -> None:
         self.plan = plan
@@ -64,9 +70,9 @@ class Progress:
     @property
     def ended(self) -> int:
         """How many jobs have ended, at the last look."""
-        return sum(count for state, count in self.counts.items() if state not in LEFT)
+        return sum(self.counts.get(state, 0) for state in self.ended_states)
 
     @property
     def left(self) -> int:
         """How many have not, at the last look."""
-        return sum(self.counts.get(state, 0) for state in LEFT)
+        return sum(self.counts.get(state, 0) for state in self.open_states)

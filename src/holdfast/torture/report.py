@@ -17,6 +17,11 @@ SHOWS = (
     "It shows, for these faults on this machine and store: whether any acknowledged job was lost, any effect was there "
     "twice, any lease had two holders, and whether everything came to its end by itself once the faults ended."
 )
+SHOWS_OF_STREAMS = (
+    "It shows, for these faults on this machine and store: whether any acknowledged event was lost, any event took "
+    "effect twice or out of order, any share had two owners, and whether every consumer came to the end by itself once "
+    "the faults ended."
+)
 _TRIALS = (
     "No violation in n independent trials bounds the rate of failure at about 3/n with 95 % confidence. The trials of "
     "a run are not quite independent: read it as an order of magnitude."
@@ -74,6 +79,8 @@ class Report(msgspec.Struct, kw_only=True):
     verdict: Verdict | None = None
     violations: list[str] = []
     history: str = ""
+    unit: str = "jobs"
+    """What was counted: jobs, or events."""
 
 
 def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: list[float]) -> Report:
@@ -81,7 +88,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
     plan, progress = conductor.plan, conductor.progress
     wrong_steps = [f"steps: job {job}: {what}" for job, what in figures.wrong_steps]
     jobs = sum(figures.states.values())
-    ended = jobs - sum(figures.states.get(state, 0) for state in ("scheduled", "blocked", "ready", "running"))
+    ended = jobs - sum(figures.states.get(state, 0) for state in progress.open_states)
     links_cut, commits = conductor.cuts
     done = conductor.log.done
     kills = done[Fault.KILL] + done[Fault.FAILPOINT]
@@ -124,18 +131,20 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
         recoveries=_recoveries(times),
         latency=figures.latency,
         latency_all=figures.latency_all,
-        bounds={name: 3 / count for name, count in (("per job", jobs), ("per kill", kills)) if count},
+        bounds={name: 3 / count for name, count in ((f"per {progress.unit.removesuffix('s')}", jobs), ("per kill", kills)) if count},
         verdict=verdict,
         violations=[*map(str, verdict.violations), *wrong_steps, *_undrained(conductor)],
         history=str(conductor.history),
+        unit=progress.unit,
+        shows=SHOWS if progress.unit == "jobs" else SHOWS_OF_STREAMS,
     )
 
 
 def _undrained(conductor: Conductor) -> list[str]:
     if conductor.is_drained:
         return []
-    left = conductor.progress.left
-    return [f"drain: {left} jobs had not ended {conductor.plan.drain:g} s after the last fault"]
+    left, unit = conductor.progress.left, conductor.progress.unit
+    return [f"drain: {left} {unit} had not ended {conductor.plan.drain:g} s after the last fault"]
 
 
 def _recoveries(times: list[float]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """A node in a process of its own; what it does with an event, the event says.
 
-`STREAM_DEAF` takes the hints of the store from it. `STREAM_STOP_IN_ALLOT` names a file: the first process to make it is
-stopped when it has found itself to be the leader and before its moves are committed.
+`STREAM_DEAF` takes the hints of the store from it. `STREAM_BROKEN` names a verb of allocation that fails unforeseen.
+`STREAM_STOP_IN_ALLOT` names a file: the first process to make it is stopped when it has found itself to be the leader
+and before its moves are committed.
 """
 
 from __future__ import annotations
@@ -144,8 +145,21 @@ def stop_in_allot(mark: str) -> None:
     setattr(patched, name, write)
 
 
+def break_down(verb: str) -> None:
+    """Let a verb of allocation die of an unexpected error."""
+
+    async def fail(*_: Any, **__: Any) -> None:
+        message = f"an error in {verb} that nobody foresaw"
+        raise RuntimeError(message)
+
+    setattr(type(app.backend.streams.allocations), verb, fail)
+
+
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format=f"{NODE}: %(message)s", stream=sys.stdout)
+    broken = os.environ.get("STREAM_BROKEN")
+    if broken:
+        break_down(broken)
     if os.environ.get("STREAM_DEAF"):
         deafen()
     mark = os.environ.get("STREAM_STOP_IN_ALLOT")

@@ -29,6 +29,9 @@ Verb = Callable[[], Steps[T]]
 _TRIES = 6
 _PAUSE = 0.02
 _BEGIN = b"begin isolation level read committed"
+# A process that is stopped between two statements would keep what it has locked from everybody: a partition's head, the
+# leadership. The server ends it then; a verb takes milliseconds, and is safe to repeat.
+_BEGIN_STEPS = _BEGIN + b"; set local idle_in_transaction_session_timeout = '5s'"
 _COMMIT = b"commit"
 # Whoever looks at everything reads whole tables: see `connecting.py` for why that is off elsewhere.
 _SNAPSHOT = (
@@ -83,7 +86,7 @@ class PoolRunner:
 
     async def write(self, verb: Verb[T]) -> T:
         """One transaction."""
-        return await self._joined_or(verb, lambda: self._transact(_BEGIN, verb))
+        return await self._joined_or(verb, lambda: self._transact(_BEGIN_STEPS, verb))
 
     async def at_once(self, verb: Verb[T]) -> T:
         """One transaction that begins and ends with its statements."""
@@ -167,7 +170,7 @@ class PoolRunner:
                     with bounded(connection, self._patience):
                         await _roll_back(connection)
                     raise
-                committing = begin is _BEGIN
+                committing = begin is _BEGIN_STEPS
                 with bounded(connection, self._patience):
                     await connection.execute(_COMMIT)
             except psycopg.Error as error:

@@ -45,14 +45,16 @@ def _show_figures(report: Report) -> None:
     recovered, spent = report.recoveries, report.seconds
     lost = ", ".join(f"{count:,} {name}" for name, count in report.attempts_without_completion.items()) or "none"
     lines = [
-        f"{report.jobs:,} jobs: {states}; {report.effects:,} effects in the store",
-        f"{report.jobs_per_second:,.0f} jobs/s; faults for {spent['faults']:.0f} s, drained in {spent['drain']:.0f} s",
+        f"{report.jobs:,} {report.unit}: {states}; {report.effects:,} effects in the store",
+        f"{report.jobs_per_second:,.0f} {report.unit}/s; faults for {spent['faults']:.0f} s, drained in {spent['drain']:.0f} s",
         f"{report.workers_started} workers started, {report.workers_died} of them died",
-        f"attempts without completion: {lost}; most attempts of a job: {report.most_attempts}",
     ]
+    if report.unit == "jobs":
+        lines.append(f"attempts without completion: {lost}; most attempts of a job: {report.most_attempts}")
+    what, taken = ("jobs", "claimed") if report.unit == "jobs" else ("shares", "owned")
     if recovered.get("count"):
         lines.append(
-            f"{recovered['count']:,.0f} jobs of killed workers were claimed again after {recovered['median']:.1f} s "
+            f"{recovered['count']:,.0f} {what} of killed workers were {taken} again after {recovered['median']:.1f} s "
             f"(median), {recovered['most']:.1f} s (most)"
         )
     if report.latency:
@@ -84,7 +86,7 @@ def _show_verdict(report: Report) -> None:
             for name, fault in report.faults.items()
             if fault.done < fault.wanted
         ]
-        what = "; ".join(short) or f"{report.jobs:,} jobs"
+        what = "; ".join(short) or f"{report.jobs:,} {report.unit}"
         _say(f"The profile's counts were not reached ({what}): the run shows less than it was to.", "yellow")
     if report.is_clean:
         _say(f"Nothing was lost and nothing was doubled. Seed {report.seed}, profile {report.profile}.", "green bold")

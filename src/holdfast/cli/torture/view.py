@@ -21,7 +21,6 @@ from holdfast.torture.progress import Phase, Progress
 
 _LIVE_PERIOD = 0.2
 _LINE_PERIOD = 5.0
-_STATES = ("scheduled", "ready", "running", "completed", "failed", "cancelled")
 
 
 class View:
@@ -68,7 +67,7 @@ class View:
         progress = self._progress
         faults = ", ".join(f"{kind} {count}" for kind, count in progress.done.items())
         return (
-            f"{progress.seconds:.0f} s {progress.phase}: {progress.enqueued:,} enqueued, {progress.ended:,} ended, "
+            f"{progress.seconds:.0f} s {progress.phase}: {progress.enqueued:,} {progress.came}, {progress.ended:,} ended, "
             f"{progress.left:,} left, {rate:,.0f}/s; {progress.workers} workers; faults: {faults or 'none yet'}"
             + (f"; {progress.doubled} DOUBLED" if progress.doubled else "")
         )
@@ -102,12 +101,12 @@ class View:
 
 def _counts(progress: Progress) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for state in _STATES:
-        table.add_column(Text(state, style=STYLES[state]), justify="right", no_wrap=True)
+    for state in progress.states:
+        table.add_column(Text(state, style=STYLES.get(state, "")), justify="right", no_wrap=True)
     for name in ("workers", "started", "died"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(
-        *(f"{progress.counts.get(state, 0):,}" for state in _STATES),
+        *(f"{progress.counts.get(state, 0):,}" for state in progress.states),
         str(progress.workers),
         str(progress.started),
         str(progress.deaths),

@@ -9,6 +9,18 @@ create table {at}torture_effect (
     worker_id text not null
 );
 
+-- name: create_stream_effect
+create table {at}torture_stream_effect (
+    effect_number bigint primary key generated always as identity,
+    consumer text not null,
+    category text not null,
+    partition_id integer not null,
+    position_id bigint not null,
+    event_id text not null,
+    generation bigint not null,
+    node_id text not null
+);
+
 -- name: create_step
 create table {at}torture_step (
     step_number bigint primary key generated always as identity,

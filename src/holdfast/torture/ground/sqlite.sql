@@ -18,6 +18,18 @@ create table {at}torture_step (
     worker_id text not null
 );
 
+-- name: create_stream_effect
+create table {at}torture_stream_effect (
+    effect_number integer primary key autoincrement,
+    consumer text not null,
+    category text not null,
+    partition_id integer not null,
+    position_id integer not null,
+    event_id text not null,
+    generation integer not null,
+    node_id text not null
+);
+
 -- name: tables
 select name from sqlite_schema where type = 'table' and name not like 'sqlite_%';
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
 from holdfast.torture.names import QUEUES
+from holdfast.torture.streams.names import CONSUMERS, PARTITIONS
 
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_OURS = ", ".join(f"'{queue}'" for queue in QUEUES)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+_OURS = {"ours": _listed(QUEUES), "categories": _listed(PARTITIONS), "consumers": _listed(CONSUMERS)}
 _MARKS = {"sqlite": "?", "postgres": "%s"}
 
 
 @cache
 def _load(dialect: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
-    for name in ("ground.sql", f"{dialect}.sql"):
+    for name in ("ground.sql", "streams.sql", f"{dialect}.sql"):
         parts = _HEADER.split(files("holdfast.torture.ground").joinpath(name).read_text(encoding="utf-8"))
         texts = zip(parts[1::2], parts[2::2], strict=True)
         found.update({statement: text.strip().rstrip(";") for statement, text in texts})
@@ -29,7 +36,7 @@ class Statements:
 
     def __init__(self, dialect: str, at: str, **names: str) -> None:
         self._texts = _load(dialect)
-        self._names = {"at": at, "ours": _OURS, "mark": _MARKS[dialect], **names}
+        self._names = {"at": at, "mark": _MARKS[dialect], **_OURS, **names}
 
     def __getitem__(self, name: str) -> str:
         """Return a statement."""

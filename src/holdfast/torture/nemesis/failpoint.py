@@ -7,7 +7,6 @@ import random
 import signal
 from typing import ClassVar
 
-from holdfast.runtime.failpoint import NAMES
 from holdfast.torture.fleet import Armed
 from holdfast.torture.nemesis.arming import started_with
 from holdfast.torture.plan import Fault
@@ -31,7 +30,7 @@ class Failpoint:
     async def strike(self, stage: Stage, chance: random.Random) -> bool:
         """Arm a point in the next worker, and wait for its death."""
         latest = max(1, min(_LATEST, stage.plan.profile.jobs // _PER_JOBS))
-        armed = Armed(failpoints=f"{chance.choice(NAMES)}=kill@{chance.randint(1, latest)}")
+        armed = Armed(failpoints=f"{chance.choice(stage.fleet.failpoints)}=kill@{chance.randint(1, latest)}")
         seat = await started_with(armed, stage, chance)
         if seat is None:
             return False

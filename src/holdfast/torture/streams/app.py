@@ -1,0 +1,15 @@
+"""The app of a run of streams, its store wrapped so that the history writes itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, cast
+
+from holdfast.app.app import App
+from holdfast.store.backend import Backend
+from holdfast.torture.recorder import recorder
+from holdfast.torture.streams.beside import StreamBackendBeside
+from holdfast.torture.work.app import URL
+
+app: Final = App(os.environ.get(URL, "sqlite://"))
+app.backend = cast("Backend", StreamBackendBeside(app.backend, recorder))

@@ -1,0 +1,109 @@
+"""Runs a run of streams: appenders instead of producers, nodes instead of workers, shares instead of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import ClassVar, Final
+
+from holdfast.app.app import App
+from holdfast.torture.conductor import Conductor
+from holdfast.torture.events import Clock
+from holdfast.torture.fleet import Fleet, Seat
+from holdfast.torture.history import now_us
+from holdfast.torture.plan import Plan
+from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.torture.progress import Progress
+from holdfast.torture.server import OwnServer
+from holdfast.torture.streams.ground import DONE, PARKED, WAITING, StreamGround
+from holdfast.torture.streams.names import PARTITIONS
+from holdfast.torture.streams.records import FaultsOver
+
+_SUPERVISED: Final = 0.2
+
+
+class StreamProgress(Progress):
+    """The state of a run of streams; an event has ended when every consumer has passed it."""
+
+    unit: ClassVar = "events"
+    came: ClassVar = "appended"
+    states: ClassVar = (WAITING, DONE, PARKED)
+    open_states: ClassVar = (WAITING,)
+    ended_states: ClassVar = (DONE,)
+
+
+class NodeFleet(Fleet):
+    """The nodes of a run."""
+
+    module: ClassVar = "holdfast.torture.programs.node"
+    failpoints: ClassVar = ("before_effect", "after_effect", "before_commit", "after_commit")
+
+    def _settings(self, seat: Seat) -> WorkerSettings:
+        is_supervised = self.chance.random() < _SUPERVISED and not seat.armed.failpoints
+        return WorkerSettings(
+            name=seat.name,
+            parent=os.getpid(),
+            lease=self.recovery,
+            queues=(),
+            processes=2 if is_supervised else 1,
+        )
+
+    @property
+    def recovery(self) -> float:
+        """Seconds within which the shares of a dead node are to be owned again."""
+        return self._plan.lease
+
+
+class StreamConductor(Conductor):
+    """One run of streams on one store."""
+
+    producing: ClassVar = "appender"
+    ground: StreamGround
+
+    def __init__(
+        self, plan: Plan, ground: StreamGround, *, history: Path, progress: Progress, server: OwnServer | None = None
+    ) -> None:
+        super().__init__(plan, ground, history=history, progress=progress, server=server)
+        self._seen = 0
+
+    def _new_fleet(self) -> Fleet:
+        return NodeFleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
+
+    async def _prepare_more(self) -> None:
+        """Make the categories."""
+        async with App(self.ground.url) as app:
+            for name, partitions in PARTITIONS.items():
+                await app.category(name, partitions=partitions)
+
+    def _calm(self) -> None:
+        super()._calm()
+        self.log.writer.write(FaultsOver(at_us=now_us()))
+
+    async def _replace(self) -> None:
+        """Leave the nodes as they are: every one of them can run every consumer."""
+
+    def _look(self) -> bool:
+        """Look at counts, shares and transitions; False if the store cannot be reached, as it may be."""
+        try:
+            self.progress.counts = dict(self.ground.counts())
+            self.log.writer.write(self.ground.shares())
+            self.look_at_transitions()
+            sent_us = now_us()
+            store_us = self.ground.clock()
+            self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
+        except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
+            self.log.told(f"the store could not be looked at: {type(error).__name__}")
+            return False
+        return True
+
+    def look_at_transitions(self) -> None:
+        """Write down the steps of allocations since the last look: the store forgets all but the latest."""
+        for step in self.ground.transitions(self._seen):
+            self._seen = step.number
+            self.log.writer.write(step)
+
+    async def run(self) -> None:
+        """Run to the end of the drain; then look once more at how the nodes have left."""
+        await super().run()
+        await asyncio.to_thread(self.look_at_transitions)

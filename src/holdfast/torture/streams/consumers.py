@@ -1,0 +1,135 @@
+"""The consumers under torture: every way to take effect, and one that takes none.
+
+The table of effects has no unique constraint: what took effect twice stands there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.streams.context import EventContext
+from holdfast.streams.event import Event
+from holdfast.torture.history import now_us
+from holdfast.torture.recorder import recorder
+from holdfast.torture.streams.app import app
+from holdfast.torture.streams.names import (
+    BATCH,
+    LOG,
+    MAIN,
+    PARK,
+    PLAIN,
+    POISON,
+    POISONED,
+    SINGLE,
+    SINGLES,
+    SLOW,
+    STUMBLES,
+    THREAD,
+    THREADS,
+)
+from holdfast.torture.streams.records import Handled
+from holdfast.torture.work.app import statements
+
+_BATCH: Final = 50
+_AGAIN: Final = 0.05  # seconds
+_SLOWLY: Final = 0.3
+
+
+class Stumbled(Exception):  # noqa: N818 - reads as what happened
+    """The handler fails, this once."""
+
+
+class Poisoned(Exception):  # noqa: N818
+    """The handler fails, each time."""
+
+
+class Node:
+    """This process, as effects name it."""
+
+    name = ""
+
+
+def _insert(rows: int) -> str:
+    """Return the statement that writes so many effects at once."""
+    return statements()["insert_stream_effect"] + ", ".join([statements()["stream_effect_values"]] * rows)
+
+
+def _values(events: Sequence[Event], ctx: EventContext) -> tuple[object, ...]:
+    return tuple(
+        value
+        for event in events
+        for value in (ctx.consumer, event.category, event.partition_id, event.position, event.id, ctx.fence, Node.name)
+    )
+
+
+async def _pass_through(event: Event, ctx: EventContext) -> None:
+    """Do before the transaction what an event is to do: be slow, or fail once."""
+    if event.name == SLOW:
+        await asyncio.sleep(_SLOWLY)  # the work
+    if event.name == STUMBLES and ctx.attempt == 1:
+        raise Stumbled
+
+
+async def _take_effect(events: Sequence[Event], ctx: EventContext) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute(_insert(len(events)), _values(events, ctx))
+
+
+@app.consumer(SINGLE, category=SINGLES, batch=_BATCH, retry=_AGAIN)
+async def single(event: Event, ctx: EventContext) -> None:
+    """Take effect event by event."""
+    await _pass_through(event, ctx)
+    await _take_effect([event], ctx)
+
+
+@app.consumer(BATCH, category=MAIN, batch=_BATCH, retry=_AGAIN)
+async def batch(events: list[Event], ctx: EventContext) -> None:
+    """Take effect batch by batch."""
+    for event in events:
+        await _pass_through(event, ctx)
+    await _take_effect(events, ctx)
+
+
+@app.consumer(LOG, log=True, batch=2 * _BATCH, retry=_AGAIN)
+async def log(events: list[Event], ctx: EventContext) -> None:
+    """Take effect batch by batch, for the events of all categories."""
+    await _take_effect(events, ctx)
+
+
+@app.consumer(THREAD, category=THREADS, batch=_BATCH, retry=_AGAIN)
+def thread(event: Event, ctx: EventContext) -> None:
+    """Take effect in a thread."""
+    if event.name == STUMBLES and ctx.attempt == 1:
+        raise Stumbled
+    with ctx.sync.transaction() as connection:
+        connection.execute(_insert(1), _values([event], ctx))
+
+
+@app.consumer(PLAIN, category=MAIN, batch=_BATCH, commit_every=_BATCH, commit_interval=0.5, retry=_AGAIN)
+async def plain(event: Event, ctx: EventContext) -> None:
+    """Take no effect in the store: it is written down that the event was handled, at least once."""
+    if event.name == STUMBLES and ctx.attempt == 1:
+        raise Stumbled
+    recorder.write(
+        Handled(
+            at_us=now_us(),
+            consumer=ctx.consumer,
+            category=event.category,
+            partition=event.partition_id,
+            generation=ctx.fence,
+            position=event.position,
+            event=event.id,
+            node=Node.name,
+        )
+    )
+
+
+@app.consumer(PARK, category=POISONED, batch=_BATCH, on_error="park", max_attempts=2, retry=_AGAIN)
+async def park(event: Event, ctx: EventContext) -> None:
+    """Fail for good now and then; what fails, and what stands behind it in its stream, is parked."""
+    if event.name == POISON:
+        raise Poisoned
+    await _pass_through(event, ctx)
+    await _take_effect([event], ctx)

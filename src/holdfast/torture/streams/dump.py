@@ -1,0 +1,34 @@
+"""The final dump of streams: every event, every effect, what is parked, and every share."""
+
+from __future__ import annotations
+
+from holdfast.torture.dump import Figures
+from holdfast.torture.events import Dumped
+from holdfast.torture.history import now_us
+from holdfast.torture.log import Log
+from holdfast.torture.streams.ground import StreamGround
+from holdfast.torture.streams.records import EventRow, StreamEffectRow
+
+
+def dump_streams(ground: StreamGround, log: Log, *, processes: int) -> Figures:
+    """Read the store; `processes` is how many of the run are still there."""
+    events = effects = 0
+    for row in ground.dumped():
+        log.writer.write(row)
+        events += isinstance(row, EventRow)
+        effects += isinstance(row, StreamEffectRow)
+    left = ground.leftovers()
+    log.writer.write(
+        Dumped(
+            at_us=now_us(),
+            rows=events,
+            effects=effects,
+            leases=left.leases,
+            transactions=left.transactions,
+            connections=left.connections,
+            processes=processes,
+            integrity=left.integrity,
+        )
+    )
+    counts = ground.counts()
+    return Figures(states={state: counts[state] for state in ("done", "waiting")}, effects=effects)
