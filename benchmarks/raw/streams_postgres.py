@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from benchmarks.raw.common import uuids
-from benchmarks.raw.postgres import connect
+from benchmarks.raw.postgres import connect, split
 
-__all__ = ["append", "connect", "consume", "create", "effects"]
+__all__ = ["append", "connect", "consume", "create", "effects", "schema_of"]
 
 _NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _SCHEMA = """
@@ -45,7 +45,9 @@ from unnest(%(pos)s::bigint[], %(stream)s::text[], %(version)s::bigint[], %(id)s
 
 def create(target: str, partitions: int) -> None:
     with connect(target) as connection:
-        connection.execute(_SCHEMA)
+        for statement in _SCHEMA.split(";\n"):
+            if statement.strip():
+                connection.execute(statement)
         with connection.cursor() as cursor:
             cursor.executemany("insert into raw_head values (%s, 0)", [(number,) for number in range(partitions)])
             cursor.executemany("insert into raw_place values (%s, 1, 0)", [(number,) for number in range(partitions)])
@@ -102,3 +104,7 @@ def effects(target: str, table: str = "raw_effect") -> int:
     with connect(target) as connection:
         (count,) = connection.execute(f"select count(distinct id) from {table}").fetchone() or (0,)  # noqa: S608
     return int(count)
+
+
+def schema_of(target: str) -> str:
+    return split(target)[1]

@@ -26,13 +26,15 @@ _STREAMS = 200
 _BATCH = 100
 _CATEGORY = "bench"
 _CHUNK = 5000
-_EFFECT = {
-    "sqlite": ("create table effect (id text not null, n integer not null)", "insert into effect values (?, ?)"),
-    "postgresql": (
-        "create table if not exists effect (id uuid not null, n bigint not null)",
-        "insert into effect values (%s, %s)",
-    ),
-}
+
+
+def _effect(bench: Bench, place: Place) -> tuple[str, str]:
+    """Return the statements that make the table of effects and add to it, as a handler's connection knows it."""
+    if bench.store.name == "sqlite":
+        return "create table effect (id text not null, n integer not null)", "insert into effect values (?, ?)"
+    name = f"{_raw(bench).schema_of(place.raw)}.effect"
+    make = f"create table {name} (id uuid not null, n bigint not null)"
+    return make, f"insert into {name} values (%s, %s)"  # noqa: S608 - our own words
 
 
 def _raw(bench: Bench) -> ModuleType:
@@ -137,8 +139,8 @@ async def _fill(app: App, count: int) -> None:
 
 
 def _consume_ours(bench: Bench, count: int) -> float:
-    make, insert = _EFFECT[bench.store.name]
     with bench.store.fresh() as place:
+        make, insert = _effect(bench, place)
 
         async def run() -> float:
             app = App(place.url)
