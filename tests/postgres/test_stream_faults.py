@@ -124,6 +124,7 @@ def test_a_node_whose_line_is_half_open_slow_or_broken_is_back_by_itself(cluster
     assert_untouched(cluster)
 
 
+@SLOW
 def test_when_all_nodes_are_cut_off_nobody_leads_nobody_dispatches_and_all_go_on_afterwards(
     cluster: Cluster, proxy: Proxy
 ):
@@ -150,6 +151,15 @@ def test_when_all_nodes_are_cut_off_nobody_leads_nobody_dispatches_and_all_go_on
     assert_untouched(cluster)
 
 
+@SLOW
+def test_a_node_ends_in_time_though_its_links_have_fallen_silent(cluster: Cluster, proxy: Proxy):
+    anna = cluster.start("anna", url=way(cluster, proxy))
+    cluster.settled("anna")
+    proxy.hole()
+    anna.process.terminate()
+    anna.end(within=25.0)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("statement", [COMMIT, pytest.param(POSITION, marks=SLOW)], ids=["commit", "position"])
 @pytest.mark.parametrize("handler", ["async", pytest.param("thread", marks=SLOW)])
@@ -167,6 +177,7 @@ def test_a_line_that_is_cut_around_a_commit_doubles_and_skips_nothing(
     assert_untouched(cluster)
 
 
+@SLOW
 def test_all_sessions_of_all_nodes_are_terminated_time_and_again_and_they_go_on(cluster: Cluster):
     for name in ("anna", "ben"):
         cluster.start(name, url=way(cluster))

@@ -120,6 +120,7 @@ def test_a_handler_that_does_not_end_when_its_share_was_taken_ends_its_process_a
     assert cluster.effects() == []
 
 
+@pytest.mark.slow
 def test_a_node_whose_loop_is_blocked_is_replaced_and_its_late_effect_is_refused(cluster, tmp_path):
     cluster.started("anna", "ben")
     cluster.append(1, stream="special", do="block_once", seconds=5, mark=str(tmp_path / "blocked"))

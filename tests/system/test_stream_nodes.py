@@ -157,6 +157,7 @@ def test_a_second_process_under_the_same_node_id_takes_over_and_the_first_one_en
     assert second.process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_node_that_comes_back_soon_gets_its_partitions_back(cluster):
     cluster.started("anna", "ben", recovery="default")
     before = cluster.owners()

@@ -46,6 +46,7 @@ def revoking_at_once(cluster):
     return most
 
 
+@pytest.mark.slow
 def test_a_rolling_restart_of_all_nodes_loses_and_doubles_nothing(cluster):
     cluster.started(*NAMES)
     for name in NAMES:

@@ -47,7 +47,7 @@ def test_somebody_who_holds_the_write_lock_past_the_time_to_live_delays_the_node
         anna, ben = cluster.started("anna", "ben", recovery=2.0)
         cluster.append(400)
         with store.locked():
-            time.sleep(3.5)  # the length of the fault: more than twice as long as a node may be silent
+            time.sleep(2.5)  # the length of the fault: half as long again as a node may be silent
             calls = len(cluster.calls())
             time.sleep(0.3)
             assert len(cluster.calls()) == calls

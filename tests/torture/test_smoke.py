@@ -68,6 +68,46 @@ def test_nothing_is_lost_or_doubled_on_postgresql_while_its_server_is_killed_too
     code, report, said = run(tmp_path, "--server", "postgresql")
 
     assert_clean(code, report, said)
+    assert_the_server_suffered(report)
+
+
+def assert_the_server_suffered(report: dict[str, Any]) -> None:
     assert report["versions"]["fsync"] == "on"
     assert report["faults"]["restart"]["done"] >= 1
     assert report["cuts_inside_commit"] >= 1
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def assert_clean_streams(code: int, report: dict[str, Any], said: str) -> None:
+    assert code == 0, said
+    assert report["is_clean"], said
+    assert report["violations"] == []
+    assert report["is_drained"]
+    assert report["unit"] == "events"
+    assert report["jobs"] >= 500
+    assert report["states"]["waiting"] == 0
+    assert report["effects"] > report["jobs"]
+    assert report["faults"]["kill"]["done"] >= 1
+    tallies = {tally["invariant"]: tally["checked"] for tally in report["verdict"]["tallies"]}
+    assert all(tallies[code] > 0 for code in ("I1", "I3", "I15", "I16", "I17", "I18", "I20"))
+
+
+def test_every_event_takes_effect_once_and_in_order_on_sqlite_while_nodes_are_killed_and_stopped(tmp_path):
+    code, report, said = run(tmp_path, "--streams", "--url", f"sqlite:///{tmp_path}/torture.db")
+
+    assert_clean_streams(code, report, said)
+    assert not (tmp_path / "torture.db").exists(), "a clean run leaves nothing behind"
+
+
+def test_every_event_takes_effect_once_and_in_order_on_postgresql_while_its_server_is_killed_too(tmp_path):
+    try:
+        find_binaries()
+    except ConfigError as error:
+        give_up("PostgreSQL", str(error))
+
+    code, report, said = run(tmp_path, "--streams", "--server", "postgresql")
+
+    assert_clean_streams(code, report, said)
+    assert_the_server_suffered(report)

@@ -35,6 +35,7 @@ _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
 _HINTED_BEAT: Final = 0.2  # seconds between two reports that hints have brought forward
 _STORE_WAIT: Final = 0.5
+_FAREWELL: Final = 5.0  # seconds for telling the store that we leave; it finds out by our silence, too
 
 
 class NodeBroken(HoldfastError):  # noqa: N818
@@ -153,8 +154,9 @@ class Node:
     async def _drain(self) -> None:
         """Once stopped, end the consumptions, each with its last commit and release, while reports go on."""
         await self._stop.wait()
-        with contextlib.suppress(StoreError):  # then the leader will notice that we have gone
-            await self._store.drain(self.node)
+        with contextlib.suppress(StoreError, TimeoutError):  # then the leader will notice that we have gone
+            async with asyncio.timeout(_FAREWELL):
+                await self._store.drain(self.node)
         for consumption, _ in self._working.values():
             consumption.drain()
         limit = None if self.timing.drain is None else self.timing.drain.total_seconds()
@@ -183,10 +185,10 @@ class Node:
         for consumption, task in self._working.values():
             consumption.drop()
             task.cancel()
-        with contextlib.suppress(StoreError):
-            await self._leader.resign()
-        with contextlib.suppress(StoreError):
-            await self._store.leave(self.node)
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self._leader.resign()
+                await self._store.leave(self.node)
             self._backend.notifier.notify()
 
     # --- reporting ----------------------------------------------------------------------------------------------------

@@ -131,7 +131,11 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
         recoveries=_recoveries(times),
         latency=figures.latency,
         latency_all=figures.latency_all,
-        bounds={name: 3 / count for name, count in ((f"per {progress.unit.removesuffix('s')}", jobs), ("per kill", kills)) if count},
+        bounds={
+            name: 3 / count
+            for name, count in ((f"per {progress.unit.removesuffix('s')}", jobs), ("per kill", kills))
+            if count
+        },
         verdict=verdict,
         violations=[*map(str, verdict.violations), *wrong_steps, *_undrained(conductor)],
         history=str(conductor.history),

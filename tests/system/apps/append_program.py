@@ -61,12 +61,8 @@ class Writer:
 
     async def _in_postgres(self, batch: list[dict[str, Any]], waits: float, *, keeps: bool) -> None:
         async with await psycopg.AsyncConnection.connect(URL) as connection:
-            try:
-                await self.app.append_many("races", batch[:1], using=connection)
-                await asyncio.sleep(waits)
-                await self.app.append_many("races", batch[1:], using=connection)
-            except psycopg.errors.DeadlockDetected as error:  # two batches in opposite order: the caller repeats
-                raise StoreUnavailable(str(error)) from error
+            await self.app.append_many("races", batch, using=connection)
+            await asyncio.sleep(waits)
             await (connection.commit() if keeps else connection.rollback())
 
 

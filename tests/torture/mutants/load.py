@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.patching import MissingTarget
+from tests.torture.mutants.streams import STREAM_MUTANTS
 
 VARIABLE: Final = "HOLDFAST_MUTANT"
 CONTROL: Final = "none"
@@ -28,6 +29,10 @@ def environment(name: str) -> dict[str, str]:
 
 def load(name: str) -> None:
     """Change the product in this process, unless the name is that of the control; and the work in either case."""
+    if name in STREAM_MUTANTS:
+        for patch in STREAM_MUTANTS[name].patches:
+            patch.apply()
+        return
     mutant = MUTANTS.get(name)
     if mutant is None and name != CONTROL:
         raise MissingTarget(f"no mutant is called {name}")

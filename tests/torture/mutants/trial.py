@@ -8,6 +8,7 @@ import traceback
 
 from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.mutant import Mutant
+from tests.torture.mutants.streams import STREAM_MUTANTS
 
 
 def try_out(mutant: Mutant) -> int:
@@ -25,4 +26,4 @@ def try_out(mutant: Mutant) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(", ".join(name for name, mutant in MUTANTS.items() if try_out(mutant)) or None)
+    sys.exit(", ".join(name for name, mutant in {**MUTANTS, **STREAM_MUTANTS}.items() if try_out(mutant)) or None)

@@ -21,8 +21,11 @@ from holdfast.cli.table import console
 from holdfast.cli.text import has_password, line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from holdfast.torture.ground import Ground
     from holdfast.torture.plan import Plan
+    from holdfast.torture.progress import Progress
     from holdfast.torture.report import Report
     from holdfast.torture.server import OwnServer
 
@@ -46,8 +49,9 @@ _INTERRUPTED = (signal.SIGINT, signal.SIGTERM)
     show_default=True,
     help="How much: seconds, minutes, or half an hour.",
 )
+@click.option("--streams", is_flag=True, help="Torture streams, consumers and their allocation instead of jobs.")
 @click.option("--seed", type=click.IntRange(0), help="Draw the same work and the same faults again.")
-@click.option("--jobs", type=click.IntRange(100), help="How many jobs, at least; the profile's number otherwise.")
+@click.option("--jobs", type=click.IntRange(100), help="How many jobs, or events, at least.  [default: the profile's]")
 @click.option(
     "--report",
     "report_file",
@@ -99,17 +103,20 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     keep: bool,
     yes: bool,
     as_json: bool,
+    streams: bool,
 ) -> Report:
     from holdfast.torture.run import ground_of, new_history, require_alone
+    from holdfast.torture.streams.ground import stream_ground_of
 
-    ground = ground_of(url)
+    ground = stream_ground_of(url) if streams else ground_of(url)
     require_alone(ground, among_others=yes)
-    plan = _plan(name, ground.kind, seed=seed, jobs=jobs)
+    plan = _plan(name, ground.kind, seed=seed, jobs=jobs, streams=streams)
     history = new_history(history_dir, plan.run)
     if not as_json:
+        what = ("events", "nodes", "appenders") if streams else ("jobs", "workers", "producers")
         click.echo(
-            f"{plan.profile.jobs:,} jobs, {plan.profile.workers} workers, {plan.profile.producers} producers, "
-            f"lease {plan.lease:g} s, profile {name}, seed {plan.seed}"
+            f"{plan.profile.jobs:,} {what[0]}, {plan.profile.workers} {what[1]}, {plan.profile.producers} {what[2]}, "
+            f"{'recovery' if streams else 'lease'} {plan.lease:g} s, profile {name}, seed {plan.seed}"
         )
         click.echo(line(ground.shown))
     report = _interruptible(plan, ground, server, history=history, as_json=as_json)
@@ -126,28 +133,44 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     return report
 
 
-def _plan(name: str, store: str, *, seed: int | None, jobs: int | None) -> Plan:
+def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> Plan:
     from holdfast.torture.calibrate import fitting_lease
     from holdfast.torture.plan import Plan, profile_of
+    from holdfast.torture.streams.profiles import stream_profile_of
 
-    profile = profile_of(name, store)
+    profile = stream_profile_of(name, store) if streams else profile_of(name, store)
     if jobs is not None:
         profile = msgspec.structs.replace(profile, jobs=jobs)
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     return Plan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
 
 
+def _work(
+    plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path
+) -> tuple[Progress, Callable[[], Coroutine[Any, Any, Report]]]:
+    """Return what is to be run, of jobs or of streams, and what is known of it while it runs."""
+    from holdfast.torture.progress import Progress
+    from holdfast.torture.run import torture as run
+    from holdfast.torture.streams.conductor import StreamProgress
+    from holdfast.torture.streams.ground import is_of_streams
+    from holdfast.torture.streams.run import torture_streams
+
+    if is_of_streams(ground):
+        seen = StreamProgress(plan, ground.shown)
+        return seen, lambda: torture_streams(plan, ground, history=history, progress=seen, server=server)
+    progress = Progress(plan, ground.shown)
+    return progress, lambda: run(plan, ground, history=history, progress=progress, server=server)
+
+
 def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path, as_json: bool) -> Report:
     """Run, and show how it goes; Ctrl-C ends everything that was started."""
     from holdfast.cli.torture.view import View
-    from holdfast.torture.progress import Progress
-    from holdfast.torture.run import torture as run
 
-    progress = Progress(plan, ground.shown)
+    progress, run = _work(plan, ground, server, history=history)
 
     async def whole() -> Report:
         loop = asyncio.get_running_loop()
-        running = asyncio.ensure_future(run(plan, ground, history=history, progress=progress, server=server))
+        running = asyncio.ensure_future(run())
         for number in _INTERRUPTED:
             loop.add_signal_handler(number, running.cancel)
         try:

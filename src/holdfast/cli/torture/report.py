@@ -42,11 +42,11 @@ def show_report(report: Report) -> None:
 
 def _show_figures(report: Report) -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
-    recovered, spent = report.recoveries, report.seconds
+    recovered, faults, drained = report.recoveries, report.seconds["faults"], report.seconds["drain"]
     lost = ", ".join(f"{count:,} {name}" for name, count in report.attempts_without_completion.items()) or "none"
     lines = [
         f"{report.jobs:,} {report.unit}: {states}; {report.effects:,} effects in the store",
-        f"{report.jobs_per_second:,.0f} {report.unit}/s; faults for {spent['faults']:.0f} s, drained in {spent['drain']:.0f} s",
+        f"{report.jobs_per_second:,.0f} {report.unit}/s; faults for {faults:.0f} s, drained in {drained:.0f} s",
         f"{report.workers_started} workers started, {report.workers_died} of them died",
     ]
     if report.unit == "jobs":

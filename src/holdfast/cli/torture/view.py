@@ -67,9 +67,9 @@ class View:
         progress = self._progress
         faults = ", ".join(f"{kind} {count}" for kind, count in progress.done.items())
         return (
-            f"{progress.seconds:.0f} s {progress.phase}: {progress.enqueued:,} {progress.came}, {progress.ended:,} ended, "
-            f"{progress.left:,} left, {rate:,.0f}/s; {progress.workers} workers; faults: {faults or 'none yet'}"
-            + (f"; {progress.doubled} DOUBLED" if progress.doubled else "")
+            f"{progress.seconds:.0f} s {progress.phase}: {progress.enqueued:,} {progress.came}, "
+            f"{progress.ended:,} ended, {progress.left:,} left, {rate:,.0f}/s; {progress.workers} workers; "
+            f"faults: {faults or 'none yet'}" + (f"; {progress.doubled} DOUBLED" if progress.doubled else "")
         )
 
     def _picture(self, rate: float) -> RenderableType:

@@ -19,14 +19,15 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
     for entry in job.entries:
         event = entry.event
         at = (event.at_us - begin_us) / 1e6
-        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {_words(event, begin_us)}")
+        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {words(event, begin_us)}")
         if isinstance(event, JobRow):
             lines += [f"  {'':>11}  {'':<{width}}    {_fields(row, begin_us)}" for row in event.attempts]
     lines += [f"  {(violation.at_us - begin_us) / 1e6:>11.6f}  >> {violation}" for violation in violations]
     return "\n".join(lines)
 
 
-def _words(event: Event, begin_us: int) -> str:
+def words(event: Event, begin_us: int) -> str:
+    """Return a record as a person reads it."""
     return f"{event.__struct_config__.tag!s:<18} {_fields(event, begin_us)}"
 
 

@@ -15,6 +15,8 @@ from holdfast.torture.history import now_us
 
 STATES = ("scheduled", "blocked", "ready", "running", "completed", "failed", "cancelled")
 LEFT = ("scheduled", "blocked", "ready", "running")
+FOREIGN = {"job": "count_foreign", "category": "count_foreign_streams"}
+"""Tables of Holdfast that may hold what is not of a run, and the statements that count it."""
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +41,7 @@ class Ground(Protocol):
         ...
 
     def foreign(self) -> int:
-        """Count the jobs that are not of a run; 0 where there is no store yet."""
+        """Count the jobs, categories and consumers that are not of a run; 0 where there is no store yet."""
         ...
 
     def prepare(self) -> None:

@@ -13,7 +13,7 @@ from psycopg import Connection
 from holdfast.app.open import open_backend
 from holdfast.errors import StoreUnavailable
 from holdfast.torture.events import EffectRow, JobRow
-from holdfast.torture.ground.base import STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.base import FOREIGN, STATES, Leftovers, effect_row, joined, wrong
 from holdfast.torture.ground.statements import postgres_statements
 from holdfast.torture.names import EFFECTS, SESSIONS, schema_beside
 from holdfast.torture.urls import postgres_url
@@ -56,9 +56,10 @@ class PostgresGround:
             yield connection
 
     def foreign(self) -> int:
-        """Count the jobs of other queues."""
+        """Count the jobs of other queues, and categories and consumers of others."""
         with self._open() as connection:
-            return _number(connection, self._say["count_foreign"]) if "job" in self._tables(connection) else 0
+            tables = self._tables(connection)
+            return sum(_number(connection, self._say[name]) for table, name in FOREIGN.items() if table in tables)
 
     def prepare(self) -> None:
         """Make the tables of the run."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.errors import ConfigError
 from holdfast.torture.events import EffectRow, JobRow
-from holdfast.torture.ground.base import STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.base import FOREIGN, STATES, Leftovers, effect_row, joined, wrong
 from holdfast.torture.ground.statements import sqlite_statements
 from holdfast.torture.names import EFFECTS
 from holdfast.torture.urls import sqlite_path
@@ -44,14 +44,16 @@ class SqliteGround:
             yield connection
 
     def foreign(self) -> int:
-        """Count the jobs of other queues, and each table of anybody else."""
+        """Count the jobs of other queues, categories and consumers of others, and each table of anybody else."""
         if not self.path.exists():
             return 0
         with self._open() as connection:
             tables = self._tables(connection)
             strangers = sum(not name.startswith(_OURS) for name in tables)
-            has_jobs = f"{_OURS}job" in tables
-            return strangers + (_number(connection, self._say["count_foreign"]) if has_jobs else 0)
+            for table, statement in FOREIGN.items():
+                if f"{_OURS}{table}" in tables:
+                    strangers += _number(connection, self._say[statement])
+            return strangers
 
     def prepare(self) -> None:
         """Make the tables of the run."""

@@ -28,10 +28,11 @@ _REPEATS = 200
 _CALLS = 8  # a second
 _MOST = 200
 _ELSEWHERE = 0.1  # of the events of a batch go to another category
-_POISONS = 0.02
-_STUMBLES = 0.003
-_SLOWS = 0.001
-_PER_STREAM = 25  # events, of the category whose streams may be parked
+_POISONS = 0.04
+_STUMBLES = 0.01
+_SLOWS = 0.002
+_RARER = 20  # times, where one that fails takes its whole batch with it
+_PER_STREAM = 10  # events, of the category whose streams may be parked
 _STREAMS = 300
 Event = dict[str, Any]
 
@@ -57,10 +58,8 @@ class Appending:
         """Append one drawn batch."""
         (category,) = self._chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         (way,) = self._chance.choices(_WAYS, _WEIGHTS)
-        if category != MAIN:  # each event of these is a transaction of its own where it is handled
-            most = max(2, self._most // 4)
-        else:
-            most = self._most
+        # Where those of other categories are handled, each is a transaction of its own.
+        most = self._most if category == MAIN else max(2, self._most // 4)
         match way:
             case _ if way == _ONE:
                 await self._persist([self._draw(category)])
@@ -86,14 +85,22 @@ class Appending:
         chance = self._chance
         stream = f"s-{chance.randrange(self._streams[category])}"
         drawn = chance.random()
+        rarely = 1 / _RARER if category == MAIN else 1.0
+        stumbles = rarely * _STUMBLES
         if category == POISONED and drawn < _POISONS:
             name = POISON
-        elif drawn > 1 - _STUMBLES:
+        elif drawn > 1 - stumbles:
             name = STUMBLES
         else:
-            name = SLOW if drawn > 1 - _STUMBLES - _SLOWS else USUAL
+            name = SLOW if drawn > 1 - stumbles - rarely * _SLOWS else USUAL
         event_id = str(UUID(int=chance.getrandbits(128), version=4))
-        return {"stream": stream, "name": name, "payload": {"n": self.calls}, "event_id": event_id, "category": category}
+        return {
+            "stream": stream,
+            "name": name,
+            "payload": {"n": self.calls},
+            "event_id": event_id,
+            "category": category,
+        }
 
     # --- ways -------------------------------------------------------------------------------------------------------
 

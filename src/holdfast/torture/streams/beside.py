@@ -62,6 +62,7 @@ class ConsumersBeside:
         return getattr(self._inner, name)
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
+        """Commit, and write down the verdict."""
         sent_us = now_us()
         try:
             verdict = await self._inner.commit(grant, commit)
@@ -74,6 +75,7 @@ class ConsumersBeside:
 
     @asynccontextmanager
     async def begin(self, grant: Grant, *, limit: timedelta) -> AsyncGenerator[StreamTransaction]:
+        """Open a transaction, and write down that its position was committed."""
         noted = NotedTransaction()
         with self._written_down(grant, noted):
             async with self._inner.begin(grant, limit=limit) as transaction:
@@ -82,6 +84,7 @@ class ConsumersBeside:
 
     @contextmanager
     def begin_blocking(self, grant: Grant, *, limit: timedelta) -> Generator[StreamTransaction]:
+        """The same for a handler in a thread."""
         noted = NotedTransaction()
         with self._written_down(grant, noted), self._inner.begin_blocking(grant, limit=limit) as transaction:
             noted.transaction = transaction
@@ -125,9 +128,11 @@ class NotedTransaction:
 
     @property
     def connection(self) -> Any:
+        """What the handler writes through."""
         return self._open.connection
 
     def commit(self, grant: Grant, commit: Commit) -> Any:
+        """Note what is to be committed, and pass it on."""
         self.asked = commit
         return self._open.commit(grant, commit)
 
@@ -150,6 +155,7 @@ class AllocationsBeside:
         return getattr(self._inner, name)
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
+        """Lead, and write down an epoch that is new here."""
         sent_us = now_us()
         leadership = await self._inner.lead(node, lease)
         if leadership is not None and leadership != self._led.leadership:
@@ -166,6 +172,7 @@ class AllocationsBeside:
         return leadership
 
     async def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
+        """Allot, and write down that moves took effect."""
         sent_us = now_us()
         done = await self._inner.allot(leadership, moves, grace=grace)
         if done is not None and any(done):

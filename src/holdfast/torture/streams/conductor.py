@@ -16,11 +16,12 @@ from holdfast.torture.plan import Plan
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.progress import Progress
 from holdfast.torture.server import OwnServer
-from holdfast.torture.streams.ground import DONE, PARKED, WAITING, StreamGround
+from holdfast.torture.streams.ground import DONE, PARKED, UNOWNED, WAITING, StreamGround
 from holdfast.torture.streams.names import PARTITIONS
 from holdfast.torture.streams.records import FaultsOver
 
 _SUPERVISED: Final = 0.2
+_LATE: Final = 500  # so many numbers back a step may still become visible
 
 
 class StreamProgress(Progress):
@@ -29,7 +30,7 @@ class StreamProgress(Progress):
     unit: ClassVar = "events"
     came: ClassVar = "appended"
     states: ClassVar = (WAITING, DONE, PARKED)
-    open_states: ClassVar = (WAITING,)
+    open_states: ClassVar = (WAITING, UNOWNED)
     ended_states: ClassVar = (DONE,)
 
 
@@ -65,7 +66,7 @@ class StreamConductor(Conductor):
         self, plan: Plan, ground: StreamGround, *, history: Path, progress: Progress, server: OwnServer | None = None
     ) -> None:
         super().__init__(plan, ground, history=history, progress=progress, server=server)
-        self._seen = 0
+        self._seen: set[int] = set()
 
     def _new_fleet(self) -> Fleet:
         return NodeFleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
@@ -99,9 +100,10 @@ class StreamConductor(Conductor):
 
     def look_at_transitions(self) -> None:
         """Write down the steps of allocations since the last look: the store forgets all but the latest."""
-        for step in self.ground.transitions(self._seen):
-            self._seen = step.number
-            self.log.writer.write(step)
+        for step in self.ground.transitions(max(self._seen, default=0) - _LATE):
+            if step.number not in self._seen:
+                self._seen.add(step.number)
+                self.log.writer.write(step)
 
     async def run(self) -> None:
         """Run to the end of the drain; then look once more at how the nodes have left."""

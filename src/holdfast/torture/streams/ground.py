@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,7 +24,7 @@ from holdfast.torture.streams.records import (
     TransitionSeen,
 )
 
-WAITING, DONE, PARKED = "waiting", "done", "parked"
+WAITING, DONE, PARKED, UNOWNED = "waiting", "done", "parked", "unowned"
 _TABLE = "stream_effect"
 
 
@@ -46,16 +46,6 @@ class StreamGround(Ground, Protocol):
 
 class SqliteStreamGround(SqliteGround):
     """`StreamGround` over a file."""
-
-    def foreign(self) -> int:
-        """Count what is not of a run: jobs, tables, categories, consumers."""
-        found = super().foreign()
-        if not self.path.exists():
-            return found
-        with self._open() as connection:
-            if "holdfast_category" not in self._tables(connection):
-                return found
-            return found + int(connection.execute(self._say["count_foreign_streams"]).fetchone()[0])
 
     def prepare(self) -> None:
         """Make the table of effects, too."""
@@ -79,7 +69,7 @@ class SqliteStreamGround(SqliteGround):
 
     def counts(self) -> Mapping[str, int]:
         """Count events."""
-        return counted(*self._all("partitions_done", "count_parked", "count_shares"))
+        return counted(*self._all("partitions_done", "count_parked", "count_shares", "count_owned"))
 
     def effects_seen(self, after: int) -> tuple[int, int]:
         """Look at the latest effects."""
@@ -120,17 +110,25 @@ def stream_ground_of(url: str) -> StreamGround:
     raise Unsupported(f"torture knows sqlite:// and postgresql://, not {scheme}://")
 
 
+def is_of_streams(ground: Ground) -> TypeGuard[StreamGround]:
+    """Tell whether a ground is that of a run of streams."""
+    return hasattr(ground, "dumped")
+
+
 # --- rows as both dialects select them --------------------------------------------------------------------------------
 
 
 def counted(
-    partitions: list[tuple[Any, ...]], parked: list[tuple[Any, ...]], shares: list[tuple[Any, ...]]
+    partitions: list[tuple[Any, ...]],
+    parked: list[tuple[Any, ...]],
+    shares: list[tuple[Any, ...]],
+    owned: list[tuple[Any, ...]],
 ) -> dict[str, int]:
     """Return how many events there are, by what is still to be done with them."""
     head, done = sum(row[2] for row in partitions), sum(row[3] for row in partitions)
     if shares[0][0] < SHARES:  # not everybody has subscribed yet
         done = 0
-    return {WAITING: head - done, DONE: done, PARKED: parked[0][0]}
+    return {WAITING: head - done, DONE: done, PARKED: parked[0][0], UNOWNED: SHARES - owned[0][0]}
 
 
 def shares_seen(sent_us: int, rows: list[tuple[Any, ...]], epoch: list[tuple[Any, ...]]) -> SharesSeen:

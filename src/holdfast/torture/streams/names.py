@@ -20,8 +20,8 @@ THREAD: Final = f"{_OURS}-thread"
 PARK: Final = f"{_OURS}-park"
 LOG: Final = f"{_OURS}-log"
 CONSUMERS: Final = (BATCH, PLAIN, SINGLE, THREAD, PARK, LOG)
-SHARES: Final = 2 * PARTITIONS[MAIN] + sum(PARTITIONS[name] for name in (SINGLES, THREADS, POISONED)) + sum(
-    PARTITIONS.values()
+SHARES: Final = (
+    2 * PARTITIONS[MAIN] + sum(PARTITIONS[name] for name in (SINGLES, THREADS, POISONED)) + sum(PARTITIONS.values())
 )
 """How many shares all consumers have together."""
 ATOMIC: Final = (BATCH, SINGLE, THREAD, LOG)

@@ -20,15 +20,6 @@ _PAGE = 20_000
 class PostgresStreamGround(PostgresGround):
     """`StreamGround` over a schema."""
 
-    def foreign(self) -> int:
-        """Count what is not of a run: jobs, categories, consumers."""
-        found = super().foreign()
-        with self._open() as connection:
-            if "category" not in self._tables(connection):
-                return found
-        ((count,),) = self._all("count_foreign_streams")[0]
-        return found + int(count)
-
     def prepare(self) -> None:
         """Make the table of effects, too."""
         super().prepare()
@@ -55,7 +46,7 @@ class PostgresStreamGround(PostgresGround):
 
     def counts(self) -> Mapping[str, int]:
         """Count events."""
-        return counted(*self._all("partitions_done", "count_parked", "count_shares"))
+        return counted(*self._all("partitions_done", "count_parked", "count_shares", "count_owned"))
 
     def effects_seen(self, after: int) -> tuple[int, int]:
         """Look at the latest effects."""

@@ -26,7 +26,10 @@ _encode = msgspec.json.encode
 
 def append(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
     """Append events to categories that are there."""
-    distinct = list({event.id: event for event in reversed(events)}.values())[::-1]
+    firsts: dict[str, NewEvent] = {}
+    for event in events:
+        firsts.setdefault(event.id, event)  # one that is given again has the place of its first
+    distinct = list(firsts.values())
     places = _places(distinct, categories)
     write = _write_one(distinct[0], places[0]) if len(distinct) == 1 else _write(distinct, places)
     _, found = yield from together(_lock(places), write)

@@ -175,6 +175,12 @@ class TestRepeats(StreamConformance):
         answers = await backend.streams.events.append([event, event, an_event("a")])
         assert [(each.is_new, each.position) for each in answers] == [(True, 1), (False, 1), (True, 2)]
 
+    async def test_an_id_that_is_given_again_behind_others_has_the_place_of_its_first(self, backend: Backend) -> None:
+        await backend.streams.events.open_category(CATEGORY, 1)
+        event = an_event("a")
+        answers = await backend.streams.events.append([event, an_event("b"), event])
+        assert [(each.is_new, each.position) for each in answers] == [(True, 1), (True, 2), (False, 1)]
+
     async def test_an_append_repeated_meanwhile_writes_its_events_once(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         batch = [an_event("a"), an_event("b")]

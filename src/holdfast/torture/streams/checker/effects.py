@@ -1,0 +1,130 @@
+"""Every event takes effect once, in order, together with the position (I16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.streams.checker.invariant import StreamInvariant
+from holdfast.torture.streams.checker.story import Share
+from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
+from holdfast.torture.streams.records import EventRow
+
+_LOST = "NodeLost"  # what is noted of an event that seems to have taken its nodes down
+
+
+class Effects(StreamInvariant):
+    """I16."""
+
+    code = "I16"
+    name = "stream effects"
+    forbids = "an event without effect below the position, one with two, or out of order; an effect without position"
+
+    def check(self) -> Iterator[Violation]:
+        """Go through all shares."""
+        self.figures["parked events"] = sum(map(len, self.story.parked.values()))
+        self.figures["repeated handlings"] = 0
+        for share, row in self.story.shares.items():
+            events = self.story.events.get(share[1:], [])
+            if row.position != len(events):
+                yield self.broken(f"its position is {row.position}, and there are {len(events)} events", share=share)
+            match share[0]:
+                case consumer if consumer in ATOMIC:
+                    yield from self._atomic(share, row.position)
+                case consumer if consumer == PLAIN:
+                    yield from self._plain(share, row.position, events)
+                case consumer if consumer == PARK:
+                    yield from self._parking(share, row.position, events)
+                case _:
+                    yield self.broken("nobody knows this consumer", share=share)
+        yield from self._looks()
+
+    def _atomic(self, share: Share, position: int) -> Iterator[Violation]:
+        """Effects are those of the positions 1 to the committed one, each once, in this order."""
+        effects = self.story.effects.get(share, [])
+        self.checked += len(effects)
+        due = 1
+        for effect in effects:
+            if effect.position != due:
+                what = "took effect again" if effect.position < due else f"took effect where {due} was due"
+                yield self.broken(
+                    f"position {effect.position} {what} (by {effect.node}, generation {effect.generation})", share=share
+                )
+            due = max(due, effect.position + 1)
+            yield from self._fits(share, effect.position, effect.event)
+        if due != position + 1:
+            yield self.broken(f"effects reach to {due - 1}, the position is {position}", share=share)
+
+    def _plain(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
+        """Each event was handled at least once, and for the first time after the one before it."""
+        due = 1
+        for handled in self.story.handled.get(share, []):
+            self.checked += 1
+            if handled.position > due:
+                yield self.broken(
+                    f"position {handled.position} was handled where {due} was due (by {handled.node}, generation "
+                    f"{handled.generation})",
+                    share=share,
+                    at_us=handled.at_us,
+                )
+            self.figures["repeated handlings"] += handled.position < due
+            due = max(due, handled.position + 1)
+            yield from self._fits(share, handled.position, handled.event)
+        if due <= position and events:
+            yield self.broken(f"the position is {position}, but only {due - 1} events were handled", share=share)
+
+    def _parking(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
+        """Of each stream the first event that fails is parked and all behind it; all others took effect, in order."""
+        took: set[int] = set()
+        last = 0
+        for effect in self.story.effects.get(share, []):
+            self.checked += 1
+            if effect.position <= last:
+                yield self.broken(f"position {effect.position} took effect after {last}", share=share)
+            took.add(effect.position)
+            last = max(last, effect.position)
+            yield from self._fits(share, effect.position, effect.event)
+        parked = {row.position: row.failure for row in self.story.parked.get(share, [])}
+        shut: set[str] = set()
+        for event in events[:position]:
+            failure = parked.pop(event.position, None)
+            was_shut = event.stream in shut
+            if event.name == POISON or (failure is not None and failure.endswith(_LOST)):
+                shut.add(event.stream)
+            what = _wrongly_parked(failure, fails=event.stream in shut and not was_shut, waits=was_shut)
+            if what is None and (event.stream in shut) == (event.position in took):
+                what = "took effect though it is parked" if event.position in took else "took no effect"
+            if what is not None:
+                yield self.broken(f"position {event.position} {what}", share=share)
+        for stray in parked:
+            yield self.broken(f"position {stray} is parked, past the position", share=share)
+
+    def _fits(self, share: Share, position: int, event: str) -> Iterator[Violation]:
+        events = self.story.events.get(share[1:], [])
+        if not 0 < position <= len(events) or events[position - 1].event != event:
+            yield self.broken(f"position {position} was taken for event {event}, which does not lie there", share=share)
+
+    def _looks(self) -> Iterator[Violation]:
+        """At any time the last effect is that of the position."""
+        for look in self.story.looks:
+            for seen in look.shares:
+                if seen.consumer in ATOMIC and seen.effect != seen.position:
+                    self.checked += 1
+                    yield self.broken(
+                        f"its position was {seen.position} while its effects reached to {seen.effect}",
+                        share=seen.share,
+                        at_us=look.at_us,
+                    )
+
+
+def _wrongly_parked(failure: str | None, *, fails: bool, waits: bool) -> str | None:
+    """Return what is wrong with how an event is parked (None: it is not, empty: it waits), None if nothing is."""
+    if fails and not failure:
+        return "fails for good, and is not parked as such"
+    if waits and failure is None:
+        return "is not parked behind those of its stream"
+    if waits and failure:
+        return "was tried though its stream is parked"
+    if failure is not None and not fails and not waits:
+        return f"is parked for nothing ({failure})"
+    return None

@@ -1,0 +1,38 @@
+"""Nothing is left over when all nodes have ended (I21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.streams.checker.invariant import StreamInvariant
+
+
+class StreamHygiene(StreamInvariant):
+    """I21 for streams."""
+
+    code = "I21"
+    name = "hygiene"
+    forbids = "a share, transaction, connection or process that outlives the run, a damaged store, a run without an end"
+
+    def check(self) -> Iterator[Violation]:
+        """Look at what the final dump found."""
+        if not self.story.run.dumped:
+            yield self.broken("the run has no final dump: it did not come to its end")
+        for dumped in self.story.run.dumped:
+            self.checked += 1
+            for what, name in (
+                ("owned shares", "leases"),
+                ("transactions", "transactions"),
+                ("connections", "connections"),
+                ("processes", "processes"),
+            ):
+                count = getattr(dumped, name)
+                if count:
+                    yield self.broken(f"{count} {what} are left after all nodes have ended")
+            if dumped.integrity:
+                yield self.broken(f"the store is damaged: {dumped.integrity}")
+            if dumped.rows != len(self.story.by_id):
+                yield self.broken(
+                    f"{dumped.rows} events were dumped, and {len(self.story.by_id)} have ids of their own"
+                )

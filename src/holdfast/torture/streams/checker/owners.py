@@ -1,0 +1,132 @@
+"""A share has one owner at a time, and has one again soon after (I17)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.events import Exited
+from holdfast.torture.history import History
+from holdfast.torture.streams.checker.invariant import StreamInvariant
+from holdfast.torture.streams.checker.story import Share, StreamStory
+from holdfast.torture.streams.records import TransitionSeen
+
+_FREE, _GRANTED = "free", "granted"
+_STEPS = {(_FREE, _GRANTED), (_GRANTED, "revoking"), (_GRANTED, _FREE), ("revoking", _FREE)}
+
+
+class OneOwner(StreamInvariant):
+    """I17."""
+
+    code = "I17"
+    name = "one owner"
+    forbids = "a share with two owners at a time, work under another's generation, a share that nobody takes again"
+
+    def check(self) -> Iterator[Violation]:
+        """Follow the steps of each share, and compare them with who has worked."""
+        yield from self._steps()
+        yield from self._workers()
+        yield from self._taken_again()
+
+    def _steps(self) -> Iterator[Violation]:
+        numbers = {step.number: place for place, step in enumerate(self.story.transitions)}
+        last: dict[Share, TransitionSeen] = {}
+        for step in self.story.transitions:
+            self.checked += 1
+            if (step.old_state, step.new_state) not in _STEPS:
+                yield self._wrong(step, f"went from {step.old_state} to {step.new_state}")
+            before = last.get(step.share)
+            last[step.share] = step
+            if before is None:
+                continue
+            grows = step.generation - before.generation
+            if grows < 0 or (grows == 0 and step.new_state == _GRANTED):
+                yield self._wrong(step, f"generation {step.generation} after {before.generation}")
+            nothing_missed = numbers[step.number] - numbers[before.number] == step.number - before.number
+            if nothing_missed and step.old_state != before.new_state:
+                yield self._wrong(step, f"left {step.old_state}, where it was {before.new_state}")
+            if nothing_missed and _takes(step) and step.node != before.node and before.new_state != _FREE:
+                yield self._wrong(step, f"was given to {step.node} while {before.node} had it")
+
+    def _wrong(self, step: TransitionSeen, what: str) -> Violation:
+        at_us = self.story.run.from_store_clock(step.store_us or 0)
+        return self.broken(f"{what} (transition {step.number})", share=step.share, at_us=at_us or step.at_us)
+
+    def _workers(self) -> Iterator[Violation]:
+        """Whoever worked under a generation is the one that it was granted to, and nobody else."""
+        owners = {(*step.share, step.generation): step.node for step in self.story.transitions if _takes(step)}
+        told: dict[tuple[str, str, int, int], str] = {}
+        for work in (self.story.effects, self.story.handled):
+            for share, done in work.items():
+                for one in done:
+                    key = (*share, one.generation)
+                    owner = owners.get(key)
+                    if owner is not None and owner != one.node and not owner.startswith(one.node + "."):
+                        yield self.broken(
+                            f"{one.node} has worked under generation {one.generation}, which is {owner}'s", share=share
+                        )
+                    elif told.setdefault(key, one.node) != one.node:
+                        yield self.broken(f"two nodes have worked under generation {one.generation}", share=share)
+
+    def _taken_again(self) -> Iterator[Violation]:
+        """Some time after the last fault every share is owned."""
+        over_us = self.story.over_us
+        if over_us is None:
+            return
+        give_up_us = over_us + self.story.run.settings.recovery_us
+        for look in self.story.looks:
+            free = [seen.share for seen in look.shares if seen.state == _FREE]
+            if look.sent_us < over_us:
+                continue
+            if not free:
+                self.figures.setdefault("all shares owned after the faults (s)", (look.at_us - over_us) / 1e6)
+            elif look.sent_us > give_up_us:
+                yield self.broken(
+                    f"nobody owns it {(look.sent_us - over_us) / 1e6:.1f} s after the last fault, nor {len(free) - 1} "
+                    "others",
+                    share=free[0],
+                    at_us=look.at_us,
+                )
+                return
+
+
+def _takes(step: TransitionSeen) -> bool:
+    return step.new_state == _GRANTED
+
+
+def recoveries(directory: Path) -> list[float]:
+    """Return the seconds from the death of each killed node to the next grant of each share that it owned."""
+    story = StreamStory()
+    deaths: list[tuple[int, str]] = []
+    for process, event in History(directory).all():
+        if isinstance(event, TransitionSeen):
+            story.transitions.append(event)
+        story.run.note(process, event)
+        if isinstance(event, Exited) and event.signal is not None and event.process.startswith("worker-"):
+            deaths.append((event.at_us, event.process.split("-")[1]))
+    steps: dict[Share, list[tuple[int, TransitionSeen]]] = defaultdict(list)
+    for step in sorted(story.transitions, key=lambda step: step.number):
+        at_us = story.run.from_store_clock(step.store_us or 0)
+        if at_us is not None:
+            steps[step.share].append((at_us, step))
+    return sorted(
+        (back - died_us) / 1e6
+        for died_us, node in deaths
+        for told in steps.values()
+        if (back := _back(told, died_us, node)) is not None
+    )
+
+
+def _back(steps: list[tuple[int, TransitionSeen]], died_us: int, node: str) -> int | None:
+    """Return when a share was granted again that a node owned when it died; None if it did not own it."""
+    owned = False
+    for at_us, step in steps:
+        if at_us <= died_us:
+            owned = step.new_state != _FREE and step.node == node
+        elif not owned:
+            return None
+        elif _takes(step):
+            return at_us
+    return None

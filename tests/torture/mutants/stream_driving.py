@@ -1,0 +1,55 @@
+"""Short runs of streams whose processes are mutants; the conductor and the checker are not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.torture.mutants.driving import mutated
+from tests.torture.mutants.load import ROOT, environment
+from tests.torture.mutants.mutant import Mutant
+
+from holdfast.torture.plan import Fault, Plan, Profile
+from holdfast.torture.report import Report
+from holdfast.torture.streams.conductor import StreamProgress
+from holdfast.torture.streams.ground import stream_ground_of
+from holdfast.torture.streams.run import torture_streams
+
+_MIXES: Final[dict[str, dict[Fault, int]]] = {
+    "calm": {},
+    "kills": {Fault.KILL: 5, Fault.FAILPOINT: 3},
+    "terms": {Fault.TERM: 4},
+    "stops": {Fault.STOP: 4},
+}
+_EXECUTABLE = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist"]
+
+
+def drive_streams(name: str, url: str, *, folder: Path, seed: int, under: str) -> Report:
+    """Run under a mix of faults, drain, dump and check."""
+    profile = Profile(jobs=600, seconds=8.0, limit=20.0, drain=25.0, workers=2, producers=2, faults=_MIXES[under])
+    plan = Plan(name="mutant", profile=profile, seed=seed, lease=2.0)
+    ground = stream_ground_of(url)
+    history = folder / f"history-{seed}"
+    history.mkdir()
+    with mutated(name):
+        run = torture_streams(plan, ground, history=history, progress=StreamProgress(plan, ground.shown))
+        return asyncio.run(run)
+
+
+def conform(mutant: Mutant) -> subprocess.CompletedProcess[str]:
+    """Run the part of the conformance suite that is to fail, in a process that is the mutant."""
+    store = "sqlite" if mutant.store == "sqlite" else "postgres"
+    modules = [f"tests/conformance/streams/{name}.py" for name in mutant.under.split(" or ")]
+    return subprocess.run(
+        [*_EXECUTABLE, *modules, "-k", f"{store} and not memory"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment(mutant.name)},
+        timeout=200,
+    )

@@ -1,0 +1,131 @@
+"""Mutants of streams: fences dropped from commits and moves, effects and positions torn apart.
+
+Those whose `under` names a module of the conformance suite are caught there, at less cost than by a run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.torture.mutants.mutant import POSTGRES, SQLITE, Mutant, mutant
+from tests.torture.mutants.patching import Code, Sql
+
+CONFORMANCE: Final = "conformance"
+"""What catches a mutant that no run is needed for."""
+_CONSUMERS = "holdfast.backends.sqlite.verbs.consumers"
+_ALLOT = "holdfast.backends.sqlite.verbs.allot"
+_COMMITS = "this.require(await transaction.commit(this.grant, this.commit))"
+_COMMITS_APART = "this.require(await this.consumers.commit(this.grant, this.commit))"
+
+_STREAMS: Final = (
+    mutant(
+        "commit_without_generation",
+        SQLITE,
+        "a position is committed by whoever owned the share once",
+        Sql(SQLITE, "held_share", "and generation = :generation ", ""),
+        caught_by=CONFORMANCE,
+        under="test_fencing",
+    ),
+    mutant(
+        "commit_from_anywhere",
+        SQLITE,
+        "a commit moves the position from wherever it is",
+        Code(f"{_CONSUMERS}:commit", "standing.position != step.after", "False"),
+        caught_by=CONFORMANCE,
+        under="test_commit",
+    ),
+    mutant(
+        "allot_without_epoch",
+        SQLITE,
+        "a leader that was replaced goes on allotting",
+        Code(f"{_ALLOT}:allot", "not holds(tx, leadership)", "False"),
+        caught_by=CONFORMANCE,
+        under="test_fencing",
+    ),
+    mutant(
+        "seize_from_the_living",
+        SQLITE,
+        "whether an owner is silent is not looked at when its share is taken",
+        Code(f"{_ALLOT}:_is_true", "tx.now - found[2] > found[3] + grace", "True"),
+        caught_by=CONFORMANCE,
+        under="test_allocation",
+    ),
+    mutant(
+        "release_by_whoever_drops_it",
+        SQLITE,
+        "a share is given up by a node that has lost it, whoever owns it now",
+        Code(f"{_CONSUMERS}:release", "held(tx, grant)", "held(tx, grant) or Held(0, 'granted', 0, 0)"),
+        Code(
+            "holdfast.streams.consumption:Consumption.run", "if self._is_dropped:\n        return Ending.LOST", "pass"
+        ),
+        caught_by=CONFORMANCE,
+        under="test_fencing",
+    ),
+    mutant(
+        "append_without_the_lock",
+        POSTGRES,
+        "an append takes positions without locking the heads of its partitions",
+        Sql(POSTGRES, "lock_heads", "    for update\n", ""),
+        caught_by=CONFORMANCE,
+        under="test_append or test_visibility",
+    ),
+    mutant(
+        "position_before_the_effect",
+        SQLITE,
+        "ctx.transaction() commits the position first, and the effect in a transaction of its own",
+        Code(
+            "holdfast.streams.context:EventContext.transaction",
+            "this.refuse_second()\n",
+            f"this.refuse_second()\n    {_COMMITS_APART}\n",
+            more=((_COMMITS, "pass"),),
+        ),
+        caught_by="I16",
+        under="kills",
+    ),
+    mutant(
+        "effect_before_the_position",
+        SQLITE,
+        "ctx.transaction() commits the effect, and the position in a second step",
+        Code(
+            "holdfast.streams.context:EventContext.transaction",
+            "this.is_committed = True",
+            f"{_COMMITS_APART}\n    this.is_committed = True",
+            more=((_COMMITS, "pass"),),
+        ),
+        caught_by="I16",
+        under="kills",
+    ),
+    mutant(
+        "park_without_the_position",
+        SQLITE,
+        "an event is parked, and the position stays before it",
+        Code(f"{_CONSUMERS}:commit", 'tx.run("move_position"', 'step.parks or tx.run("move_position"'),
+        caught_by=CONFORMANCE,
+        under="test_parking",
+    ),
+    mutant(
+        "epoch_not_raised",
+        SQLITE,
+        "whoever takes leadership leads under the epoch of the one before",
+        Code("holdfast.backends.sqlite.verbs.nodes:lead", "epoch += 1", "epoch = max(1, epoch)"),
+        caught_by="I18",
+        under="kills",
+    ),
+    mutant(
+        "grant_under_the_same_generation",
+        SQLITE,
+        "the generation of a share does not grow when it is granted",
+        Sql(SQLITE, "grant_share", "generation = generation + 1, ", ""),
+        caught_by="I15 I16 I17",
+        under="terms",
+    ),
+    mutant(
+        "append_leaves_a_hole",
+        POSTGRES,
+        "an append of many takes one position more than it needs",
+        Sql(POSTGRES, "append_events", "ended.position_id + ended.steps,", "ended.position_id + ended.steps + 1,"),
+        caught_by="I1",
+        under="calm",
+    ),
+)
+STREAM_MUTANTS: Final[dict[str, Mutant]] = {one.name: one for one in _STREAMS}
