@@ -87,7 +87,8 @@ def consume(connection: psycopg.Connection[Any], partitions: int, batch: int) ->
             if not rows:
                 break
             with connection.transaction(), connection.cursor() as cursor:
-                cursor.executemany("insert into raw_effect values (%s, %s)", [(row[1], row[3]) for row in rows])
+                ids, versions = [row[1] for row in rows], [row[3] for row in rows]
+                cursor.execute("insert into raw_effect select * from unnest(%s::uuid[], %s::bigint[])", (ids, versions))
                 moved = cursor.execute(
                     "update raw_place set pos = %s where part = %s and generation = 1 and pos = %s",
                     (rows[-1][0], part, pos),

@@ -34,7 +34,7 @@ def _effect(bench: Bench, place: Place) -> tuple[str, str]:
         return "create table effect (id text not null, n integer not null)", "insert into effect values (?, ?)"
     name = f"{_raw(bench).schema_of(place.raw)}.effect"
     make = f"create table {name} (id uuid not null, n bigint not null)"
-    return make, f"insert into {name} values (%s, %s)"  # noqa: S608 - our own words
+    return make, f"insert into {name} select * from unnest(%s::uuid[], %s::bigint[])"  # noqa: S608 - our own words
 
 
 def _raw(bench: Bench) -> ModuleType:
@@ -151,12 +151,11 @@ def _consume_ours(bench: Bench, count: int) -> float:
             async def handle(events: list[Event], ctx: EventContext) -> None:
                 nonlocal seen
                 async with ctx.transaction() as connection:
-                    rows = [(event.id, event.version) for event in events]
                     if bench.store.name == "sqlite":
-                        await connection.executemany(insert, rows)
-                    else:
-                        async with connection.cursor() as cursor:
-                            await cursor.executemany(insert, rows)
+                        await connection.executemany(insert, [(event.id, event.version) for event in events])
+                    else:  # in one statement, as by hand: the async driver's executemany takes six times as long
+                        ids, versions = [event.id for event in events], [event.version for event in events]
+                        await connection.execute(insert, (ids, versions))
                 seen += len(events)
                 if seen >= count:
                     all_seen.set()
