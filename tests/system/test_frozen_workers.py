@@ -44,9 +44,8 @@ def test_a_handler_that_was_frozen_before_its_transaction_writes_nothing_when_it
     frozen.signal(signal.SIGSTOP)
     frozen.stopped()
     other = workers.started()
-    ledger.expired(job, 1.0)
-    # The rescued job waits at the same gate as the frozen one, or is about to.
-    other.line(rf"began {job} ")
+    other.line(rf"began {job} ")  # the lease is over, and the job rescued
+    # It waits at the same gate as the frozen one, or is about to.
     eventually(lambda: barrier.open() or ledger.state(job) == JobState.COMPLETED, "the rescued job is completed")
     (effect,) = ledger.effects_of(job)
     assert effect.pid != frozen.pid
