@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench torture clean
+.PHONY: help setup demo test test-slow again check bench torture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test: setup ## the suite, with a short torture of each store, without the slow t
 
 test-slow: setup ## the tests that take seconds or start real processes
 	@$(BIN)/pytest -m slow -n 2 --dist worksteal -q
+
+again: setup ## the tests that failed last time, one after another
+	@$(BIN)/pytest --last-failed --last-failed-no-failures none -q
 
 check: setup ## style, types, layers and house rules
 	@$(BIN)/ruff check --quiet .
