@@ -189,15 +189,16 @@ cross join lateral (
 ) as parked;
 
 -- name: retrying_among
--- Which of these streams have events that are to be retried; the caller holds the share.
+-- Of which of these streams the last parked event is to be retried; the caller holds the share.
 select given.stream
 from unnest(%(streams)s::text[]) as given (stream)
 cross join lateral (
-    select 1 from {schema}.parked
+    select retrying from {schema}.parked
     where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
-      and partition_id = %(partition_id)s::integer and stream = given.stream and retrying
-    limit 1
-) as parked;
+      and partition_id = %(partition_id)s::integer and stream = given.stream
+    order by position_id desc limit 1
+) as parked
+where parked.retrying;
 
 -- name: unpark
 delete from {schema}.parked
@@ -213,7 +214,8 @@ returning stream;
 -- name: retry_no_more
 update {schema}.parked set retrying = false
 where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
-  and partition_id = %(partition_id)s::integer and stream = %(stream)s::text and retrying;
+  and partition_id = %(partition_id)s::integer and stream = %(stream)s::text and retrying
+  and position_id >= %(position)s::bigint;
 
 -- name: park
 -- A repeat finds the row there already; what was trimmed meanwhile is not parked.

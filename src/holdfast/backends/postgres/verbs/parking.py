@@ -58,7 +58,7 @@ def _park_again(place: Place, unpark: Unpark, failure: Failure) -> Steps[None]:
     names = {**place._asdict(), "position": unpark.position, "attempts": unpark.attempts, "failure": _text(failure)}
     stream = yield from value("park_again", **names)
     if stream is not None:
-        yield from run("retry_no_more", **place._asdict(), stream=stream)
+        yield from run("retry_no_more", **place._asdict(), stream=stream, position=unpark.position)
 
 
 def _park(place: Place, parks: tuple[Park, ...], *, by_version: bool) -> Steps[None]:
@@ -73,9 +73,16 @@ def _park(place: Place, parks: tuple[Park, ...], *, by_version: bool) -> Steps[N
         streams=[park.stream for park in parks],
         failures=[None if park.failure is None else _text(park.failure) for park in parks],
         attempts=[park.attempts for park in parks],
-        retrying=[park.failure is None and park.stream in retrying for park in parks],
+        retrying=[_is_retried(park, retrying) for park in parks],
         by_version=by_version,
     )
+
+
+def _is_retried(park: Park, retrying: set[str]) -> bool:
+    """Tell whether an event is to be retried behind the last one of its stream; from one that is not, none is."""
+    if park.failure is not None:
+        retrying.discard(park.stream)
+    return park.stream in retrying
 
 
 def _text(failure: Failure) -> str:

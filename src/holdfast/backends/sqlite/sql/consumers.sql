@@ -37,8 +37,10 @@ select distinct stream from holdfast_parked
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: parked_of_stream
-select max(retrying) from holdfast_parked
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream;
+-- Whether the last parked event of a stream is to be retried: the next one waits behind it.
+select retrying from holdfast_parked
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream
+order by position_id desc limit 1;
 
 -- name: retries
 select event_id, attempts from holdfast_parked
