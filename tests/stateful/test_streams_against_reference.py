@@ -73,7 +73,7 @@ def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_p
     run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=40, stateful_step_count=40))
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("store", STORES)
 def test_no_long_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:

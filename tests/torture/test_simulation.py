@@ -55,7 +55,7 @@ def test_after_the_faults_everything_drains_and_every_worker_leaves(first):
     hold(range(first, first + 25), liveness=True)
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
 def test_no_rule_is_broken_on_thousands_of_seeds(first):
