@@ -218,8 +218,16 @@ class Proxy:
         server = self._loop.run_until_complete(asyncio.start_server(self._accept, sock=self._listener))
         self._loop.run_forever()
         server.close()
+        self._loop.run_until_complete(self._end_the_rest(asyncio.all_tasks(self._loop)))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    @staticmethod
+    async def _end_the_rest(tasks: set[asyncio.Task[Any]]) -> None:
+        """End links that came while the others were ended."""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -234,6 +242,9 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
+        except asyncio.CancelledError:  # the proxy ends while this link was being made
+            writer.transport.abort()
+            raise
         link = Link(self, writer, to_server)
         link.drops_requests = link.drops_replies = self._new == "hole"
         self._links.add(link)
