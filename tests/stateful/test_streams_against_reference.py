@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,6 @@ from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, server_url
 from tests.stateful.streams_machine import StreamsMachine
 
-from holdfast.errors import Unsupported
-from holdfast.testing.stores import open_store
-
 STORES = ["sqlite", "sqlite-memory", "postgres"]
 
 
@@ -22,7 +18,6 @@ def machine_for(store: str, folder: Path) -> type[StreamsMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres()
-    _skip_unless_it_keeps_streams("sqlite://")
     examples = iter(range(10**9))
 
     class Machine(StreamsMachine):
@@ -37,11 +32,6 @@ def _machine_for_postgres() -> type[StreamsMachine]:
         server_url()
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
-    url = new_schema_url()
-    try:
-        _skip_unless_it_keeps_streams(url)
-    finally:
-        drop_schema(url)
 
     class Machine(StreamsMachine):
         def url(self) -> str:
@@ -54,17 +44,6 @@ def _machine_for_postgres() -> type[StreamsMachine]:
                 drop_schema(self.schema_url)
 
     return Machine
-
-
-def _skip_unless_it_keeps_streams(url: str) -> None:
-    async def look() -> None:
-        async with open_store(url) as backend:
-            _ = backend.streams
-
-    try:
-        asyncio.run(look())
-    except Unsupported as refusal:
-        pytest.skip(str(refusal))
 
 
 @pytest.mark.timeout(300)  # passing takes seconds; a failure needs minutes to be made small
