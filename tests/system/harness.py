@@ -70,6 +70,18 @@ class Gate:
         os.write(self._descriptor, b"!")
         self.close()
 
+    def keep_open(self, until: Callable[[], object], what: str, *, within: float = SOON) -> None:
+        """Let everybody go on, late-comers too, until something has come about."""
+
+        def look() -> bool:
+            if self._descriptor is None:
+                self._descriptor = self._try()
+            if self._descriptor is not None:
+                self.open()
+            return bool(until())
+
+        eventually(look, what, within=within)
+
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

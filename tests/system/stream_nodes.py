@@ -137,12 +137,11 @@ class Cluster:
 
     def drained(self, *, within: float = SOON) -> None:
         """Wait until every event is done."""
+        eventually(self.is_drained, "every event is done", within=within)
 
-        def look() -> bool:
-            view = self.consumer()
-            return bool(view.shares) and view.lag == 0
-
-        eventually(look, "every event is done", within=within)
+    def is_drained(self) -> bool:
+        view = self.consumer()
+        return bool(view.shares) and view.lag == 0
 
     def effects(self) -> list[Effect]:
         return [Effect(*row) for row in self.execute("select * from stream_effect")]

@@ -7,7 +7,6 @@ import signal
 import time
 
 import pytest
-from tests.system.harness import eventually
 
 from holdfast.model.job import JobState
 
@@ -46,7 +45,7 @@ def test_a_handler_that_was_frozen_before_its_transaction_writes_nothing_when_it
     other = workers.started()
     other.line(rf"began {job} ")  # the lease is over, and the job rescued
     # It waits at the same gate as the frozen one, or is about to.
-    eventually(lambda: barrier.open() or ledger.state(job) == JobState.COMPLETED, "the rescued job is completed")
+    barrier.keep_open(lambda: ledger.state(job) == JobState.COMPLETED, "the rescued job is completed")
     (effect,) = ledger.effects_of(job)
     assert effect.pid != frozen.pid
     frozen.signal(signal.SIGCONT)

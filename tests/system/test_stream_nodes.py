@@ -65,7 +65,7 @@ def test_a_node_that_was_frozen_past_its_ttl_writes_nothing_under_its_old_grant(
     barrier.reached()
     cluster.nodes[frozen].signal(signal.SIGSTOP)
     other = cluster.handler_of("special", beside=frozen)  # past the time to live: it was given to the other one
-    eventually(lambda: barrier.open() or cluster.effects(), "the other one has handled it")
+    barrier.keep_open(cluster.effects, "the other one has handled it")
     cluster.nodes[frozen].signal(signal.SIGCONT)
     cluster.append(50)
     cluster.settled("anna", "ben")

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from holdfast import App
 from holdfast.cli.main import cli
+from holdfast.torture.fleet import Fleet
 from holdfast.torture.ground import ground_of
 from holdfast.torture.ground.base import STATES, joined
 from holdfast.torture.plan import MEANINGS, PROFILES, Fault, Plan, profile_of
@@ -163,3 +164,11 @@ def test_attempts_are_joined_to_their_jobs_in_one_pass():
     assert [attempt.outcome for attempt in first.attempts] == ["retried", "failed"]
     assert first.call == "c"
     assert second.attempts == ()
+
+
+def test_workers_that_cannot_work_end_the_run_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(Fleet, "module", "holdfast.torture.programs.nothing")
+    code, said = torture("--url", f"sqlite:///{tmp_path / 'store.db'}", "--jobs", "100", "--seed", "1")
+    assert code != 0
+    assert "workers end by themselves" in said
+    assert ".log" in said

@@ -169,5 +169,8 @@ class StreamTransaction(Protocol):
         ...
 
     def commit(self, grant: Grant, commit: Commit) -> Any:
-        """Write the fenced position as the last statement; a `CommitVerdict` (awaitable in an async transaction)."""
+        """Write the fenced position as the last statement; a `CommitVerdict` (awaitable in an async transaction).
+
+        A store may commit effect and position with it, and raise here what leaving the transaction would have raised.
+        """
         ...

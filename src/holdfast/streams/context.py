@@ -136,7 +136,6 @@ class EventContext:
                 yield transaction.connection
                 failpoint("after_effect")
                 this.require(await transaction.commit(this.grant, this.commit))
-                failpoint("before_commit")
             failpoint("after_commit")
         except OutcomeUnknown as unknown:
             await this.resolve(unknown)
@@ -161,7 +160,6 @@ class SyncEventContext:
                 yield transaction.connection
                 failpoint("after_effect")
                 this.require(transaction.commit(this.grant, this.commit))
-                failpoint("before_commit")
             failpoint("after_commit")
         except OutcomeUnknown as unknown:
             asyncio.run_coroutine_threadsafe(this.resolve(unknown), this.loop).result()

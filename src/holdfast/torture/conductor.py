@@ -95,21 +95,20 @@ class Conductor:
         await self._prepare()
         keeping = asyncio.create_task(self._fleet.run())
         watching = asyncio.create_task(self._watch())
+        main = asyncio.create_task(self._phases())
         try:
-            async with asyncio.TaskGroup() as group:
-                main = group.create_task(self._phases())
-                keeping.add_done_callback(lambda task: task.cancelled() or not task.exception() or main.cancel())
-        except asyncio.CancelledError:
-            if keeping.done() and not keeping.cancelled() and keeping.exception() is not None:
+            # The fleet ends when it is told to, near the end of the phases, or because its workers cannot work.
+            await asyncio.wait({main, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if not main.done():
                 await keeping
-            raise
+            await main
         finally:
             watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            self._fleet.kill()
-            self._crew.kill()
+            main.cancel()
             keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            await asyncio.gather(watching, main, keeping, return_exceptions=True)
+            await self._fleet.kill()
+            await self._crew.kill()
             if self._proxy is not None:
                 await asyncio.to_thread(self._proxy.close)
 

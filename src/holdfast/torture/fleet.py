@@ -21,6 +21,7 @@ from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUE, QUEUES
 from holdfast.torture.plan import Plan
 from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.worker.decision import UNAVAILABLE
 from holdfast.worker.restarts import CONFIGURATION
 
 _SUPERVISED = 0.25
@@ -28,7 +29,8 @@ _STRANGERS = 0.2
 _PROXIED = 0.6
 _ROOM = 5
 _QUICK = 3.0  # seconds: a worker that ends by itself sooner is broken
-_MOST_QUICK = 8
+_MOST_QUICK = 8  # in a row
+_BACK_OFF = 1.0
 
 
 class FleetBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
@@ -119,7 +121,13 @@ class Fleet:
 
     async def run(self) -> None:
         """Keep all seats taken until stopped."""
-        await asyncio.gather(*(self._keep(seat) for seat in self.seats))
+        keeping = [asyncio.create_task(self._keep(seat)) for seat in self.seats]
+        try:
+            await asyncio.gather(*keeping)
+        finally:
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
     async def stop(self) -> None:
         """Let all workers end in order."""
@@ -136,7 +144,7 @@ class Fleet:
             seat.send(signal.SIGTERM)
             await ended.wait()
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         """Leave nobody behind."""
         self._is_stopping = True
         for seat in self.seats:
@@ -144,6 +152,7 @@ class Fleet:
                 for pid in [*below(seat.pid), seat.pid]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                await seat.process.wait()
 
     async def _keep(self, seat: Seat) -> None:
         loop = asyncio.get_running_loop()
@@ -152,7 +161,11 @@ class Fleet:
             await self._sit(seat)
             code = seat.process.returncode if seat.process else None
             is_refusal = code == CONFIGURATION  # told by the worker itself: nothing that comes later will change it
+            if code == UNAVAILABLE and not self._is_stopping:  # the server is down, as it must be now and then
+                await asyncio.sleep(_BACK_OFF)  # as a supervisor would: a start takes a second of a processor
+                continue
             if not is_refusal and (seat.was_hit or loop.time() - began > _QUICK * self._plan.slowness):
+                self._quick_ends = 0
                 continue
             self._quick_ends += 1
             if (is_refusal or self._quick_ends > _MOST_QUICK) and not self._is_stopping:
@@ -231,10 +244,11 @@ class Fleet:
 def below(pid: int) -> list[int]:
     """Return the processes below one, as far as this system tells."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found += [child, *below(child)]
+    with contextlib.suppress(OSError):  # it may end while we look
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                for child in map(int, (task / "children").read_text().split()):
+                    found += [child, *below(child)]
     return found
 
 

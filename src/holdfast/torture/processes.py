@@ -108,10 +108,11 @@ class Crew:
                 code = await program.process.wait()
             self._log.exited(program.name, code)
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         """Kill whatever still runs."""
         for program in self.running():
             _send(program, signal.SIGKILL)
+            await program.ended()
 
 
 def _send(program: Program, number: signal.Signals) -> None:

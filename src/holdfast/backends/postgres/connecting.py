@@ -9,6 +9,7 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
+from holdfast.backends.postgres.handlers_connection import HandlersConnection
 from holdfast.backends.postgres.location import Location
 from holdfast.backends.postgres.patience import bounded, bounded_blocking
 from holdfast.backends.postgres.session import Session
@@ -30,7 +31,7 @@ async def connect(location: Location, *, for_verbs: bool = False) -> AsyncConnec
     """Open an async connection in autocommit, only for our own statements if `for_verbs`; raises `StoreUnavailable`."""
     connection: AsyncConnection[Any] | None = None
     try:
-        kind = Session if for_verbs else AsyncConnection[Any]
+        kind = Session if for_verbs else HandlersConnection
         connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
         if location.prepare == "auto":
             with bounded(connection, location.patience):

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.driving import drive, drive_blocking
+from holdfast.backends.postgres.handlers_connection import HandlersConnection
 from holdfast.backends.postgres.holding import Holding
-from holdfast.backends.postgres.patience import hang_up
+from holdfast.backends.postgres.patience import bounded, hang_up
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
+from holdfast.backends.postgres.steps import Ask, Steps
 from holdfast.backends.postgres.trouble import took_too_long, translate
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
+from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.errors import ConfigError, TransactionExpired
@@ -46,7 +48,10 @@ class _Session(Protocol):
 
 
 class OpenTransaction:
-    """What both kinds of transaction share: `open`, then `sealed` for the commit or `expired`, then `ended`."""
+    """What both kinds of transaction share.
+
+    `open`, then `sealed` for the commit or `expired`; `committed`, if it was with its last statement; then `ended`.
+    """
 
     def __init__(
         self, session: _Session, owner: Statements, holding: Holding, limit: timedelta, where: str, came_up: CameUp
@@ -96,10 +101,13 @@ class OpenTransaction:
             act()
 
     @contextmanager
-    def explained(self, *, committing: bool = False) -> Generator[None]:
+    def explained(
+        self, *, committing: bool = False, but: Callable[[psycopg.Error], bool] = lambda _: False
+    ) -> Generator[None]:
         """Raise what became of the transaction in place of what the driver says of it.
 
-        Errors of the handler's own statements are the handler's own affair as long as the connection is whole.
+        Errors of the handler's own statements are the handler's own affair as long as the connection is whole. So are
+        the caller's those that it has asked for.
         """
         try:
             yield
@@ -108,7 +116,7 @@ class OpenTransaction:
         except Exception as error:
             if self._state == "expired" or took_too_long(error):
                 raise self._expired() from error
-            if isinstance(error, psycopg.Error) and (committing or self._session.closed):
+            if isinstance(error, psycopg.Error) and (committing or self._session.closed) and not but(error):
                 raise translate(error, self._where, broken=self._session.closed, committing=committing) from error
             raise
 
@@ -144,20 +152,53 @@ class AsyncOpenTransaction(OpenTransaction):
 
     def __init__(
         self,
-        connection: AsyncConnection[Any],
+        connection: HandlersConnection,
         owner: Statements,
         holding: Holding,
         limit: timedelta,
         where: str,
         came_up: CameUp,
+        patience: float,
     ) -> None:
         super().__init__(connection, owner, holding, limit, where, came_up)
         self.connection = connection
+        self._patience = patience
         self._expiring: asyncio.Task[None] | None = None
 
-    async def lock(self) -> None:
-        """Lock what is held; raise `LeaseLost` if it is held no longer."""
-        await drive(self.connection, self.owner, self._lock_steps())
+    async def begin(self) -> None:
+        """Begin, and lock what is held; raise `LeaseLost` if it is held no longer."""
+        steps = self._lock_steps()
+        text, parameters = self._statement(next(steps))
+        with bounded(self.connection, self._patience):
+            found = await self.connection.begin_with(text, parameters)
+        with suppress(StopIteration):
+            steps.send(found)
+
+    async def commit_transaction(self) -> None:
+        """Commit, unless that was done with the last statement."""
+        if self._state == "committed":
+            return
+        self.seal()
+        with self.explained(committing=True), bounded(self.connection, self._patience):
+            await _to_the_end(self.connection.end(b"commit"))
+
+    async def undo(self) -> None:
+        """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
+        await _to_the_end(self._undo())
+
+    async def _undo(self) -> None:
+        await self._settle_expiry()
+        if self.connection.closed or self.connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            with bounded(self.connection, self._patience):
+                await self.connection.end(b"rollback")
+        except psycopg.Error:
+            drop(self.connection)
+
+    def _statement(self, asked: Any) -> tuple[bytes, Mapping[str, object]]:
+        assert isinstance(asked, Ask)  # noqa: S101 - verbs for the ends of a transaction are one statement
+        return self.owner.text(asked.statement), self.owner.parameters(asked.parameters)
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it."""
@@ -178,7 +219,7 @@ class AsyncOpenTransaction(OpenTransaction):
         async with self.connection.lock:
             drop(self.connection)
 
-    async def settle_expiry(self) -> None:
+    async def _settle_expiry(self) -> None:
         """Wait until a rollback that has begun is over."""
         if self._expiring is not None:
             await asyncio.wait({self._expiring})
@@ -243,9 +284,19 @@ class AsyncStreamTransaction(AsyncOpenTransaction):
     """The port's transaction for async handlers of consumers."""
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Write the fenced position."""
-        self._check_whole()
-        return await self.run(commit_step(grant, commit))
+        """Write the fenced position, and commit with it where it is one statement."""
+        if commit.parks or commit.unparks:
+            self._check_whole()
+            return await self.run(commit_step(grant, commit))
+        self.seal()
+        text, parameters = self._statement(commit_or_fail(grant, commit))
+        try:
+            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._patience):
+                await _to_the_end(self.connection.commit_with(text, parameters))
+        except psycopg.Error:  # by which the server has refused to commit
+            return CommitVerdict.LOST
+        self._state = "committed"
+        return CommitVerdict.DONE
 
 
 class BlockingStreamTransaction(BlockingOpenTransaction):
@@ -255,3 +306,15 @@ class BlockingStreamTransaction(BlockingOpenTransaction):
         """Write the fenced position."""
         self._check_whole()
         return drive_blocking(self.connection, self.owner, commit_step(grant, commit))
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work that must not be left half-way; a cancellation is passed on once it is over."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from holdfast.backends.postgres.connecting import drop
+from holdfast.backends.postgres.handlers_connection import HandlersConnection
 from holdfast.backends.postgres.holding import Holding, holding_job, holding_share
 from holdfast.backends.postgres.location import Location
 from holdfast.backends.postgres.open_transaction import (
@@ -38,7 +39,7 @@ from holdfast.backends.postgres.open_transaction import (
     BlockingTransaction,
     CameUp,
 )
-from holdfast.backends.postgres.patience import bounded, bounded_blocking
+from holdfast.backends.postgres.patience import bounded_blocking
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
@@ -115,26 +116,20 @@ class PostgresTransactions:
     @asynccontextmanager
     async def _open(self, kind: type[Async], holding: Holding, limit: timedelta) -> AsyncGenerator[Async]:
         async with self._pools.here.connection() as connection:
-            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
-            block = connection.transaction()
-            with transaction.explained(), bounded(connection, self._patience):
-                await block.__aenter__()
+            assert isinstance(connection, HandlersConnection)  # noqa: S101 - see `connecting.py`
+            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up, self._patience)
             expiring = asyncio.get_running_loop().call_later(limit.total_seconds(), transaction.expire_soon)
             try:
-                try:
-                    with transaction.explained(), _joinable(transaction):
-                        await transaction.lock()
-                        yield transaction
-                        transaction.seal()
-                except BaseException as error:
-                    expiring.cancel()
-                    with bounded(connection, self._patience):
-                        await _to_the_end(_undo(transaction, block, error))
-                    raise
+                with transaction.explained(), _joinable(transaction):
+                    await transaction.begin()
+                    yield transaction
+                await transaction.commit_transaction()
+            except BaseException:
                 expiring.cancel()
-                with transaction.explained(committing=True), bounded(connection, self._patience):
-                    await _to_the_end(block.__aexit__(None, None, None))
+                await transaction.undo()
+                raise
             finally:
+                expiring.cancel()
                 transaction.end()
                 if connection.closed:
                     self._suspect()
@@ -172,18 +167,8 @@ class PostgresTransactions:
         transaction.committed()
 
 
-async def _undo(transaction: AsyncOpenTransaction, block: Any, error: BaseException) -> None:
-    """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
-    await transaction.settle_expiry()
-    if not transaction.connection.closed:
-        try:
-            await block.__aexit__(type(error), error, error.__traceback__)
-        except psycopg.Error:
-            drop(transaction.connection)
-
-
 def _undo_blocking(transaction: BlockingOpenTransaction, block: Any, error: BaseException) -> None:
-    """The same, in a thread."""
+    """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
     if not transaction.connection.closed:
         try:
             block.__exit__(type(error), error, error.__traceback__)
@@ -198,18 +183,6 @@ def _joinable(transaction: Joinable) -> Generator[None]:
         yield
     finally:
         current.reset(token)
-
-
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that must not be left half-way; a cancellation is passed on once it is over."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
-        raise
 
 
 __all__ = ["Joinable", "PostgresTransactions", "current"]

@@ -38,7 +38,7 @@ class NodeFleet(Fleet):
     """The nodes of a run."""
 
     module: ClassVar = "holdfast.torture.programs.node"
-    failpoints: ClassVar = ("before_effect", "after_effect", "before_commit", "after_commit")
+    failpoints: ClassVar = ("before_effect", "after_effect", "after_commit")
 
     def _settings(self, seat: Seat) -> WorkerSettings:
         is_supervised = self.chance.random() < _SUPERVISED and not seat.armed.failpoints

@@ -94,6 +94,20 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')
 returning position_id;
 
+-- name: commit_position_or_fail
+-- The same for a statement behind which a COMMIT is on its way already: a stale grant must make it fail. SQL knows no
+-- way to raise an error but to do what cannot be done.
+with moved as (
+    update {schema}.allocation
+    set position_id = %(position)s::bigint,
+        losses = case when %(position)s::bigint > position_id then 0 else losses end, trying = %(tries)s::boolean
+    where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+      and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+      and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')
+    returning 1
+)
+select case when count(*) = 1 then 1 else ('holdfast: stale grant, ' || count(*) || ' rows')::integer end from moved;
+
 -- name: fetch
 -- All of it as of one instant, so in one statement. `kind` tells what a row is: 0 the share (its numbers in the places
 -- of an event's), 1 an event, 2 an event to retry, 3 a stream that has parked events.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import psycopg
 from psycopg.types.numeric import Int8  # a plain int is sent by its size, and each size is a statement to prepare
 
 from holdfast.backends.postgres.steps import Ask, Steps, row, rows, run, together, value
@@ -150,6 +151,20 @@ def commit_position(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
         return CommitVerdict.DONE
     position = yield from value("position_of_share", **_names(grant))
     return CommitVerdict.DONE if position == step.position else CommitVerdict.LOST
+
+
+def commit_or_fail(grant: Grant, step: Commit) -> Ask:
+    """Move the position forward and nothing else, by a statement that fails if the grant is stale (`is_stale`).
+
+    So a COMMIT can be sent with it, before its answer is known.
+    """
+    numbers = {"after": Int8(step.after), "position": Int8(step.position)}
+    return Ask("commit_position_or_fail", {**_names(grant), **numbers, "tries": step.tries})
+
+
+def is_stale(error: psycopg.Error) -> bool:
+    """Tell whether this is how `commit_or_fail` says that the grant is stale."""
+    return isinstance(error, psycopg.errors.InvalidTextRepresentation) and "holdfast: stale grant" in str(error)
 
 
 def commit(grant: Grant, step: Commit) -> Steps[CommitVerdict]:

@@ -79,7 +79,7 @@ class TestAsync(StreamConformance):
             async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, "effect")
                 step = Commit(0, 2, parks=(Park(1, "a", FAILURE),))
-                assert await transaction.commit(grant, step) is CommitVerdict.DONE
+                assert await backend.streams.consumers.commit(grant, step) is CommitVerdict.DONE
                 raise HandlerError
         assert await effects.count("effect") == 0
         assert await snapshot(backend) == before
@@ -92,7 +92,7 @@ class TestAsync(StreamConformance):
         async def handler() -> None:
             async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, "effect")
-                await transaction.commit(grant, STEP)
+                await backend.streams.consumers.commit(grant, STEP)
                 inside.set()
                 await asyncio.Event().wait()
 
@@ -347,8 +347,8 @@ class TestShared(StreamConformance):
     ) -> None:
         other = await make_backend()
         grant = await consuming(backend, "a")
-        async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
-            assert await transaction.commit(grant, STEP) is CommitVerdict.DONE
+        async with backend.streams.consumers.begin(grant, limit=LIMIT):
+            assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
             verifying = asyncio.create_task(other.streams.consumers.verify(grant))
             done, _ = await asyncio.wait([verifying], timeout=0.2)
             assert not done
@@ -363,7 +363,7 @@ class TestShared(StreamConformance):
         clock.advance(GONE)
         async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
             await effects.insert(transaction.connection, "effect")
-            assert await transaction.commit(grant, STEP) is CommitVerdict.DONE
+            assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
             seizing = asyncio.create_task(seize(other, grant))
             await asyncio.wait([seizing], timeout=0.2)
         await seizing
@@ -376,9 +376,9 @@ class TestShared(StreamConformance):
     ) -> None:
         other = await make_backend()
         grant = await consuming(backend, *"ab")
-        async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
+        async with backend.streams.consumers.begin(grant, limit=LIMIT):
             step = Commit(0, 2, parks=(Park(2, "b", FAILURE),))
-            assert await transaction.commit(grant, step) is CommitVerdict.DONE
+            assert await backend.streams.consumers.commit(grant, step) is CommitVerdict.DONE
             assert (await share_view(other)).position == 0
             assert await parked(other, CONSUMER) == []
             assert await state_of(other) is AllocationState.GRANTED
