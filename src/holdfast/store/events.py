@@ -37,9 +37,10 @@ class EventStore(Protocol):
         2. An event whose id is known is left as it is and answered with `is_new=False` and its place, whatever else the
            call says of it. An id is known in all categories, for as long as its event is kept; twice in one call it is
            written once.
-        3. If `expected_version` of a new event is not the version of its stream, nothing is written and
-           `VersionConflict` names the stream, the version expected and the actual one. Known events of the same call
-           that stand behind it are no conflict: a repeat of the whole call succeeds.
+        3. If `expected_version` of a new event is not the version of its stream when its turn comes, counting the new
+           events before it in the call, nothing is written and `VersionConflict` names the stream, the version
+           expected and the actual one. Known events of the same call that stand behind it are no conflict: a repeat
+           of the whole call succeeds.
         4. Partitions are locked in ascending order, so that appends to several cannot deadlock one another.
         5. A category that does not exist is made with the default number of partitions.
         6. Inside a transaction that `begin` or `join` opened it joins that, and is visible when that commits. Appends

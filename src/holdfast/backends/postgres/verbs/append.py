@@ -26,14 +26,19 @@ _encode = msgspec.json.encode
 
 def append(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
     """Append events to categories that are there."""
-    firsts: dict[str, NewEvent] = {}
-    for event in events:
-        firsts.setdefault(event.id, event)  # one that is given again has the place of its first
-    distinct = list(firsts.values())
+    distinct = _distinct(events)
     places = _places(distinct, categories)
     write = _write_one(distinct[0], places[0]) if len(distinct) == 1 else _write(distinct, places)
     _, found = yield from together(_lock(places), write)
     return _answers(events, _judged(distinct, found))
+
+
+def _distinct(events: Sequence[NewEvent]) -> list[NewEvent]:
+    """Return each event once: one that is given again has the place of its first."""
+    firsts: dict[str, NewEvent] = {}
+    for event in events:
+        firsts.setdefault(event.id, event)
+    return list(firsts.values())
 
 
 def _places(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> list[Place]:
@@ -121,7 +126,7 @@ def _answers(events: Sequence[NewEvent], appended: Mapping[str, Appended]) -> li
 def append_anew(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
     """Append events of which some are of categories that may not be there yet."""
     known = yield from _known(events)
-    fresh = [event for event in events if event.id not in known]
+    fresh = [event for event in _distinct(events) if event.id not in known]
     missing = {event.category for event in fresh} - set(categories)
     found = yield from find_categories(sorted(missing))
     missing -= set(found)

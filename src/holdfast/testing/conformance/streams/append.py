@@ -206,6 +206,16 @@ class TestExpectedVersion(StreamConformance):
         places = await append(backend, an_event("a", expected_version=1), an_event("a"), an_event("b"))
         assert [place.version for place in places] == [2, 3, 1]
 
+    async def test_the_version_expected_counts_the_new_events_before_it_in_the_call(self, backend: Backend) -> None:
+        first = an_event("a")
+        batch = [first, an_event("b"), first, an_event("a", expected_version=1)]
+        places = await backend.streams.events.append(batch)
+        assert [place.version for place in places] == [1, 1, 1, 2]
+        with pytest.raises(VersionConflict) as caught:
+            await backend.streams.events.append([first, an_event("a"), an_event("a", expected_version=2)])
+        assert (caught.value.expected, caught.value.actual) == (2, 3)
+        assert await backend.streams.events.stream_version(CATEGORY, "a") == 2
+
     @pytest.mark.parametrize("expected", [0, 1, 3, 99])
     async def test_another_version_is_a_conflict_that_names_the_stream_and_both_versions(
         self, backend: Backend, expected: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -26,11 +27,15 @@ class Events(StreamState):
 
     def append(self, events: Sequence[NewEvent]) -> list[Appended]:
         """Append events, all or none."""
+        seen: set[str] = set()
+        ahead: Counter[tuple[str, str]] = Counter()
         for event in events:
-            if event.id in self.known:
+            if event.id in self.known or event.id in seen:
                 continue
             event.payload.encode()  # before the first is written: text may not be encodable
-            actual = self.stream_version(event.category, event.stream)
+            seen.add(event.id)
+            actual = self.stream_version(event.category, event.stream) + ahead[event.category, event.stream]
+            ahead[event.category, event.stream] += 1
             if event.expected_version not in {None, actual}:
                 assert event.expected_version is not None
                 raise VersionConflict(event.category, event.stream, expected=event.expected_version, actual=actual)
