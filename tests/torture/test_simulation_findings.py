@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from holdfast.model.job import LeasedJob
+from holdfast.model.outcome import Failure, Retried
+from holdfast.store.values import Promotion, Verdict
 from holdfast.worker.decision import Exit
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import Settings
@@ -50,3 +54,46 @@ def test_a_job_that_its_abandoned_handler_completes_before_it_is_given_back_coun
     totals = machine.status().totals
     assert (decision.exit, decision.release_started) == (Exit.RELEASED, [])
     assert (totals.completed, totals.released) == (1, 1)
+
+
+def asks_whether_all_is_done(machine: Machine, now: float) -> bool:
+    """Answer whatever else it asks: there is nothing to do."""
+    decision = machine.decide(now)
+    if decision.claim:
+        machine.claimed(now, [], asked=decision.claim, sent_at=now)
+    if decision.promote:
+        machine.promoted(now, Promotion(0, None))
+    if decision.rescue is not None:
+        machine.rescued(now, 0, asked=100)
+    if decision.prune:
+        machine.pruned(now, 0, 1000)
+    return decision.check_empty
+
+
+def test_a_worker_until_empty_waits_for_the_verdict_on_a_job_that_it_has_claimed_anew_meanwhile():
+    """The answer to a flush is late. Its job comes up again, is claimed here and completed before that answer."""
+    machine = Machine(Settings(concurrency=1, until_empty=True, poll_interval=0.5))
+    asked = machine.decide(0.0).claim
+    first, second = leased(1, 7), leased(1, 9)
+    machine.claimed(0.0, [first], asked=asked, sent_at=0.0)
+    machine.promoted(0.0, Promotion(0, None))
+    assert machine.take() is first
+    machine.ended(0.1, first, Retried(timedelta(0), Failure("E", "m")))
+    decision = machine.decide(0.1)
+    flush = decision.flush
+    assert flush is not None
+    assert decision.prune
+    machine.pruned(0.1, 0, 1000)
+
+    machine.claimed(0.6, [second], asked=decision.claim, sent_at=0.6)
+    assert machine.take() is second
+    machine.holdings.settled(second.seq)
+    machine.ended(0.7, second, None)
+    assert not any(asks_whether_all_is_done(machine, now / 10) for now in range(8, 30))
+    machine.flushed(3.0, flush, [Verdict.DONE])
+    now = next(now / 10 for now in range(30, 60) if asks_whether_all_is_done(machine, now / 10))
+    machine.emptiness(now, is_empty=True)
+
+    assert machine.decide(now).exit is Exit.DRAINED
+    totals = machine.status().totals
+    assert (totals.completed, totals.retried, totals.lost) == (1, 1, 0)

@@ -122,7 +122,9 @@ class Machine(Custody):
             self._phase = Phase.ENDED
 
     def _may_check(self) -> bool:
-        quiet = not (self._held or self._running or self._ghosts or self._claims.in_flight or self._claims.hungry)
+        claims = self._claims
+        flying = claims.in_flight or self._finishes.in_flight or self._releases.in_flight  # of jobs held no more, too
+        quiet = not (self._held or self._running or self._ghosts or flying or claims.hungry)
         return quiet and self._settings.until_empty and self._phase is Phase.RUNNING
 
     # --- the end -----------------------------------------------------------------------------------------------------
