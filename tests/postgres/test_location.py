@@ -26,6 +26,14 @@ def test_parameters_of_libpq_pass_through_and_ours_do_not():
     assert "schema" not in settings
 
 
+@pytest.mark.parametrize("url", ["postgresql:///shop", "postgres:///shop?schema=jobs", "postgresql:///shop?host=/tmp"])
+def test_a_url_without_a_host_means_the_local_socket(url):
+    location = Location.parse(url)
+    settings = conninfo_to_dict(location.conninfo)
+    assert (settings["dbname"], settings.get("host")) == ("shop", "/tmp" if "host=" in url else None)
+    assert location.url == url.replace("postgres:", "postgresql:").replace("=/tmp", "=%2Ftmp")
+
+
 @pytest.mark.parametrize("schema", ["", "Jobs", "a-b", 'x"; drop schema public', "pg_jobs", "a" * 49, "1a", "a%b"])
 def test_a_schema_is_a_plain_name(schema):
     from urllib.parse import quote

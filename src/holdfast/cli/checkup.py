@@ -69,6 +69,7 @@ async def examine(app: App) -> list[Finding]:
         _ok("schema", "the tables are those of this version"),
         _clock(app, facts),
         _waiting(queues, live),
+        _scheduled(queues, live),
         _paused(queues),
         _expired(leases),
         _silent(workers, live),
@@ -120,6 +121,20 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
     if (oldest.oldest_ready or timedelta(0)) >= _LONG_WAIT:
         return Finding("ready jobs", Verdict.WARN, text, "Add workers, or look whether they know the task.")
     return _ok("ready jobs", text)
+
+
+def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
+    """Look for jobs that nobody will see when they are due: it is workers that move them to ready."""
+    count = sum(queue.scheduled for queue in queues)
+    unserved = [
+        queue.name
+        for queue in queues
+        if queue.scheduled and not queue.paused and not any(_serves(worker, queue.name) for worker in live)
+    ]
+    if not unserved:
+        return _ok("scheduled jobs", f"{count:,}" if count else "none")
+    remedy = f"No worker serves {', '.join(unserved)}: start one with `holdfast worker run`."
+    return Finding("scheduled jobs", Verdict.WARN, f"{count:,}, due or not", remedy)
 
 
 def _serves(worker: WorkerView, queue: str) -> bool:

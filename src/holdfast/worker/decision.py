@@ -76,6 +76,11 @@ class Totals(msgspec.Struct, frozen=True):
     released: int = 0
     abandoned: int = 0
 
+    def __str__(self) -> str:
+        """Say what there was, in words."""
+        counts = msgspec.structs.asdict(self)
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "it has had no job"
+
 
 class Status(msgspec.Struct, frozen=True):
     """A worker at a glance."""

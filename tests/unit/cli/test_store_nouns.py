@@ -163,7 +163,8 @@ def test_the_doctor_of_a_new_store_finds_nothing_bad(shop):
     verdict, checks = _checks(shop)
     assert verdict in {"ok", "warn"}
     assert set(checks) == {
-        "store", "version", "durability", "schema", "clock", "ready jobs", "paused queues", "expired leases", "workers",
+        "store", "version", "durability", "schema", "clock", "ready jobs", "scheduled jobs", "paused queues",
+        "expired leases", "workers",
     }  # fmt: skip
     assert all(check["verdict"] == "ok" for name, check in checks.items() if name != "version")
     assert "synchronous=FULL" in checks["durability"]["finding"]
@@ -177,6 +178,16 @@ def test_the_doctor_warns_of_work_that_no_worker_serves(shop):
     assert "No worker serves orders" in checks["ready jobs"]["remedy"]
     _beat(shop, queues=("orders",))
     assert _checks(shop)[1]["ready jobs"]["verdict"] == "ok"
+
+
+def test_the_doctor_warns_of_scheduled_jobs_that_nobody_will_see_when_they_are_due(shop):
+    shop.enqueue("charge", "--arg", "order_id=7", "--delay", "1h")
+    _beat(shop, queues=("mails",))
+    _, checks = _checks(shop)
+    assert (checks["ready jobs"]["verdict"], checks["scheduled jobs"]["verdict"]) == ("ok", "warn")
+    assert "No worker serves orders" in checks["scheduled jobs"]["remedy"]
+    _beat(shop, queues=("orders",))
+    assert _checks(shop)[1]["scheduled jobs"]["verdict"] == "ok"
 
 
 def test_the_doctor_warns_of_paused_queues_and_silent_workers(shop):

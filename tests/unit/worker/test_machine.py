@@ -9,7 +9,7 @@ from tests.unit.worker.driver import finish_of, leased
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failure, Retried
 from holdfast.store.values import Promotion, Verdict
-from holdfast.worker.decision import Exit, Phase, Why
+from holdfast.worker.decision import Exit, Phase, Totals, Why
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import Settings
 
@@ -392,3 +392,8 @@ def test_a_worker_that_was_stopped_itself_does_not_rescue_before_it_has_access_a
     rescues(m, 10.0)
     decision = m.decide(100.0)
     assert decision.rescue is None
+
+
+def test_totals_are_told_in_words():
+    assert str(Totals(completed=12_345, lost=2)) == "12,345 completed, 2 lost"
+    assert str(Totals()) == "it has had no job"

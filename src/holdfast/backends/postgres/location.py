@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 from psycopg import ProgrammingError
@@ -68,8 +69,7 @@ class Location(msgspec.Struct, frozen=True):
         try:
             parts = urlsplit(url)
             shown, ours, libpq = _sort(parts.query)
-            plain = urlunsplit(parts._replace(query=urlencode(libpq, quote_via=quote), scheme="postgresql"))
-            settings = conninfo_to_dict(plain)
+            settings = conninfo_to_dict(_joined(parts.netloc, parts.path, libpq))
             conninfo = make_conninfo("", **{**_PATIENT, **settings})
         except (ValueError, ProgrammingError) as error:
             message = (
@@ -94,9 +94,12 @@ def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, 
 
 def _shown_url(netloc: str, path: str, query: list[tuple[str, str]]) -> str:
     user, at, host = netloc.rpartition("@")
-    return urlunsplit(
-        ("postgresql", f"{user.partition(':')[0]}{at}{host}", path, urlencode(query, quote_via=quote), "")
-    )
+    return _joined(f"{user.partition(':')[0]}{at}{host}", path, query)
+
+
+def _joined(netloc: str, path: str, query: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
+    """Put a URL together; `urlunsplit` would leave out the slashes where no host is named, as for the local socket."""
+    return f"postgresql://{netloc}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
 
 
 def _without_secrets(text: str, url: str) -> str:
