@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 import msgspec
 import psutil
@@ -23,11 +24,36 @@ from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Retried, 
 from holdfast.testing.stores import open_store
 from holdfast.worker import child_pool
 from holdfast.worker.child_pool import ChildPool
+from holdfast.worker.child_process import ChildProcess
 from holdfast.worker.child_protocol import Ended, Frames, Hello, Notice, Run, encode, from_child
 from holdfast.worker.decision import Why
 
 pytestmark = pytest.mark.slow
 pool, url = job_children.pool, job_children.url  # fixtures
+
+
+# --- how children begin ----------------------------------------------------------------------------------------------
+
+
+async def test_no_more_children_are_started_at_once_than_there_are_processors(monkeypatch):
+    starting = [0]
+    begin = child_pool._begin
+
+    async def counted(child: ChildProcess) -> None:
+        is_new = child.jobs == 1
+        starting.append(starting[-1] + is_new)
+        await begin(child)
+        starting.append(starting[-1] - is_new)
+
+    monkeypatch.setattr(child_pool, "_begin", counted)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    pool = ChildPool(lease=timedelta(seconds=30), limit=6)
+    try:
+        outcomes = await asyncio.gather(*(run(pool, app.add, number, b=1) for number in range(6)))
+    finally:
+        await pool.close()
+    assert outcomes == [Completed(str(number + 1)) for number in range(6)]
+    assert (max(starting), starting[-1]) == (2, 0)
 
 
 # --- how handlers end ------------------------------------------------------------------------------------------------

@@ -9,12 +9,15 @@
                      a ConfigError, by policy    ▼
 ```
 
-A child is used for one job at a time, and again after a clean end.
+A child is used for one job at a time, and again after a clean end. No more are started at once than there are
+processors: after the death of a worker all its jobs go to children, and a start is a second of a processor's time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Final
 
@@ -100,6 +103,7 @@ class ChildPool:
             raise ConfigError(message)
         self._lease = lease
         self._places = asyncio.Semaphore(limit)
+        self._starts = asyncio.Semaphore(os.cpu_count() or 1)
         self._idle: list[ChildProcess] = []
         self._attempts: dict[tuple[int, int], _Attempt] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -175,12 +179,18 @@ class ChildPool:
 
     async def _run_in_some_child(self, attempt: _Attempt, timeout: float | None) -> Outcome | None:
         run = self._message(attempt)
-        while self._idle:
-            try:
-                return await self._run_in(self._take_idle(), attempt, run, timeout=timeout)
-            except _Unbegun:
-                continue  # it died while it was idle, or has an old idea of where to import from
-        return await self._run_in(ChildProcess(gone=self._gone), attempt, run, timeout=timeout)
+        while True:
+            while self._idle:
+                try:
+                    return await self._run_in(self._take_idle(), attempt, run, timeout=timeout)
+                except _Unbegun:
+                    continue  # it died while it was idle, or has an old idea of where to import from
+            with ExitStack() as starting:
+                await self._starts.acquire()
+                starting.callback(self._starts.release)
+                if not self._idle:
+                    child = ChildProcess(gone=self._gone)
+                    return await self._run_in(child, attempt, run, timeout=timeout, starting=starting)
 
     def _message(self, attempt: _Attempt) -> Run:
         reference = attempt.task.reference
@@ -201,7 +211,13 @@ class ChildPool:
         return Run(module, qualname, attempt.task.name, job, self._lease)
 
     async def _run_in(
-        self, child: ChildProcess, attempt: _Attempt, run: Run, *, timeout: float | None
+        self,
+        child: ChildProcess,
+        attempt: _Attempt,
+        run: Run,
+        *,
+        timeout: float | None,
+        starting: ExitStack | None = None,
     ) -> Outcome | None:
         last: Word | None = None
         attempt.child = child
@@ -210,6 +226,8 @@ class ChildPool:
         try:
             await child.send(run)
             await _begin(child)
+            if starting is not None:
+                starting.close()
             attempt.has_begun = True
             last = await _last_word(child, timeout)
         finally:
