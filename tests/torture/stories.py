@@ -85,7 +85,15 @@ class Story:
         return self.add(at + 0.01, EnqueueAnswered, process="producer-a-5", call=call, jobs=jobs)
 
     def claimed(
-        self, at: float, job: str, *, fence: int, attempt: int = 1, process: str = A, lease: float = 2
+        self,
+        at: float,
+        job: str,
+        *,
+        fence: int,
+        attempt: int = 1,
+        process: str = A,
+        lease: float = 2,
+        sent: float | None = None,
     ) -> Story:
         return self.add(
             at,
@@ -97,7 +105,7 @@ class Story:
             worker=worker_of(process),
             queue="default",
             task="pay",
-            sent_us=self.us(at - 0.01),
+            sent_us=self.us(at - 0.01 if sent is None else sent),
             lease_us=round(lease * SECOND),
         )
 

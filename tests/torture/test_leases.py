@@ -147,6 +147,18 @@ def test_a_lease_may_be_taken_after_an_outage_of_the_store():
     assert taken_over(6).alive(9).fault(3, 5, "restart", "store", stalls=True).checked().is_clean
 
 
+@pytest.mark.parametrize(("asked", "broken"), [(1.9, []), (13.9, ["I23"])])
+def test_a_lease_may_be_taken_from_a_worker_whose_claim_was_answered_when_it_was_over(asked, broken):
+    """The answer came at second 14, the lease was taken at 5.8 or 15.8."""
+    at = 6 if asked < 6 else 16
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING)
+    story.claimed(at, "j1", fence=5, attempt=2, process=B).began(at + 0.1, "j1", fence=5, attempt=2, used=1, process=B)
+    story.claimed(14, "j1", fence=3, sent=asked).began(14.1 if at > 14 else 20, "j1", fence=3).alive(29)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at - 0.2),))
+
+    assert story.checked().broken == broken
+
+
 @pytest.mark.parametrize(("over", "broken"), [(5.5, ["I23"]), (5.0, [])])
 def test_after_an_outage_for_all_the_living_may_extend_first(over, broken):
     """The lease is taken at second 5.8."""

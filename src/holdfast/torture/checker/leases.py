@@ -85,12 +85,12 @@ class NoTheft(Invariant):
             taken_us = None if kept is None else self.run.from_store_clock(kept.ended_us)
             if taken_us is None or not self.run.was_alive(entry.process, taken_us):
                 continue
-            since_us = began.at_us - 2 * self.run.settings.lease_us  # what was claimed before a stop may begin after it
+            holder, held_us = _claim_of(job, entry, began)
+            since_us = held_us - 2 * self.run.settings.lease_us  # what was claimed before a stop may begin after it
             if self.run.was_disturbed(entry.process, since_us, taken_us):
                 continue
-            outages = [o for o in self.run.outages if o.began_us < taken_us and o.ended_us > began.at_us]
+            outages = [o for o in self.run.outages if o.began_us < taken_us and o.ended_us > held_us]
             if not outages:
-                holder = next((e.process for e in job.entries_of(Claimed) if _fence(e) == began.fence), entry.process)
                 if self.run.was_slow(holder, since_us, taken_us + self.run.settings.lease_us):
                     continue
                 what = f"attempt {began.attempt} was taken from {entry.process}, which lived on undisturbed"
@@ -100,9 +100,13 @@ class NoTheft(Invariant):
                 yield self.broken(what, job=job, at_us=taken_us)
 
 
-def _fence(entry: Entry) -> int:
-    event = entry.event
-    return event.fence if isinstance(event, Claimed) else -1
+def _claim_of(job: JobHistory, entry: Entry, began: AttemptBegan) -> tuple[str, int]:
+    """Return who claimed what an attempt was for, and when that was asked: long before, if the answer was late."""
+    for claim in job.entries_of(Claimed):
+        claimed = claim.event
+        if isinstance(claimed, Claimed) and claimed.fence == began.fence:
+            return claim.process, min(claimed.sent_us, began.at_us)
+    return entry.process, began.at_us
 
 
 def _claims(job: JobHistory) -> Iterator[tuple[int, int, str]]:
