@@ -6,6 +6,7 @@ import pytest
 from tests.app.work import run_all, working
 
 from holdfast import App, JobState
+from holdfast.errors import JobNotFound
 
 
 @pytest.fixture
@@ -54,6 +55,19 @@ async def test_a_failed_job_shows_why_and_runs_again_when_sent_back(app, task):
     await run_all(app)
     details = await app.jobs.show(job.id)
     assert (details.job.state, details.job.attempt) == (JobState.FAILED, 2)
+
+
+async def test_a_copy_of_a_completed_job_runs_by_itself(app, task):
+    job = await task.enqueue(n=3)
+    await run_all(app)
+    copy_id = await app.jobs.copy(job.id)
+    assert copy_id != job.id
+    await run_all(app)
+    first, second = await app.jobs.show(job.id), await app.jobs.show(copy_id)
+    assert (first.payload, first.job.state, first.job.attempt) == (second.payload, JobState.COMPLETED, 1)
+    assert second.job.state == JobState.COMPLETED
+    with pytest.raises(JobNotFound):
+        await app.jobs.copy("01a1df9b-b249-70ae-9258-60c23e04117f")
 
 
 async def test_reset_answers_false_for_a_job_that_does_not_run(app, task):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.app.sync import Sync
 from holdfast.errors import ConfigError
-from holdfast.model.job import JobState
+from holdfast.model.ids import new_id
+from holdfast.model.job import JobState, NewJob
 from holdfast.model.names import check_name
 from holdfast.runtime.text import clean
 from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
@@ -75,6 +76,24 @@ class Jobs:
     async def retry(self, job_id: str) -> bool:
         """Send a failed or cancelled job back with a fresh budget; False if it is in another state."""
         return await (await self._app.opened()).jobs.retry(job_id.lower())
+
+    async def copy(self, job_id: str) -> str:
+        """Enqueue a copy of a job, whatever its state, to run at once; return the copy's id. Raises `JobNotFound`."""
+        details = await self.show(job_id)
+        job = details.job
+        copy = NewJob(
+            id=new_id(),
+            queue=job.queue,
+            task=job.task,
+            payload=details.payload,
+            headers=details.headers or None,
+            priority=job.priority,
+            max_attempts=job.max_attempts,
+            timeout=details.timeout,
+            order_key=job.order_key,
+        )
+        await self._app.enqueue_new([copy])
+        return copy.id
 
     async def reset(self, job_id: str) -> bool:
         """Take the lease of a running job away, so that it runs again at once; False if it does not run."""

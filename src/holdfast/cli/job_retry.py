@@ -15,8 +15,7 @@ from holdfast.cli.ids import whole_ids
 from holdfast.cli.table import console
 from holdfast.cli.target import Target, store_options
 from holdfast.errors import JobNotFound
-from holdfast.model.ids import new_id
-from holdfast.model.job import JobState, NewJob
+from holdfast.model.job import JobState
 
 _PAGE = 500
 _LONG = 100  # jobs: fewer are done before a bar could be read
@@ -109,26 +108,8 @@ async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
     if not again:
         warn(f"{job_id} is completed: add --again to run a copy of it under a new id")
         return False
-    click.echo(f"{job_id} copied as {await _copy(app, job_id)}")
+    click.echo(f"{job_id} copied as {await app.jobs.copy(job_id)}")
     return True
-
-
-async def _copy(app: App, job_id: str) -> str:
-    details = await app.jobs.show(job_id)
-    job = details.job
-    copy = NewJob(
-        id=new_id(),
-        queue=job.queue,
-        task=job.task,
-        payload=details.payload,
-        headers=details.headers or None,
-        priority=job.priority,
-        max_attempts=job.max_attempts,
-        timeout=details.timeout,
-        order_key=job.order_key,
-    )
-    await app.enqueue_new([copy])
-    return copy.id
 
 
 async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None:
