@@ -124,6 +124,7 @@ _RELEASE_POSTGRES: Final = Profile(
 _RELEASE_SQLITE: Final = msgspec.structs.replace(
     _RELEASE_POSTGRES,
     jobs=300_000,
+    seconds=900.0,
     faults={
         Fault.KILL: 200,
         Fault.FAILPOINT: 110,
