@@ -45,6 +45,18 @@ def test_attempts_that_are_held_against_the_limit_wrongly_are_seen(how, used, is
     assert two_attempts(how, used, isolated=isolated).checked().broken == ["I5"]
 
 
+@pytest.mark.parametrize(
+    ("verdict", "used", "broken"), [("done", 2, []), ("done", 1, ["I5"]), ("unknown", 1, []), ("unknown", 2, [])]
+)
+def test_what_dies_with_a_child_of_its_own_was_alone_though_nobody_had_isolated_it(verdict, used, broken):
+    story = Story(isolates=True).enqueued(1, "j1", takes=Takes.NOTHING).claimed(1.9, "j1", fence=3)
+    story.began(2, "j1", fence=3, process=B).finished(3, "j1", "lost", fence=3, verdict=verdict)
+    story.claimed(4, "j1", fence=5, attempt=2).began(5, "j1", fence=5, attempt=2, used=used, process=B, isolated=True)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=3),))
+
+    assert [code for code in story.checked().broken if code == "I5"] == broken
+
+
 def test_a_lost_job_that_runs_beside_others_is_seen():
     assert two_attempts("lost", 1, isolated=(False, False)).checked().broken == ["I5"]
 

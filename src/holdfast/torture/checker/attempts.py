@@ -9,7 +9,7 @@ from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import AttemptBegan, AttemptEnded, AttemptRow, Believed, Claimed, ResetCalled
+from holdfast.torture.events import AttemptBegan, AttemptEnded, AttemptRow, Believed, Claimed, Finished, ResetCalled
 
 _COUNTED = frozenset({"retried"})
 _EXCUSED = frozenset({"snoozed", "released"})
@@ -88,23 +88,36 @@ class Attempts(Invariant):
 
     def _next(self, job: JobHistory, before: AttemptBegan, after: AttemptBegan, *, how: str) -> Iterator[Violation]:
         step = after.used - before.used
+        alone = before.isolated or _told_lost(job, before) == {"done"}
         if how in _COUNTED:
             fits = step == 1
-        elif how in _EXCUSED or (how == "lost" and self.run.settings.isolates and not before.isolated):
-            fits = step == 0 or len(job.attempts) > MAX_INTERRUPTED
+        elif how in _EXCUSED or (how == "lost" and self.run.settings.isolates and not alone):
+            fits = step == 0 or len(job.attempts) > MAX_INTERRUPTED or bool(_told_lost(job, before))
         elif how == "lost" and self.run.settings.isolates:
             fits = step == 1
         else:
             fits = True
         if not fits:
             what = (
-                f"attempt {before.attempt} was {how}{' alone' if before.isolated else ''}, and the count of used "
+                f"attempt {before.attempt} was {how}{' alone' if alone else ''}, and the count of used "
                 f"attempts went from {before.used} to {after.used}"
             )
             yield self.broken(what, job=job, at_us=after.at_us)
         if how == "lost" and self.run.settings.isolates and not _ran_alone(job, after):
             what = f"was lost at attempt {before.attempt}, and attempt {after.attempt} ran beside others"
             yield self.broken(what, job=job, at_us=after.at_us)
+
+
+def _told_lost(job: JobHistory, began: AttemptBegan) -> set[str]:
+    """Return the verdicts on the word of a living worker that a child of its own has died under this attempt.
+
+    Such an attempt ran alone, for its task always does, whether or not it was lost before.
+    """
+    return {
+        finished.verdict
+        for finished in job.of(Finished)
+        if finished.fence == began.fence and finished.outcome == "lost" and finished.verdict in {"done", "unknown"}
+    }
 
 
 def _ran_alone(job: JobHistory, began: AttemptBegan) -> bool:
