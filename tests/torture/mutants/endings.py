@@ -12,6 +12,7 @@ _FINISH = "self._backend.jobs.finish([Finish(hold.lease, Completed(None))])"
 _BEGIN = "self._backend.transactions.begin(hold.lease, limit=hold.transaction_limit)"
 _BEGIN_BLOCKING = "self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit)"
 
+_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._patience)"
 _COMMITTING = "transaction.explained(committing=True)"
 
 ENDINGS = (
@@ -88,14 +89,13 @@ ENDINGS = (
         POSTGRES,
         "a commit that fails passes for one that succeeded",
         Code(
-            "holdfast.backends.postgres.transactions:PostgresTransactions._open",
-            "            with transaction.explained(committing=True), bounded(connection, self._patience):\n"
-            "                await _to_the_end(block.__aexit__(None, None, None))",
-            "            try:\n"
-            "                with transaction.explained(committing=True), bounded(connection, self._patience):\n"
-            "                    await _to_the_end(block.__aexit__(None, None, None))\n"
-            "            except Exception:\n"
-            "                pass",
+            "holdfast.backends.postgres.open_transaction:AsyncOpenTransaction.commit_transaction",
+            f'    with {_COMMITTING_ASYNC}:\n        await _to_the_end(self.connection.end(b"commit"))',
+            "    try:\n"
+            f"        with {_COMMITTING_ASYNC}:\n"
+            '            await _to_the_end(self.connection.end(b"commit"))\n'
+            "    except Exception:\n"
+            "        pass",
         ),
         Code(
             "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",

@@ -70,6 +70,14 @@ _STREAMS: Final = (
         under="test_append or test_visibility",
     ),
     mutant(
+        "commit_though_nothing_was_moved",
+        POSTGRES,
+        "the COMMIT that is sent with a position is done, though the grant is stale",
+        Sql(POSTGRES, "commit_position_or_fail", "when count(*) = 1 then", "when true then"),
+        caught_by=CONFORMANCE,
+        under="test_transactions",
+    ),
+    mutant(
         "position_before_the_effect",
         SQLITE,
         "ctx.transaction() commits the position first, and the effect in a transaction of its own",
