@@ -114,5 +114,5 @@ def test_a_process_that_cannot_become_its_mutant_does_not_run():
         [sys.executable, "-c", "print('ran')"], check=False, capture_output=True, env=environment("no_such_mutant")
     )
 
-    assert run.returncode == 70
+    assert run.returncode == 113
     assert b"ran" not in run.stdout

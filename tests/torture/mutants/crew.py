@@ -28,7 +28,7 @@ from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
 JOBS = 120
 RATE = 40.0  # a second
-NO_MUTANT = 70  # the exit code of a process that could not become its mutant
+NO_MUTANT = 113  # the exit code of a process that could not become its mutant, and of no other
 _PATIENCE = 30.0
 
 

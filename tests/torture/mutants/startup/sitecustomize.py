@@ -16,4 +16,4 @@ if name:
         # Python itself would only print what goes wrong here, and go on without the mutant.
         traceback.print_exc()
         sys.stderr.flush()
-        os._exit(70)
+        os._exit(113)
