@@ -72,7 +72,7 @@ def test_the_checker_finds_every_deliberate_bug(name, url, tmp_path):
 
 @pytest.mark.torture
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("under", ["stops", "kills", "terms", "outage", "killers"])
+@pytest.mark.parametrize("under", ["crowd", "stops", "kills", "terms", "outage", "killers"])
 @pytest.mark.parametrize("url", [SQLITE, POSTGRES], indirect=True)
 def test_the_product_as_it_is_passes_under_the_same_faults(url, under, tmp_path):
     outcome = drive(CONTROL, url, folder=tmp_path, seed=1, under=under)

@@ -130,6 +130,7 @@ COUNTING = (
         Code("holdfast.model.turn:turn_of", "run_at - priority * _STEP", "run_at"),
         Code("holdfast.model.turn:run_at_of", "turn + priority * _STEP", "turn"),
         caught_by="I22",
+        under="crowd",
     ),
     mutant(
         "last_in_first_out",

@@ -29,7 +29,7 @@ from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
 
 LEASE = 1.5
-DRAIN = 30.0  # seconds; what a mutant has stranded stays so
+DRAIN = 20.0  # seconds; what a mutant has stranded stays so
 _PATIENCE = 90.0  # for the product as it is, on a machine that may be busy
 _RECOVERY = LEASE + 15.0
 _OVERTAKING = 1.2

@@ -53,6 +53,17 @@ def stops(crew: Crew) -> None:
     crew.produce_all()
 
 
+def crowd(crew: Crew) -> None:
+    """All workers stand still until much is waiting."""
+    pids = [pid for seat in crew.seats for pid in (seat.process.pid, *below(seat.process.pid))]
+    with fault(crew, "stop", "store", stalls=True):
+        for pid in pids:
+            send(pid, signal.SIGSTOP)
+        crew.produce_all()
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+
+
 def short_stops(crew: Crew) -> None:
     """A worker stands still for about as long as its lease runs."""
     for number in range(8):
@@ -147,6 +158,7 @@ def _locked(crew: Crew) -> Generator[None]:
 MIXES: Final[dict[str, Callable[[Crew], None]]] = {
     "calm": calm,
     "killers": calm,  # jobs that kill their worker
+    "crowd": crowd,
     "stops": stops,
     "short stops": short_stops,
     "kills": kills,

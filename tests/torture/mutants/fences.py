@@ -7,16 +7,19 @@ from tests.torture.mutants.patching import Code, Sql
 
 _VERBS = "holdfast.backends.sqlite.verbs"
 _WORKER = "holdfast.worker"
+_LATE = Code(f"{_WORKER}.keeper:Keeper._extend", "if extension.lost:", "if False:")
+"""The word that a lease was lost comes late, as it may: what its holder does meanwhile is what the fence is for."""
 
 FENCES = (
     mutant(
         "finish_without_fence",
         SQLITE,
-        "plain completions are written whoever holds the job now",
+        "plain completions are written whoever holds the job now (and the word that a lease was lost is late)",
         Sql(SQLITE, "complete_many", " and fence = :fence", ""),
         Sql(SQLITE, "count_completed", " and fence = :fence", ""),
         Sql(SQLITE, "completed_among", " and fence = :fence", ""),
         Sql(SQLITE, "leave_running", "and fence = :fence ", ""),
+        _LATE,
         caught_by="I2 I6 I8",
         under="stops",
     ),
@@ -55,15 +58,16 @@ FENCES = (
         SQLITE,
         "a job is given back by whoever asks, its holder or not (and the word that a lease was lost is late)",
         Code(f"{_VERBS}.rescue:release", "rows.find(tx, lease.seq, lease.fence)", "rows.find(tx, lease.seq, None)"),
-        Code(f"{_WORKER}.keeper:Keeper._extend", "if extension.lost:", "if False:"),
+        _LATE,
         caught_by="I6 I7 I8",
         under="stopped terms",
     ),
     mutant(
         "progress_without_fence",
         SQLITE,
-        "progress is noted for whoever reports it",
+        "progress is noted for whoever reports it (and the word that a lease was lost is late)",
         Sql(SQLITE, "set_progress", " and fence = :fence", ""),
+        _LATE,
         caught_by="I6",
         under="stops",
     ),
