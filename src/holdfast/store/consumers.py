@@ -37,8 +37,8 @@ class ConsumerStore(Protocol):
            not exist, and is not made.
         3. A subscription to one stream has one share, that of the partition in which the stream lies.
         4. A start behind the head counts as the head.
-        5. A consumer that was forgotten may subscribe again; its generations go on from the largest that it ever had,
-           so that a grant of its former life stays stale.
+        5. A consumer that was forgotten may subscribe again; its generations begin above the largest that it ever had,
+           so that a grant of its former life stays stale, and a move that was planned on it too.
         """
         ...
 

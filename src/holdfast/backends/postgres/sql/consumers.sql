@@ -376,6 +376,7 @@ where parked.consumer = %(consumer)s::text and parked.category_id = given.catego
   and parked.partition_id = given.partition_id and parked.position_id > given.position_id;
 
 -- name: forget_consumer
+-- One above the largest, as if each share were taken away: what was planned on its former life holds of no share.
 with gone as (
     delete from {schema}.allocation where consumer = %(consumer)s::text returning generation
 ),
@@ -383,5 +384,5 @@ unparked as (
     delete from {schema}.parked where consumer = %(consumer)s::text
 )
 update {schema}.consumer set forgotten = true, paused = false,
-    generation = greatest(generation, (select coalesce(max(generation), 0) from gone))
+    generation = greatest(generation, (select coalesce(max(generation) + 1, 0) from gone))
 where consumer = %(consumer)s::text;

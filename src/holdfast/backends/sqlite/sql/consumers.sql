@@ -126,8 +126,9 @@ delete from holdfast_allocation where consumer = :consumer;
 delete from holdfast_parked where consumer = :consumer;
 
 -- name: forget_consumer
+-- One above the largest, as if each share were taken away: what was planned on its former life holds of no share.
 update holdfast_consumer set forgotten = 1, paused = 0, generation = max(generation, (
-    select coalesce(max(generation), 0) from holdfast_allocation where consumer = :consumer))
+    select coalesce(max(generation) + 1, 0) from holdfast_allocation where consumer = :consumer))
 where consumer = :consumer;
 
 -- name: parked_positions

@@ -332,3 +332,15 @@ class TestForget(StreamConformance):
         assert await positions(backend) == {(CATEGORY, 0): 0}
         assert (await backend.streams.allocations.survey()).paused == frozenset()
         assert await parked(backend) == []
+
+    async def test_whatever_was_planned_on_its_former_life_holds_of_none_of_its_new_shares(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        grant = await consuming(backend, "a")
+        clock.advance(GONE)
+        assert await backend.streams.consumers.pause(CONSUMER)
+        assert await backend.streams.consumers.forget(CONSUMER)
+        assert await backend.streams.consumers.subscribe(CONSUMER, Subscription(), StartAt.BEGINNING)
+        (share,) = (await backend.streams.allocations.survey()).allocations
+        assert (share.state, share.generation > grant.generation) == (AllocationState.FREE, True)
+        assert await backend.streams.consumers.verify(grant) is None
