@@ -34,13 +34,20 @@ class Plan(msgspec.Struct, frozen=True):
     peers: bool = False
 
 
+def _interrupt(*_: object) -> None:
+    """Do as Ctrl-C does, also where that is ignored: a shell lets what it starts in the background ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
+
+
 @contextmanager
 def _cleaning_up() -> Generator[None]:
     """Let SIGTERM end a run as Ctrl-C does: what it has made in the store must be removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:

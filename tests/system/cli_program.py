@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -35,6 +36,11 @@ async def nap(seconds: float) -> None:
     print("the nap has begun", flush=True)
     await asyncio.sleep(seconds)
 """
+
+
+def _heed_interrupts() -> None:
+    """Let Ctrl-C be heard, though these tests may have been started in the background, where it is not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Cli:
@@ -79,6 +85,7 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509 - only what is safe between fork and exec
         ) as process:
             try:
                 yield process
