@@ -61,17 +61,17 @@ async def test_a_last_statement_that_fails_keeps_the_commit_from_being_done(conn
 async def test_it_takes_one_round_trip_to_begin_and_one_to_end(backend: Backend, tmp_path: Path):
     grant = await consuming(backend, "a")
     said = tmp_path / "said"
-    async with backend.streams.consumers.begin(grant, limit=LIMIT):
-        """The first of a pool opens a connection."""
+    async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
+        session: psycopg.AsyncConnection[object] = transaction.connection  # the pool gives it out again
     with said.open("wb") as traced:
+        session.pgconn.trace(traced.fileno())
+        session.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
         async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
-            session: psycopg.AsyncConnection[object] = transaction.connection
-            session.pgconn.trace(traced.fileno())
-            session.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+            assert transaction.connection is session
             await session.execute("select 1")
             assert await transaction.commit(grant, Commit(0, 1)) is CommitVerdict.DONE
         session.pgconn.untrace()
-    assert said.read_text().count("ReadyForQuery") == 2
+    assert said.read_text().count("ReadyForQuery") == 3  # with the handler's own
 
 
 @pytest.mark.parametrize("what", ["commit", "rollback"])

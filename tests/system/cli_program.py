@@ -38,9 +38,12 @@ async def nap(seconds: float) -> None:
 """
 
 
-def _heed_interrupts() -> None:
-    """Let Ctrl-C be heard, though these tests may have been started in the background, where it is not."""
+def _hear() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _do_not_hear() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Cli:
@@ -75,8 +78,11 @@ class Cli:
         return self.run("job", "enqueue", task, *self.app, "--arg", argument).stdout.strip()
 
     @contextlib.contextmanager
-    def started(self, *args: str) -> Generator[subprocess.Popen[str]]:
-        """Start a command that goes on; it is killed at the end if it still runs."""
+    def started(self, *args: str, hears_interrupts: bool = True) -> Generator[subprocess.Popen[str]]:
+        """Start a command that goes on; it is killed at the end if it still runs.
+
+        One that a shell has started in the background does not hear interrupts, and these tests may be started so.
+        """
         with subprocess.Popen(
             [*PROGRAM, *args],
             cwd=self.directory,
@@ -85,7 +91,7 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=_heed_interrupts,  # noqa: PLW1509 - only what is safe between fork and exec
+            preexec_fn=_hear if hears_interrupts else _do_not_hear,  # noqa: PLW1509 - safe between fork and exec
         ) as process:
             try:
                 yield process

@@ -46,9 +46,9 @@ def test_on_a_terminal_the_figures_are_a_table_with_their_aims(cli):
     assert "200 jobs; sqlite" in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_removes_what_it_has_made(cli, number):
-    with cli.started("bench", "--jobs", "50000", "--only", "drain.one") as program:
+@pytest.mark.parametrize(("number", "hears"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGTERM, False)])
+def test_a_run_that_is_stopped_removes_what_it_has_made(cli, number, hears):
+    with cli.started("bench", "--jobs", "50000", "--only", "drain.one", hears_interrupts=hears) as program:
         give_up = time.monotonic() + SOON
         while not list(cli.directory.glob("holdfast-bench-*/bench.db")):
             assert time.monotonic() < give_up

@@ -90,10 +90,10 @@ ENDINGS = (
         "a commit that fails passes for one that succeeded",
         Code(
             "holdfast.backends.postgres.open_transaction:AsyncOpenTransaction.commit_transaction",
-            f'    with {_COMMITTING_ASYNC}:\n        await _to_the_end(self.connection.end(b"commit"))',
+            f'    with {_COMMITTING_ASYNC}:\n        await to_the_end(self.connection.end(b"commit"))',
             "    try:\n"
             f"        with {_COMMITTING_ASYNC}:\n"
-            '            await _to_the_end(self.connection.end(b"commit"))\n'
+            '            await to_the_end(self.connection.end(b"commit"))\n'
             "    except Exception:\n"
             "        pass",
         ),

@@ -1,9 +1,9 @@
 """The connection that an async handler is given in its transaction.
 
 It is a connection of the driver like any other, but that its transaction is begun and ended here: BEGIN goes with the
-statement behind it, and COMMIT with the one before it, so that effect and completion take two round trips besides the
-handler's own. Our statements are not prepared on it: the driver drops all prepared statements of a session, also those
-of others, after a rollback.
+statement behind it, and COMMIT with a position before it. That makes two round trips besides the handler's own, and for
+a task one more. Our statements are not prepared on it: the driver drops all prepared statements of a session, those of
+others too, after a rollback.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.runtime.finishing import to_the_end
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 
@@ -180,11 +181,11 @@ class AsyncOpenTransaction(OpenTransaction):
             return
         self.seal()
         with self.explained(committing=True), bounded(self.connection, self._patience):
-            await _to_the_end(self.connection.end(b"commit"))
+            await to_the_end(self.connection.end(b"commit"))
 
     async def undo(self) -> None:
         """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
-        await _to_the_end(self._undo())
+        await to_the_end(self._undo())
 
     async def _undo(self) -> None:
         await self._settle_expiry()
@@ -292,7 +293,7 @@ class AsyncStreamTransaction(AsyncOpenTransaction):
         text, parameters = self._statement(commit_or_fail(grant, commit))
         try:
             with self.explained(committing=True, but=is_stale), bounded(self.connection, self._patience):
-                await _to_the_end(self.connection.commit_with(text, parameters))
+                await to_the_end(self.connection.commit_with(text, parameters))
         except psycopg.Error:  # by which the server has refused to commit
             return CommitVerdict.LOST
         self._state = "committed"
@@ -306,15 +307,3 @@ class BlockingStreamTransaction(BlockingOpenTransaction):
         """Write the fenced position."""
         self._check_whole()
         return drive_blocking(self.connection, self.owner, commit_step(grant, commit))
-
-
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that must not be left half-way; a cancellation is passed on once it is over."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
-        raise

@@ -13,12 +13,10 @@ limit: a third of the lease. Extension begins at half of the lease, so that a wh
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.deadlines import Deadlines
 from holdfast.backends.sqlite.gate import Gate
@@ -33,8 +31,7 @@ from holdfast.backends.sqlite.open_transaction import (
 from holdfast.backends.sqlite.sessions import Session
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-
-T = TypeVar("T")
+from holdfast.runtime.finishing import to_the_end
 
 current: ContextVar[OpenTransaction | None] = ContextVar("holdfast_sqlite_transaction", default=None)
 
@@ -86,9 +83,9 @@ class SqliteTransactions:
         try:
             with _joinable(transaction):
                 yield transaction
-                await _to_the_end(session.run(transaction.commit))
+                await to_the_end(session.run(transaction.commit))
         except BaseException:
-            await _to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
+            await to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
             raise
         finally:
             self._idle.append(session)
@@ -144,18 +141,3 @@ def _joinable(transaction: OpenTransaction) -> Generator[None]:
     finally:
         transaction.is_entered = False
         current.reset(token)
-
-
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that must not be left half-way; a cancellation is passed on once it is over."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        task.exception()  # looked at, so that nobody complains that it was not
-        raise cancelled
-    return task.result()

@@ -25,6 +25,7 @@ from holdfast.backends.postgres.using.identity import Identity, look
 from holdfast.backends.postgres.using.kinds import recognise
 from holdfast.backends.postgres.using.reaching import Async, AsyncpgConnection, Blocking, Kind, has_failed
 from holdfast.errors import Unsupported
+from holdfast.runtime.finishing import to_the_end
 
 T = TypeVar("T")
 _WHERE = "the caller's connection"
@@ -110,14 +111,7 @@ async def _in_thread(callers: Callers, kind: Blocking, steps: Steps[T]) -> T:
 
     The caller would roll back at once, and the thread's next statement would begin a transaction that nobody asked for.
     """
-    work = asyncio.ensure_future(asyncio.to_thread(callers.drive_blocking, kind, steps))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait({work})
-        if not work.cancelled():
-            work.exception()
-        raise
+    return await to_the_end(asyncio.to_thread(callers.drive_blocking, kind, steps))
 
 
 @contextmanager
