@@ -26,10 +26,10 @@ from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.sql.finishing import to_the_end
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.runtime.finishing import to_the_end
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
-
 from holdfast.backends.postgres.location import Location, quoted
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.statements import TEMPLATES, fill_in
 from holdfast.backends.postgres.steps import Steps, rows, run, script, value
+from holdfast.backends.sql.files import migrations
+from holdfast.backends.sql.version import require_version
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
-
-_FILE = re.compile(r"(\d{4})_\w+\.sql")
 
 # A migration that cannot have its lock soon gives up, lest all traffic queues up behind it.
 _LOCK_TIMEOUT = "set local lock_timeout = '5s'"
 
-
-def _migrations() -> dict[int, str]:
-    found: dict[int, str] = {}
-    for path in files("holdfast.backends.postgres").joinpath("migrations").iterdir():
-        match = _FILE.fullmatch(path.name)
-        if match:
-            found[int(match[1])] = path.read_text(encoding="utf-8")
-    return dict(sorted(found.items()))
-
-
-MIGRATIONS = _migrations()
+MIGRATIONS = migrations("holdfast.backends.postgres")
 CURRENT = max(MIGRATIONS)
 
 
@@ -68,19 +55,7 @@ class PostgresSchema:
         return "\n\n".join(fill_in(part, schema) for part in parts)
 
     def _compare(self, version: int) -> None:
-        where = f"{self._location.url}: the tables in the schema {self._location.schema}"
-        if version > CURRENT:
-            message = (
-                f"{where} are of version {version}, newer than this Holdfast knows ({CURRENT}): "
-                "upgrade the holdfast package in this environment"
-            )
-            raise SchemaMismatch(message)
-        if version == 0:
-            message = f"{where} are missing: run `holdfast schema install`"
-            raise SchemaMismatch(message)
-        if version < CURRENT:
-            message = f"{where} are of version {version}, this Holdfast needs {CURRENT}: run `holdfast schema upgrade`"
-            raise SchemaMismatch(message)
+        require_version(version, CURRENT, f"{self._location.url}: the tables in the schema {self._location.schema}")
 
 
 def _version(schema: str) -> Steps[int]:

@@ -5,11 +5,10 @@ The clock of the store is one expression, in one place: here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 
 from holdfast.backends.postgres.location import quoted
+from holdfast.backends.sql.files import statements
 from holdfast.model.instants import span_micros
 from holdfast.model.turn import PRIORITY_STEP
 
@@ -17,22 +16,8 @@ MINUTE = 60_000_000
 LOWEST = -(2**63)
 SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _GIVEN_CLOCK = "%(now)s::bigint"
-_HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
-
-def _load() -> dict[str, str]:
-    statements: dict[str, str] = {}
-    for path in sorted(files("holdfast.backends.postgres").joinpath("sql").iterdir(), key=lambda path: path.name):
-        parts = _HEADER.split(path.read_text(encoding="utf-8"))
-        for name, text in zip(parts[1::2], parts[2::2], strict=True):
-            if name in statements:
-                message = f"{path.name} defines the statement {name} again"
-                raise RuntimeError(message)
-            statements[name] = text.strip().rstrip(";")
-    return statements
-
-
-TEMPLATES = _load()
+TEMPLATES = statements("holdfast.backends.postgres")
 
 
 def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:

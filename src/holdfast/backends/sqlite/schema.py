@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator
-from importlib.resources import files
 
+from holdfast.backends.sql.files import migrations
+from holdfast.backends.sql.version import require_version
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.jobs import Runner
-from holdfast.errors import SchemaMismatch
 
-_FILE = re.compile(r"(\d{4})_\w+\.sql")
-
-
-def _migrations() -> dict[int, str]:
-    found: dict[int, str] = {}
-    for path in files("holdfast.backends.sqlite").joinpath("migrations").iterdir():
-        match = _FILE.fullmatch(path.name)
-        if match:
-            found[int(match[1])] = path.read_text(encoding="utf-8")
-    return dict(sorted(found.items()))
-
-
-MIGRATIONS = _migrations()
+MIGRATIONS = migrations("holdfast.backends.sqlite")
 CURRENT = max(MIGRATIONS)
 
 
@@ -61,16 +48,7 @@ def _version(tx: Tx) -> int:
 
 
 def _compare(version: int) -> None:
-    if version > CURRENT:
-        message = (
-            f"the tables are of version {version}, newer than this Holdfast knows ({CURRENT}): "
-            "upgrade the holdfast package in this environment"
-        )
-        raise SchemaMismatch(message)
-    if version < CURRENT:
-        state = f"of version {version}" if version else "missing"
-        message = f"the tables are {state}, this Holdfast needs version {CURRENT}: run `holdfast schema upgrade`"
-        raise SchemaMismatch(message)
+    require_version(version, CURRENT, "the tables")
 
 
 def _upgrade(tx: Tx) -> int:

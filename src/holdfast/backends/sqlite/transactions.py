@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 
+from holdfast.backends.sql.finishing import to_the_end
 from holdfast.backends.sqlite.deadlines import Deadlines
 from holdfast.backends.sqlite.gate import Gate
 from holdfast.backends.sqlite.holding import Holding, holding_job, holding_share
@@ -31,7 +32,6 @@ from holdfast.backends.sqlite.open_transaction import (
 from holdfast.backends.sqlite.sessions import Session
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.runtime.finishing import to_the_end
 
 current: ContextVar[OpenTransaction | None] = ContextVar("holdfast_sqlite_transaction", default=None)
 

@@ -24,8 +24,8 @@ from holdfast.backends.postgres.using import of_asyncpg
 from holdfast.backends.postgres.using.identity import Identity, look
 from holdfast.backends.postgres.using.kinds import recognise
 from holdfast.backends.postgres.using.reaching import Async, AsyncpgConnection, Blocking, Kind, has_failed
+from holdfast.backends.sql.finishing import to_the_end
 from holdfast.errors import Unsupported
-from holdfast.runtime.finishing import to_the_end
 
 T = TypeVar("T")
 _WHERE = "the caller's connection"

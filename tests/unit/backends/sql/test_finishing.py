@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.runtime.finishing import to_the_end
+from holdfast.backends.sql.finishing import to_the_end
 
 
 async def test_what_it_returns_or_raises_is_the_callers():

@@ -1,0 +1,48 @@
+"""The `.sql` files of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends.sql.files import migrations, statements
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    home = tmp_path / f"store_of_{tmp_path.name}"  # one per test: Python remembers packages by their name
+    for folder in ("sql", "migrations"):
+        (home / folder).mkdir(parents=True)
+    (home / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    return home.name
+
+
+def _write(tmp_path: Path, package: str, name: str, text: str) -> None:
+    (tmp_path / package / name).write_text(text, encoding="utf-8")
+
+
+def test_a_statement_goes_by_its_name_without_what_stands_above_it_and_its_semicolon(tmp_path, package):
+    _write(tmp_path, package, "sql/jobs.sql", "-- Jobs.\n\n-- name: one\nselect 1;\n\n-- name: two\nselect\n  2;\n")
+
+    assert statements(package) == {"one": "select 1", "two": "select\n  2"}
+
+
+def test_a_name_given_twice_is_refused_with_the_file_that_gives_it_again(tmp_path, package):
+    _write(tmp_path, package, "sql/a.sql", "-- name: one\nselect 1;\n")
+    _write(tmp_path, package, "sql/b.sql", "-- name: one\nselect 2;\n")
+
+    with pytest.raises(RuntimeError, match=r"b\.sql defines the statement one again"):
+        statements(package)
+
+
+def test_migrations_come_in_the_order_of_their_numbers_and_nothing_else_comes(tmp_path, package):
+    for name in ("0010_later.sql", "0002_next.sql", "0001_initial.sql", "README.md", "draft.sql"):
+        _write(tmp_path, package, f"migrations/{name}", name)
+
+    assert list(migrations(package).items()) == [
+        (1, "0001_initial.sql"),
+        (2, "0002_next.sql"),
+        (10, "0010_later.sql"),
+    ]

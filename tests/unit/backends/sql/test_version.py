@@ -1,0 +1,27 @@
+"""Whether the tables that were found are those of this Holdfast."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.backends.sql.version import require_version
+from holdfast.errors import SchemaMismatch
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (0, "the tables are missing: run `holdfast schema install`"),
+        (2, "the tables are of version 2, this Holdfast needs version 3: run `holdfast schema upgrade`"),
+        (4, "the tables are of version 4, newer than this Holdfast knows (3): upgrade the holdfast package"),
+    ],
+)
+def test_other_tables_are_refused_with_the_remedy(found, said):
+    with pytest.raises(SchemaMismatch) as caught:
+        require_version(found, 3, "the tables")
+
+    assert str(caught.value).startswith(said)
+
+
+def test_tables_of_this_version_are_accepted():
+    require_version(3, 3, "the tables")
