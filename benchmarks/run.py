@@ -34,24 +34,25 @@ class Plan(msgspec.Struct, frozen=True):
     peers: bool = False
 
 
-def _interrupt(*_: object) -> None:
-    """Do as Ctrl-C does, also where that is ignored: a shell lets what it starts in the background ignore it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
-
-
 @contextmanager
 def _cleaning_up() -> Generator[None]:
-    """Let SIGTERM end a run as Ctrl-C does: what it has made in the store must be removed."""
+    """Let SIGTERM end a run as Ctrl-C does: what it has made in the store must be removed.
+
+    A shell lets what it starts in the background ignore Ctrl-C. For the time of a run it is heard all the same: asyncio
+    ends its tasks in order only on an interrupt that it has arranged for itself.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    interrupted = signal.getsignal(signal.SIGINT)
+    if interrupted is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminated = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, terminated)
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def run(plan: Plan, tell: Callable[[str], None]) -> Report:

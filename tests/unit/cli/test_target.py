@@ -51,7 +51,7 @@ def test_the_doctor_makes_no_database_either(shop, tmp_path):
 
 def test_looking_at_a_database_of_something_else_puts_no_tables_into_it(shop, tmp_path):
     (tmp_path / "jobs.db").touch()
-    assert "`holdfast schema upgrade`" in shop.run("job", "list", code=78).stderr
+    assert "`holdfast schema install`" in shop.run("job", "list", code=78).stderr
     assert "schema\tbad" in shop.run("doctor", code=1).stdout
     assert "the tables are missing" in shop.run("schema", "check", code=1).stderr
 
