@@ -103,3 +103,62 @@ def test_the_first_stream_of_the_tutorial_is_consumed(tmp_path):
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         assert connection.execute("select * from invoice_address").fetchall() == [("company-7", "Ada & Co")]
     connection.close()
+
+
+def test_the_tests_that_the_documentation_shows_pass(tmp_path):
+    (block,) = blocks("docs/howto/test-your-tasks.md")
+    (tmp_path / "test_orders.py").write_text(block, encoding="utf-8")
+
+    assert "2 passed" in run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly")
+
+
+def test_reading_and_deciding_as_shown_renames_once(tmp_path):
+    last, everything, decide = blocks("docs/howto/read-streams.md")
+    ask = """
+async def main() -> None:
+    await rename("company-7", "Ada & Co")
+    await rename("company-7", "Ada & Co")
+    await rename("company-8", "Bob Ltd")
+    await rename("company-7", "Ada Ltd")
+    await all_events()
+    print(await name_of("company-7"))
+    await app.close()
+
+import asyncio
+asyncio.run(main())
+"""
+    (tmp_path / "read.py").write_text(last + everything + decide + ask, encoding="utf-8")
+
+    *events, name = run(tmp_path, "read.py").splitlines()
+
+    assert sorted(events) == ["company-7 1 renamed", "company-7 2 renamed", "company-8 1 renamed"]
+    assert name == "Ada Ltd"
+
+
+def test_a_handler_reads_in_its_transaction_as_shown(tmp_path):
+    *_, pay_out = blocks("docs/reference/handlers.md")
+    before = """
+from holdfast import App, Cancel, Context
+
+app = App("sqlite:///bank.db")
+
+"""
+    after = """
+@app.task
+async def fill(ctx: Context) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute("create table balance (account integer, cents integer)")
+        await connection.execute("insert into balance values (7, 100)")
+
+fill.sync.enqueue()
+app.sync.drain("default")
+jobs = [pay_out.sync.enqueue(account=7, cents=cents) for cents in (70, 70)]
+app.sync.drain("default", batch=1)
+print(*(job.sync.state() for job in jobs))
+"""
+    (tmp_path / "bank.py").write_text(before + pay_out + after, encoding="utf-8")
+
+    assert run(tmp_path, "bank.py") == "completed cancelled\n"
+    with sqlite3.connect(tmp_path / "bank.db") as connection:
+        assert connection.execute("select cents from balance").fetchall() == [(30,)]
+    connection.close()
