@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from enum import IntEnum
-
-import msgspec
 
 from holdfast.app.app import App
 from holdfast.cli.document import is_silent
+from holdfast.cli.finding import Finding, Verdict, fine, some
+from holdfast.cli.stream_checkup import examine_streams
 from holdfast.cli.target import is_sqlite, require_file
 from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch
@@ -24,28 +23,6 @@ _CLOCK_BAD = timedelta(seconds=60)
 _LEASES = 1000
 
 
-class Verdict(IntEnum):
-    """How a check went; the larger, the worse."""
-
-    OK = 0
-    WARN = 1
-    BAD = 2
-
-    @property
-    def word(self) -> str:
-        """The verdict as a word."""
-        return self.name.lower()
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """What a check found, and what to do about it."""
-
-    check: str
-    verdict: Verdict
-    text: str
-    remedy: str | None = None
-
-
 async def examine(app: App) -> list[Finding]:
     """Look at everything; what cannot be looked at because something before it is bad is left out."""
     try:
@@ -56,23 +33,25 @@ async def examine(app: App) -> list[Finding]:
         facts = await backend.insight.facts()
         queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
         workers = await app.workers()
+        consumers, nodes = await app.consumers.list(), await app.nodes()
     except SchemaMismatch as error:
-        return [_ok("store", app.backend.url), Finding("schema", Verdict.BAD, _told(error))]
+        return [fine("store", app.backend.url), Finding("schema", Verdict.BAD, _told(error))]
     except HoldfastError as error:
         return [Finding("store", Verdict.BAD, _told(error))]
     live = [worker for worker in workers if not is_silent(worker)]
     capabilities = backend.capabilities
     return [
-        _ok("store", backend.url),
+        fine("store", backend.url),
         _version(capabilities.store, capabilities.version, facts),
-        _ok("durability", capabilities.durability),
-        _ok("schema", "the tables are those of this version"),
+        fine("durability", capabilities.durability),
+        fine("schema", "the tables are those of this version"),
         _clock(app, facts),
         _waiting(queues, live),
         _scheduled(queues, live),
         _paused(queues),
         _expired(leases),
         _silent(workers, live),
+        *examine_streams(consumers, nodes),
     ]
 
 
@@ -80,28 +59,24 @@ def _told(error: HoldfastError) -> str:
     return str(error).replace("\n", ". ").rstrip(".")
 
 
-def _ok(check: str, text: str) -> Finding:
-    return Finding(check, Verdict.OK, text)
-
-
 def _version(store: str, version: str, facts: dict[str, str]) -> Finding:
     faults = facts.get("known_faults", "none")
     if faults == "none":
-        return _ok("version", f"{store} {version}")
+        return fine("version", f"{store} {version}")
     return Finding("version", Verdict.WARN, f"{store} {version}: {faults}")
 
 
 def _clock(app: App, facts: dict[str, str]) -> Finding:
     """Compare the clocks; leases are judged by the store's alone, so a difference only misleads readers of logs."""
     if is_sqlite(app):
-        return _ok("clock", "the store has the clock of this host")
+        return fine("clock", "the store has the clock of this host")
     told = facts.get("now_us", "")
     if not told.isdigit():
         return Finding("clock", Verdict.WARN, "this store does not tell its clock")
     apart = abs(int(told) * MICROSECOND - time.time_ns() // 1000 * MICROSECOND)
     text = f"the store and this host are {span(apart)} apart"
     if apart < _CLOCK_WARN:
-        return _ok("clock", text)
+        return fine("clock", text)
     verdict = Verdict.BAD if apart >= _CLOCK_BAD else Verdict.WARN
     return Finding("clock", verdict, text, "Let both follow the same time servers.")
 
@@ -109,7 +84,7 @@ def _clock(app: App, facts: dict[str, str]) -> Finding:
 def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
     open_queues = [queue for queue in queues if not queue.paused and queue.oldest_ready is not None]
     if not open_queues:
-        return _ok("ready jobs", "none wait in open queues")
+        return fine("ready jobs", "none wait in open queues")
     count = sum(queue.ready for queue in open_queues)
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
     text = f"{count:,} wait, the oldest in queue {oldest.name} for {span(oldest.oldest_ready or timedelta(0))}"
@@ -120,7 +95,7 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
         return Finding("ready jobs", Verdict.WARN, text, remedy)
     if (oldest.oldest_ready or timedelta(0)) >= _LONG_WAIT:
         return Finding("ready jobs", Verdict.WARN, text, "Add workers, or look whether they know the task.")
-    return _ok("ready jobs", text)
+    return fine("ready jobs", text)
 
 
 def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
@@ -132,7 +107,7 @@ def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Findi
         if queue.scheduled and not queue.paused and not any(_serves(worker, queue.name) for worker in live)
     ]
     if not unserved:
-        return _ok("scheduled jobs", f"{count:,}" if count else "none")
+        return fine("scheduled jobs", f"{count:,}" if count else "none")
     remedy = f"No worker serves {', '.join(unserved)}: start one with `holdfast worker run`."
     return Finding("scheduled jobs", Verdict.WARN, f"{count:,}, due or not", remedy)
 
@@ -144,13 +119,13 @@ def _serves(worker: WorkerView, queue: str) -> bool:
 def _paused(queues: Sequence[QueueView]) -> Finding:
     paused = [queue.name for queue in queues if queue.paused]
     if not paused:
-        return _ok("paused queues", "none")
+        return fine("paused queues", "none")
     return Finding("paused queues", Verdict.WARN, ", ".join(paused), "`holdfast queue resume` opens them.")
 
 
 def _expired(leases: Sequence[LeaseView]) -> Finding:
     if not leases:
-        return _ok("expired leases", "none")
+        return fine("expired leases", "none")
     longest = max(-lease.expires_in for lease in leases)
     count = f"{len(leases)}" if len(leases) < _LEASES else f"{_LEASES} or more"
     text = f"{count}, the longest for {span(longest)}"
@@ -163,7 +138,6 @@ def _expired(leases: Sequence[LeaseView]) -> Finding:
 def _silent(workers: Sequence[WorkerView], live: Sequence[WorkerView]) -> Finding:
     silent = [worker.beat.worker_id for worker in workers if is_silent(worker)]
     if silent:
-        text = f"{len(live)} live, {len(silent)} silent for more than their lease: {', '.join(silent[:5])}"
-        more = " …" if len(silent) > 5 else ""  # noqa: PLR2004
-        return Finding("workers", Verdict.WARN, text + more, "They died, or cannot reach the store.")
-    return _ok("workers", f"{len(live)} live")
+        text = f"{len(live)} live, {len(silent)} silent for more than their lease: {some(silent)}"
+        return Finding("workers", Verdict.WARN, text, "They died, or cannot reach the store.")
+    return fine("workers", f"{len(live)} live")

@@ -1,21 +1,21 @@
-"""`holdfast consumer`: list, pause, resume, reset, forget; and the events it has parked."""
+"""`holdfast consumer`: list, pause, resume, reset and forget."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.consent import require_consent, yes_to_all
+from holdfast.cli.consumer_parked import drop, parked, retry
+from holdfast.cli.counts import counted
 from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Code, Failure, Noun, warn
+from holdfast.cli.failures import Code, Failure, Noun
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import Target, store_options
-from holdfast.cli.times import duration
-from holdfast.model.instants import to_datetime
-from holdfast.store.stream_values import ConsumerView, ParkedView, ShareView, Start, StartAt
+from holdfast.cli.times import duration, instant
+from holdfast.store.stream_values import ConsumerView, ShareView, Start, StartAt
 
 _COLUMNS = (
     Column("consumer"),
@@ -38,15 +38,6 @@ _SHARE_COLUMNS = (
     Column("parked", right=True),
     Column("generation", right=True),
     Column("owner"),
-)
-_PARKED_COLUMNS = (
-    Column("event"),
-    Column("partition"),
-    Column("position", right=True),
-    Column("stream"),
-    Column("attempts", right=True),
-    Column("parked"),
-    Column("why"),
 )
 
 
@@ -167,7 +158,7 @@ def resume(target: Target, *, names: tuple[str, ...]) -> None:
     "--to", metavar="PLACE", required=True, help="beginning, end, an ISO 8601 time with its zone, or a position."
 )
 @click.option("--within", type=duration, default="30s", show_default=True, help="How long to wait for its nodes.")
-@yes_option
+@yes_to_all
 @store_options
 def reset(target: Target, *, name: str, to: str, within: float, yes: bool) -> None:
     """Set the positions of a consumer, also while it runs.
@@ -183,15 +174,15 @@ def reset(target: Target, *, name: str, to: str, within: float, yes: bool) -> No
     async def change(app: App) -> None:
         view = await app.consumers.show(name)
         done = sum(share.position for share in view.shares)
-        require_consent(
-            f"Set {name} ({len(view.shares)} partitions, {done} events done, {view.lag} left) to {to}?", yes=yes
-        )
+        partitions = counted(len(view.shares), "partition")
+        question = f"Set {name} ({partitions}, {counted(done, 'event')} done, {view.lag:,} left) to {to}?"
+        require_consent(question, yes=yes)
         try:
             await app.consumers.reset(name, place, within=within)
         except TimeoutError as error:
             raise Failure(str(error), Code.WRONG) from error
         after = await app.consumers.show(name)
-        click.echo(f"{name} reset to {to}: {after.lag} events left")
+        click.echo(f"{name} reset to {to}: {counted(after.lag, 'event')} left")
 
     target.run(change)
 
@@ -202,114 +193,36 @@ def _place(text: str) -> Start:
     if text.isdigit():
         return int(text)
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"--to {text}: give beginning, end, a position, or a time like 2026-03-01T00:00:00Z"
-        raise click.UsageError(message) from None
-    if instant.tzinfo is None:
-        raise click.UsageError(f"--to {text} has no time zone: add Z for UTC, or an offset like +02:00")
-    return instant
+        return instant(text)
+    except click.BadParameter as error:
+        message = f"{error.message}; or give beginning, end, or a position"
+        raise click.BadParameter(message, param_hint="--to") from None
 
 
 @consumer.command()
 @click.argument("name", metavar="CONSUMER")
-@yes_option
+@yes_to_all
 @store_options
 def forget(target: Target, *, name: str, yes: bool) -> None:
     """Delete a paused consumer with its positions and what it has parked."""
 
     async def change(app: App) -> bool:
         view = await app.consumers.show(name)
-        require_consent(f"Forget {name}, its {len(view.shares)} positions and {view.parked} parked events?", yes=yes)
+        if not view.paused:
+            message = f"{name} is not paused, so it is not forgotten\nFirst: holdfast consumer pause {name}"
+            raise Failure(message, Code.WRONG)
+        lost = f"{counted(len(view.shares), 'position')} and {counted(view.parked, 'parked event')}"
+        require_consent(f"Forget {name}, its {lost}?", yes=yes)
         return await app.consumers.forget(name)
 
     if not target.run(change):
-        raise Failure(
-            f"{name} is still held by a node: pause it, and wait until its nodes have released it", Code.WRONG
+        message = (
+            f"{name} is still held by a node, so it is not forgotten\n"
+            "Wait until `holdfast consumer list` shows no nodes for it, then forget it again."
         )
+        raise Failure(message, Code.WRONG)
     click.echo(f"{name} forgotten")
 
 
-# --- parked events ----------------------------------------------------------------------------------------------------
-
-
-@consumer.command()
-@click.argument("name", metavar="CONSUMER")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
-)
-@json_option
-@store_options
-def parked(target: Target, *, name: str, limit: int, as_json: bool) -> None:
-    """List the events that a consumer has set aside, in order."""
-    views = target.run(lambda app: app.consumers.parked(name, limit=limit))
-    if as_json:
-        show_json({"parked": [_parked_fields(view) for view in views]})
-        return
-    if not views:
-        click.echo(f"{name} has parked nothing.", err=True)
-        return
-    show_table(_PARKED_COLUMNS, [_parked_row(view) for view in views])
-    if len(views) == limit:
-        click.echo("There may be more: add --limit, up to 1000.", err=True)
-
-
-def _why(view: ParkedView) -> str:
-    if view.failure is None:
-        return "waits behind another of its stream"
-    return f"{view.failure.error_class}: {view.failure.message}"
-
-
-def _parked_row(view: ParkedView) -> tuple[Cell, ...]:
-    place = f"{view.share.category}:{view.share.partition_id}"
-    why = f"{'to be retried; ' if view.is_retrying else ''}{_why(view)}"
-    return (view.event_id, place, view.position, view.stream, view.attempts, to_datetime(view.parked_us), why)
-
-
-def _parked_fields(view: ParkedView) -> dict[str, Any]:
-    return {
-        "event_id": view.event_id,
-        "category": view.share.category,
-        "partition_id": view.share.partition_id,
-        "position": view.position,
-        "stream": view.stream,
-        "attempts": view.attempts,
-        "is_retrying": view.is_retrying,
-        "parked_at": to_datetime(view.parked_us),
-        "error_class": None if view.failure is None else view.failure.error_class,
-        "message": None if view.failure is None else view.failure.message,
-        "traceback": None if view.failure is None else view.failure.traceback,
-    }
-
-
-@consumer.command()
-@click.argument("name", metavar="CONSUMER")
-@click.option("--stream", metavar="STREAM", help="Only those of this stream.  [default: all]")
-@store_options
-def retry(target: Target, *, name: str, stream: str | None) -> None:
-    """Have parked events handled again, in order; later ones of their streams follow."""
-    count = target.run(lambda app: app.consumers.retry_parked(name, stream))
-    click.echo(f"{count} events of {name} will be handled again")
-
-
-@consumer.command()
-@click.argument("name", metavar="CONSUMER")
-@click.option("--stream", metavar="STREAM", help="Only those of this stream.  [default: all]")
-@click.option("--event", "event_id", metavar="ID", help="Only this event.")
-@yes_option
-@store_options
-def drop(target: Target, *, name: str, stream: str | None, event_id: str | None, yes: bool) -> None:
-    """Delete parked events: they will never be handled. Later ones of their streams flow again."""
-
-    async def change(app: App) -> int:
-        what = (
-            f"event {event_id}" if event_id else (f"the parked events of stream {stream}" if stream else "all parked")
-        )
-        require_consent(f"Drop {what} of {name}?", yes=yes)
-        return await app.consumers.drop_parked(name, stream=stream, event_id=event_id)
-
-    count = target.run(change)
-    if not count:
-        warn("nothing of that kind is parked")
-        click.get_current_context().exit(Code.WRONG)
-    click.echo(f"{count} parked events of {name} dropped")
+for _command in (parked, retry, drop):
+    consumer.add_command(_command)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.checkup import Finding, Verdict, examine
+from holdfast.cli.checkup import examine
 from holdfast.cli.document import json_option, show_json
 from holdfast.cli.failures import Code
+from holdfast.cli.finding import Finding, Verdict
 from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.text import mask
@@ -21,8 +22,9 @@ _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding")
 def doctor(target: Target, *, as_json: bool) -> None:
     """See whether the store is well and somebody works on it.
 
-    Looks at version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers. Exit
-    code 1 if something is bad; warnings alone are 0. The report shows no password, arguments or error texts.
+    Looks at version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers; and at
+    consumers: lag, pauses, parked events and dead nodes. Exit code 1 if something is bad; warnings alone are 0. The
+    report shows no password, arguments or error texts.
     """
     app = target.app()
 

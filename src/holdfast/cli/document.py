@@ -1,6 +1,7 @@
-"""What `--json` prints: one JSON document, ASCII alone, with the field names of `holdfast.store.values`.
+"""What `--json` prints: one JSON document, ASCII alone.
 
-Instants are ISO 8601 texts in UTC, durations are seconds, fences are texts (they may outgrow a float's precision).
+Jobs, attempts, queues and leases have the field names of `holdfast.store.values`. Instants are ISO 8601 texts in UTC,
+durations are seconds, fences are texts (they may outgrow a float's precision).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from holdfast.cli.times import iso
 from holdfast.model.instants import to_datetime
+from holdfast.store.stream_values import NodeView
 from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView, QueueView, WorkerView
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -65,6 +67,9 @@ def worker_fields(view: WorkerView) -> dict[str, Any]:
     }
 
 
-def is_silent(view: WorkerView) -> bool:
-    """Tell whether a worker has not been heard of for a whole lease: a living one reports twice as often."""
-    return view.silent > view.beat.lease
+def is_silent(view: WorkerView | NodeView) -> bool:
+    """Tell whether a worker has not been heard of for a whole lease, or a node for its ttl.
+
+    Living ones report at least twice as often.
+    """
+    return view.silent > (view.ttl if isinstance(view, NodeView) else view.beat.lease)

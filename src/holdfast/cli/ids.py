@@ -1,4 +1,4 @@
-"""Job ids as people type them: whole, or a beginning that only one job has."""
+"""Ids as people type them: whole, or a beginning that only one of the ids in question has."""
 
 from __future__ import annotations
 
@@ -15,24 +15,35 @@ _SHOWN = 10
 
 
 async def whole_ids(app: App, given: Sequence[str]) -> list[str]:
-    """Return the ids that were meant, each once; refuse what fits no job, or several."""
+    """Return the ids of jobs that were meant, each once; refuse what fits no job, or several."""
     found = [await whole_id(app, text) for text in given]
     return list(dict.fromkeys(found))
 
 
 async def whole_id(app: App, given: str) -> str:
-    """Return the id that was meant."""
-    text = given.strip().lower()
-    if not _BEGINNING.fullmatch(text):
-        raise Failure(f"{given!r} is no job id, nor the beginning of one", Code.USAGE)
+    """Return the id of the job that was meant."""
+    text = beginning(given, "job")
     if len(text) == _WHOLE:
         return text
     candidates = await (await app.opened()).insight.find(text, _SHOWN + 1)
     if not candidates:
         message = f"no job id begins with {text}: it never existed, or it was pruned after its retention"
         raise JobNotFound(message)
+    return only(text, candidates, "job")
+
+
+def beginning(given: str, noun: str) -> str:
+    """Return what was typed as the beginning of an id; refuse what cannot be one."""
+    text = given.strip().lower()
+    if not _BEGINNING.fullmatch(text):
+        raise Failure(f"{given!r} is no {noun} id, nor the beginning of one", Code.USAGE)
+    return text
+
+
+def only(text: str, candidates: Sequence[str], noun: str) -> str:
+    """Return the one id that begins with `text`; refuse several, and list them."""
     if len(candidates) > 1:
         shown = "\n".join(f"  {candidate}" for candidate in candidates[:_SHOWN])
         more = "\n  …" if len(candidates) > _SHOWN else ""
-        raise Failure(f"{text} is the beginning of several job ids:\n{shown}{more}", Code.USAGE)
+        raise Failure(f"{text} is the beginning of several {noun} ids:\n{shown}{more}", Code.USAGE)
     return candidates[0]

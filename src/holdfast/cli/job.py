@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.consent import require_consent, yes_to_several
 from holdfast.cli.document import details_fields, fields_of, json_option, show_json
 from holdfast.cli.failures import Code, warn
 from holdfast.cli.ids import whole_id, whole_ids
@@ -96,7 +99,18 @@ def list_jobs(
     if following is not None:
         click.echo(f"There may be more: add --cursor {following}", err=True)
     elif more:
-        click.echo(f"There may be more: holdfast job list --state {'|'.join(more)}", err=True)
+        _hint_at(more, queue=queue, task=task)
+
+
+def _hint_at(states: Sequence[str], *, queue: str | None, task: str | None) -> None:
+    """Tell where there is more: one command for each state, to be pasted as it stands."""
+    narrowed = [("--queue", queue), ("--task", task)]
+    words = [word for option, name in narrowed if name is not None for word in (option, name)]
+    commands = [shlex.join(["holdfast", "job", "list", "--state", state, *words]) for state in states]
+    if len(commands) == 1:
+        click.echo(f"There may be more: {commands[0]}", err=True)
+    else:
+        click.echo("\n  ".join(["There may be more:", *commands]), err=True)
 
 
 @job.command()
@@ -108,7 +122,7 @@ def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None
     """Show all that is known of a job; ID may be the beginning of an id.
 
     \b
-    holdfast job show 0198f2c4
+    holdfast job show 01a1de74-f8d6
     """  # noqa: D301
 
     async def look(app: App) -> JobDetails:
@@ -124,13 +138,13 @@ def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None
 @job.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--reason", default="", help="Why; kept with the job.")
-@yes_option
+@yes_to_several
 @store_options
 def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
     """Cancel jobs that have not begun; ask the workers of those that run.
 
     \b
-    holdfast job cancel 0198f2c4 --reason 'ordered twice'
+    holdfast job cancel 01a1de74-f8d6 --reason 'ordered twice'
     """  # noqa: D301
 
     async def change(app: App) -> bool:

@@ -12,7 +12,7 @@ from holdfast.app.app import App
 from holdfast.app.handle import JobHandle
 from holdfast.app.tasks import TaskHandle
 from holdfast.cli.target import Target, store_options
-from holdfast.cli.times import duration
+from holdfast.cli.times import duration, instant
 from holdfast.jobs.task import Task
 
 _PURPOSE = "the arguments are checked against the task, so its app is needed"
@@ -23,11 +23,13 @@ _wire = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 @click.command()
 @click.argument("task")
 @click.option("--arg", "arguments", metavar="NAME=JSON", multiple=True, help="An argument; may be given repeatedly.")
-@click.option("--json", "document", metavar="JSON", help="All arguments as one JSON object.")
+@click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--queue", help="Another queue than the task's own.")
 @click.option("--delay", type=duration, metavar="DURATION", help="Not before this time has passed, as in 90 or 5m.")
+@click.option("--run-at", type=instant, metavar="ISO8601", help="Not before this time, given with its zone.")
 @click.option("--priority", type=int, help="A head start of a minute for each step.")
 @click.option("--max-attempts", type=int, help="How many attempts may fail.")
+@click.option("--timeout", type=duration, metavar="DURATION", help="How long one attempt may take.")
 @click.option("--order-key", metavar="TEXT", help="After all jobs of its queue with this key, one at a time.")
 @click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be given repeatedly.")
 @click.option("--id", "job_id", help="The id, a UUID: an enqueue repeated with it makes no second job.")
@@ -45,8 +47,12 @@ def enqueue(
 
     \b
     holdfast job enqueue charge --app shop.tasks:app --arg order_id=7 --arg 'note="by hand"'
-    holdfast job enqueue charge --app shop.tasks:app --json '{"order_id": 7}' --delay 5m
+    holdfast job enqueue charge --app shop.tasks:app --args '{"order_id": 7}' --delay 5m
     """  # noqa: D301
+    if options["delay"] is not None and options["run_at"] is not None:
+        raise click.UsageError(
+            "--delay and --run-at both say when: --delay counts from now, --run-at is a time; give one"
+        )
     app = target.app_with_tasks(_PURPOSE)
     definition = app.tasks.get(task)
     args, kwargs = _decode(definition, document, arguments)
@@ -82,7 +88,7 @@ def _read_document(document: str) -> tuple[list[msgspec.Raw], dict[str, msgspec.
         # The form in which `job show --show-args` prints a call: what has no name stands in the list before.
         return _wire.decode(document) if document.lstrip().startswith("[") else ([], _named.decode(document))
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        message = f"--json is not an object of arguments ({error}): write it like '{{\"order_id\": 7}}'"
+        message = f"--args is not an object of arguments ({error}): write it like '{{\"order_id\": 7}}'"
         raise click.UsageError(message) from None
 
 

@@ -9,7 +9,8 @@ import msgspec
 from rich.progress import Progress
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.consent import require_consent, yes_to_several
+from holdfast.cli.counts import counted
 from holdfast.cli.failures import Code, warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.table import console
@@ -55,7 +56,7 @@ class _Selection(msgspec.Struct, frozen=True):
 @click.option("--queue", help="With --state: only those of this queue.")
 @click.option("--task", help="With --state: only those of this task.")
 @click.option("--again", is_flag=True, help="Copy a completed job under a new id.")
-@yes_option
+@yes_to_several
 @store_options
 def retry(
     target: Target,
@@ -70,7 +71,7 @@ def retry(
     """Send failed or cancelled jobs back with a fresh budget of attempts.
 
     \b
-    holdfast job retry 0198f2c4
+    holdfast job retry 01a1de74-f8d6
     holdfast job retry --state failed --task charge --yes
     """  # noqa: D301
     if bool(ids) == (state is not None):
@@ -119,7 +120,7 @@ async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None
     if count == 0:
         click.echo(f"No jobs are {selection}.", err=True)
         return
-    require_consent(f"Retry {_jobs(count)} ({selection})?", yes=yes)
+    require_consent(f"Retry {counted(count, 'job')} ({selection})?", yes=yes)
     retried = 0
     out = console(stderr=True)
     with Progress(console=out, disable=not out.is_terminal or count < _LONG, transient=True) as progress:
@@ -129,7 +130,7 @@ async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None
             progress.advance(bar)
             if retried == count:
                 break  # what has come since then was not in the question
-    click.echo(f"{_jobs(retried)} retried")
+    click.echo(f"{counted(retried, 'job')} retried")
 
 
 async def _is_retried(app: App, job_id: str) -> bool:
@@ -138,7 +139,3 @@ async def _is_retried(app: App, job_id: str) -> bool:
         return await app.jobs.retry(job_id)
     except JobNotFound:
         return False
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"

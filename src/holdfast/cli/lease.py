@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_option
+from holdfast.cli.consent import require_consent, yes_to_several
 from holdfast.cli.document import fields_of, json_option, show_json
 from holdfast.cli.failures import Code, Noun, warn
 from holdfast.cli.ids import whole_ids
@@ -37,7 +37,7 @@ def lease() -> None:
 
 
 @lease.command("list")
-@click.option("--expired", is_flag=True, help="Only those that have expired and that nobody has rescued yet.")
+@click.option("--expired", is_flag=True, help="Only those that have expired and have not been rescued.")
 @click.option(
     "--limit", type=click.IntRange(1, _BATCH), metavar="N", default=100, show_default=True, help="At most so many."
 )
@@ -77,7 +77,7 @@ def _row(view: LeaseView) -> tuple[Cell, ...]:
 @lease.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--expired", is_flag=True, help="Instead of ids: every lease that has expired.")
-@yes_option
+@yes_to_several
 @store_options
 def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> None:
     """Take leases away, so that the jobs run again at once.
@@ -86,7 +86,7 @@ def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> 
     each job is treated as lost by its worker, as workers would do it by themselves a little later.
 
     \b
-    holdfast lease reset 0198f2c4
+    holdfast lease reset 01a1de74-f8d6
     holdfast lease reset --expired --yes
     """  # noqa: D301
     if bool(ids) == expired:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.document import json_option, show_json
+from holdfast.cli.document import is_silent, json_option, show_json
 from holdfast.cli.failures import Noun
 from holdfast.cli.table import Cell, Column, show_fields, show_table
 from holdfast.cli.target import Target, store_options
@@ -57,7 +57,7 @@ def list_nodes(target: Target, *, as_json: bool) -> None:
 
 
 def _state(view: NodeView) -> str:
-    if view.silent > view.ttl:
+    if is_silent(view):
         return f"silent for {span(view.silent)}"
     return "draining" if view.is_draining else "live"
 

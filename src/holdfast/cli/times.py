@@ -7,18 +7,40 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_SIZES = (86400.0, 3600.0, 60.0, 1.0, 0.001)
+_NUMBER = r"\d+(?:\.\d+)?"
+_PLAIN = re.compile(_NUMBER)
+# The largest unit first, each at most once. The `m` of minutes must not be that of `ms`.
+_WRITTEN = re.compile(
+    r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in ("d", "h", "m(?!s)", "s", "ms")),
+)
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a duration given as a number, or with a unit: `500ms`, `30s`, `5m`, `2h`, `7d`."""
-    match = _WRITTEN.fullmatch(text.strip())
-    if match is None:
-        message = f"{text!r} is no duration: give seconds, or a number with ms, s, m, h or d, as in 5m"
+    """Return the seconds of a duration given as a number, or with units: `500ms`, `30s`, `5m`, `1h 30m`, `7d`."""
+    written = text.strip()
+    if _PLAIN.fullmatch(written):
+        return float(written)
+    match = _WRITTEN.fullmatch(written)
+    if match is None or not written:
+        message = (
+            f"{text!r} is no duration: give seconds, or numbers with d, h, m, s or ms, the largest unit first, "
+            "as in 90, 5m or 1h 30m"
+        )
         raise click.BadParameter(message)
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    return sum(float(number) * size for number, size in zip(match.groups(), _SIZES, strict=True) if number)
+
+
+def instant(text: str) -> datetime:
+    """Return the instant of an ISO 8601 text with its zone; one without is refused, for nobody knows which it means."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time: write it like 2026-03-01T00:00:00Z") from None
+    if found.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset like +02:00")
+    return found
 
 
 def span(time: timedelta) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
+from holdfast.app.app import App
 from holdfast.cli.document import is_silent, json_option, show_json, worker_fields
-from holdfast.cli.failures import Noun
+from holdfast.cli.failures import Noun, warn
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import duration, span
+from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
 from holdfast.store.values import WorkerView
 
@@ -43,7 +45,7 @@ def worker() -> None:
 @click.option(
     "--processes", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="How many processes."
 )
-@click.option("--until-empty", is_flag=True, help="End when nothing is left to do.")
+@click.option("--until-empty", is_flag=True, help="End when no job is left to do. Runs tasks alone, never consumers.")
 @click.option(
     "--lease", type=duration, metavar="DURATION", help="How long a silent worker's jobs stay its own.  [default: 30s]"
 )
@@ -102,11 +104,29 @@ def run(
     # Before the app is imported, so that whatever it sets up for itself comes last and holds.
     configure_logs(logging.getLevelNamesMapping()[log_level.upper()])
     app = target.app_with_work(_PURPOSE)
+    for_consumers = {"--node-id": settings["node_id"], "--recovery": recovery}
+    _check_consumers(app, [option for option, value in for_consumers.items() if value is not None], until_empty)
     given = {name: value for name, value in settings.items() if value is not None}
     if recovery is not None:
         given["timing"] = Timing.for_recovery(recovery)
     code = app.run_worker(processes=processes, queues=_names(queues), until_empty=until_empty, **given)
     click.get_current_context().exit(code)
+
+
+def _check_consumers(app: App, options: Sequence[str], until_empty: bool) -> None:
+    """Refuse a worker that would run nothing; warn of consumers that it does not run, and of options without effect."""
+    names = [consumer.name for consumer in app.subscribed]
+    if until_empty and not len(app.tasks):
+        message = (
+            "--until-empty runs tasks alone, and the app has consumers alone\n"
+            "Leave it out: consumers wait for further events until the worker is stopped."
+        )
+        raise ConfigError(message)
+    if until_empty and names:
+        warn(f"--until-empty runs tasks alone: the app's consumers do not run ({', '.join(names)})")
+    if options and (until_empty or not names):
+        why = "with --until-empty no consumers run" if names else "the app has no consumers"
+        warn(f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}")
 
 
 def _names(queues: str | None) -> list[str] | None:

@@ -14,14 +14,20 @@ from click.testing import CliRunner, Result
 
 from holdfast import App
 from holdfast.cli.main import cli
+from holdfast.model.allocation import Grant, GrantTo, NodeKey, Share, Timing
+from holdfast.model.event import NewEvent
+from holdfast.model.ids import new_id
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed, Failed, Failure
 from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Commit, Member, NewNode, Park, StartAt, Subscription
 from holdfast.store.values import ClaimRequest, Finish
 
 APP = ("--app", "tests.unit.cli.sample_app:app")
 HOSTILE = "a\x1b[31mb\x00c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
 SHOWN = r"a\x1b[31mb\x00c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
+NODE = NodeKey("node-a", "life-1")
+GRANT = Grant(Share("billing", "orders", 0), 1)
 
 
 class Shop:
@@ -72,6 +78,44 @@ class Shop:
 @pytest.fixture
 def shop(tmp_path) -> Shop:
     return Shop(f"sqlite:///{tmp_path}/jobs.db")
+
+
+@pytest.fixture
+def streams(shop: Shop) -> Shop:
+    """A category of one partition with three events, and a consumer that has done nothing yet."""
+
+    async def prepare(backend):
+        events = backend.streams.events
+        await events.open_category("orders", 1)
+        await events.append([NewEvent(new_id(), "orders", "order-1", "placed", "{}") for _ in range(3)])
+        await backend.streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+
+    shop.within(prepare)
+    return shop
+
+
+def grant(shop) -> None:
+    """Let a node have the consumer's only partition."""
+
+    async def give(backend):
+        allocations = backend.streams.allocations
+        await allocations.join(NewNode(NODE, "here", 42, (Member("billing", 2),), Timing()))
+        leadership = await allocations.lead(NODE, timedelta(seconds=30))
+        await allocations.allot(leadership, [GrantTo(GRANT.share, 0, NODE)], grace=timedelta(0))
+
+    shop.within(give)
+
+
+def park(shop, stream="order-1") -> None:
+    """Let that node park the first event, and the second behind it."""
+
+    async def put(backend):
+        failure = Failure(HOSTILE, "cannot bill", "Traceback")
+        commit = Commit(0, 2, (Park(1, stream, failure, 3), Park(2, stream)))
+        await backend.streams.consumers.commit(GRANT, commit)
+
+    grant(shop)
+    shop.within(put)
 
 
 def every_command(

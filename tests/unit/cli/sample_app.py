@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
-from holdfast import App
+from holdfast import App, Event
 
 app = App("sqlite:///not-used-by-any-test.db")
 empty = App("sqlite:///not-used-by-any-test.db")
+consuming = App("sqlite:///not-used-by-any-test.db")
 number = 7
 
 
@@ -25,3 +26,8 @@ async def bill(on: date, amount: Decimal) -> None:
 @app.task
 async def place(order_id: int, /, *rest: int) -> None:
     del order_id, rest
+
+
+@consuming.consumer("billing", category="orders")
+async def settle(event: Event) -> None:
+    del event

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import every_command
 
-from holdfast import App
 from holdfast.cli.failures import MEANINGS
 from holdfast.cli.main import cli
 from holdfast.cli.times import duration
+from holdfast.worker.settings import Settings
 
 REFERENCE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
@@ -40,9 +39,9 @@ def test_the_exit_codes_are_in_the_help_and_in_the_reference():
         assert re.search(rf"^\| {int(code)} \|", REFERENCE, re.MULTILINE)
 
 
-def test_the_defaults_in_the_help_of_a_worker_are_those_of_the_app():
+def test_the_defaults_in_the_help_of_a_worker_are_those_of_its_settings():
     text = " ".join(CliRunner().invoke(cli, ["worker", "run", "--help"]).stdout.split())
-    parameters = inspect.signature(App.worker).parameters
+    defaults = Settings()
     told = {
         name: re.search(rf"{option} .*?\[default: (\w+)\]", text)
         for name, option in [
@@ -53,10 +52,8 @@ def test_the_defaults_in_the_help_of_a_worker_are_those_of_the_app():
         ]
     }
     for name, match in told.items():
-        default = parameters[name].default
-        seconds = default.total_seconds() if name == "lease" else default
         assert match is not None
-        assert duration(match[1]) == seconds
+        assert duration(match[1]) == getattr(defaults, name)
 
 
 def test_a_mistyped_command_is_a_matter_of_usage():

@@ -24,7 +24,7 @@ def test_an_enqueue_prints_the_id_and_nothing_else_on_stdout(shop):
 
 
 def test_arguments_are_read_as_the_types_that_the_task_names(shop):
-    job_id = shop.enqueue("bill", "--json", '{"on": "2026-01-02"}', "--arg", "amount=0.10")
+    job_id = shop.enqueue("bill", "--args", '{"on": "2026-01-02"}', "--arg", "amount=0.10")
     assert json.loads(shop.json("job", "show", job_id, "--show-args")["payload"]) == [
         [],
         {"on": "2026-01-02", "amount": "0.10"},
@@ -32,7 +32,7 @@ def test_arguments_are_read_as_the_types_that_the_task_names(shop):
 
 
 def test_a_call_by_position_is_taken_in_the_form_in_which_it_is_shown(shop):
-    job_id = shop.enqueue("place", "--json", "[[7, 8], {}]")
+    job_id = shop.enqueue("place", "--args", "[[7, 8], {}]")
     assert shop.json("job", "show", job_id, "--show-args")["payload"] == "[[7,8],{}]"
 
 
@@ -44,11 +44,15 @@ def test_a_call_by_position_is_taken_in_the_form_in_which_it_is_shown(shop):
         (("--arg", 'order_id="seven"'), "order_id"),
         (("--arg", "order_id=7", "--arg", "size=1"), "size"),
         (("--arg", "order_id=7", "--arg", "order_id=8"), "given twice"),
-        (("--json", "7"), "order_id"),
-        (("--json", "{"), "--json is not an object"),
+        (("--args", "7"), "order_id"),
+        (("--args", "{"), "--args is not an object"),
         ((), "order_id"),
         (("--arg", "order_id=7", "--header", "x"), "NAME=TEXT"),
         (("--arg", "order_id=7", "--delay", "soon"), "no duration"),
+        (("--arg", "order_id=7", "--timeout", "soon"), "no duration"),
+        (("--arg", "order_id=7", "--run-at", "soon"), "is no time"),
+        (("--arg", "order_id=7", "--run-at", "2126-03-01T00:00:00"), "add Z for UTC"),
+        (("--arg", "order_id=7", "--run-at", "2126-03-01T00:00:00Z", "--delay", "5m"), "--delay and --run-at"),
     ],
 )
 def test_a_call_that_does_not_fit_is_a_matter_of_usage_and_enqueues_nothing(shop, args, told):
@@ -68,6 +72,14 @@ def test_the_options_of_a_job_arrive(shop):
     job = shop.json("job", "show", job_id, "--show-args")
     assert (job["state"], job["queue"], job["priority"], job["max_attempts"]) == ("scheduled", "slow", 3, 9)
     assert job["headers"] == {"a": "b=c"}
+
+
+def test_a_job_runs_at_an_instant_and_within_a_time_limit(shop):
+    job_id = shop.enqueue("charge", "--arg", "order_id=7", "--run-at", "2126-03-01T02:00:00+02:00")
+    job = shop.json("job", "show", job_id)
+    assert (job["state"], job["run_at"]) == ("scheduled", "2126-03-01T00:00:00.000000Z")
+    shop.enqueue("charge", "--arg", "order_id=7", "--timeout", "1m30s")
+    assert shop.claim().timeout == 90
 
 
 def test_an_enqueue_repeated_with_its_id_makes_no_second_job_and_says_so(shop):
@@ -94,7 +106,20 @@ def test_a_list_without_a_state_shows_the_first_few_of_every_state_and_says_wher
     assert [job["state"] for job in listed["jobs"]] == ["failed"] + ["ready"] * 5
     assert listed["jobs"][0]["id"] == failed
     assert (listed["cursor"], listed["more"]) == (None, ["ready"])
-    assert "--state ready" in shop.run("job", "list").stderr
+    assert shop.run("job", "list").stderr == "There may be more: holdfast job list --state ready\n"
+
+
+def test_where_there_is_more_of_several_states_each_has_a_command_that_can_be_pasted(shop):
+    for _ in range(6):
+        shop.enqueue()
+        shop.enqueue("charge", "--arg", "order_id=7", "--delay", "5m")
+    assert shop.run("job", "list").stderr.splitlines() == [
+        "There may be more:",
+        "  holdfast job list --state ready",
+        "  holdfast job list --state scheduled",
+    ]
+    narrowed = shop.run("job", "list", "--queue", "orders", "--task", "charge").stderr
+    assert "  holdfast job list --state ready --queue orders --task charge\n" in narrowed
 
 
 def test_the_pages_of_a_state_hold_every_job_once(shop):
@@ -113,7 +138,7 @@ def test_the_pages_of_a_state_hold_every_job_once(shop):
 
 def test_a_list_is_narrowed_by_queue_and_task(shop):
     shop.enqueue()
-    other = shop.enqueue("place", "--json", "[[7],{}]")
+    other = shop.enqueue("place", "--args", "[[7],{}]")
     assert [job["id"] for job in shop.json("job", "list", "--task", "place")["jobs"]] == [other]
     assert [job["id"] for job in shop.json("job", "list", "--queue", "default")["jobs"]] == [other]
 

@@ -164,7 +164,7 @@ def test_the_doctor_of_a_new_store_finds_nothing_bad(shop):
     assert verdict in {"ok", "warn"}
     assert set(checks) == {
         "store", "version", "durability", "schema", "clock", "ready jobs", "scheduled jobs", "paused queues",
-        "expired leases", "workers",
+        "expired leases", "workers", "consumers",
     }  # fmt: skip
     assert all(check["verdict"] == "ok" for name, check in checks.items() if name != "version")
     assert "synchronous=FULL" in checks["durability"]["finding"]

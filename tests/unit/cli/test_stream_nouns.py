@@ -1,54 +1,9 @@
-"""Consumers, categories, nodes and the leader."""
+"""Consumers, categories, nodes and the leader; what is parked has a file of its own."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from tests.unit.cli.conftest import HOSTILE, SHOWN
-
-from holdfast.model.allocation import Grant, GrantTo, NodeKey, Share, Timing
-from holdfast.model.event import NewEvent
-from holdfast.model.ids import new_id
-from holdfast.model.outcome import Failure
-from holdfast.store.stream_values import Commit, Member, NewNode, Park, StartAt, Subscription
-
-NODE = NodeKey("node-a", "life-1")
-GRANT = Grant(Share("billing", "orders", 0), 1)
-
-
-@pytest.fixture
-def streams(shop):
-    """A category of one partition with three events, and a consumer that has done nothing yet."""
-
-    async def prepare(backend):
-        events = backend.streams.events
-        await events.open_category("orders", 1)
-        await events.append([NewEvent(new_id(), "orders", "order-1", "placed", "{}") for _ in range(3)])
-        await backend.streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
-
-    shop.within(prepare)
-    return shop
-
-
-def grant(shop) -> None:
-    async def give(backend):
-        allocations = backend.streams.allocations
-        await allocations.join(NewNode(NODE, "here", 42, (Member("billing", 2),), Timing()))
-        leadership = await allocations.lead(NODE, timedelta(seconds=30))
-        await allocations.allot(leadership, [GrantTo(GRANT.share, 0, NODE)], grace=timedelta(0))
-
-    shop.within(give)
-
-
-def park(shop, stream="order-1") -> None:
-    async def put(backend):
-        failure = Failure(HOSTILE, "cannot bill", "Traceback")
-        commit = Commit(0, 2, (Park(1, stream, failure, 3), Park(2, stream)))
-        await backend.streams.consumers.commit(GRANT, commit)
-
-    grant(shop)
-    shop.within(put)
+from tests.unit.cli.conftest import grant
 
 
 def test_consumers_are_listed_with_lag_and_owner(streams):
@@ -89,10 +44,13 @@ def test_a_consumer_that_nobody_knows_is_an_error(streams):
     assert "no consumer 'billling'" in streams.run("consumer", "pause", "billling", code=1).stderr
 
 
-@pytest.mark.parametrize(("to", "lag"), [("end", 0), ("beginning", 3), ("2", 1), ("2001-01-01T00:00:00Z", 3)])
-def test_a_consumer_is_reset_to_a_place(streams, to, lag):
+@pytest.mark.parametrize(
+    ("to", "left"),
+    [("end", "0 events"), ("beginning", "3 events"), ("2", "1 event"), ("2001-01-01T00:00:00Z", "3 events")],
+)
+def test_a_consumer_is_reset_to_a_place(streams, to, left):
     said = streams.run("consumer", "reset", "billing", "--to", to, "--yes").stdout
-    assert said == f"billing reset to {to}: {lag} events left\n"
+    assert said == f"billing reset to {to}: {left} left\n"
     assert streams.json("consumer", "list")["consumers"][0]["paused"] is False
 
 
@@ -109,6 +67,7 @@ def test_a_consumer_that_a_living_node_holds_is_not_reset(streams):
     grant(streams)
     error = streams.run("consumer", "reset", "billing", "--to", "end", "--within", "100ms", "--yes", code=1).stderr
     assert "still held by a node" in error
+    assert not streams.json("consumer", "list")["consumers"][0]["paused"]
 
 
 def test_a_paused_consumer_is_forgotten(streams):
@@ -117,22 +76,16 @@ def test_a_paused_consumer_is_forgotten(streams):
     assert streams.json("consumer", "list")["consumers"] == []
 
 
-def test_parked_events_are_listed_retried_and_dropped(streams):
-    park(streams)
-    first, second = streams.json("consumer", "parked", "billing")["parked"]
-    assert (first["position"], first["attempts"], first["message"]) == (1, 3, "cannot bill")
-    assert second["error_class"] is None
-    table = streams.run("consumer", "parked", "billing").stdout
-    assert f"{SHOWN}: cannot bill" in table
-    assert "waits behind another of its stream" in table
-    assert streams.run("consumer", "retry", "billing").stdout == "2 events of billing will be handled again\n"
-    assert streams.json("consumer", "parked", "billing")["parked"][0]["is_retrying"] is True
-    assert "--yes" in streams.run("consumer", "drop", "billing", code=2).stderr
-    dropped = streams.run("consumer", "drop", "billing", "--event", first["event_id"], "--yes").stdout
-    assert dropped == "1 parked events of billing dropped\n"
-    streams.run("consumer", "drop", "billing", "--stream", "order-1", "--yes")
-    assert "nothing of that kind" in streams.run("consumer", "drop", "billing", "--yes", code=1).stderr
-    assert "has parked nothing" in streams.run("consumer", "parked", "billing").stderr
+def test_a_consumer_that_is_not_paused_is_not_forgotten_and_the_remedy_told(streams):
+    told = streams.run("consumer", "forget", "billing", "--yes", code=1).stderr
+    assert told == "Error: billing is not paused, so it is not forgotten\nFirst: holdfast consumer pause billing\n"
+    assert len(streams.json("consumer", "list")["consumers"]) == 1
+
+
+def test_a_paused_consumer_that_a_living_node_holds_is_not_forgotten(streams):
+    grant(streams)
+    streams.run("consumer", "pause", "billing")
+    assert "still held by a node" in streams.run("consumer", "forget", "billing", "--yes", code=1).stderr
 
 
 def test_categories_are_listed_and_shown(streams):

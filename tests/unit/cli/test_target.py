@@ -145,12 +145,12 @@ def test_without_an_app_an_enqueue_says_why_it_needs_one(shop):
 
 
 @pytest.mark.parametrize(("words", "command"), every_command(), ids=_words)
-def test_every_command_takes_a_url_and_debug_and_but_for_two_an_app(words, command):
+def test_every_command_takes_a_url_and_debug_and_but_for_three_an_app(words, command):
     options = {name: parameter for parameter in command.params for name in parameter.opts}
     assert {"--url", "--debug"} <= set(options)
     if words[0] not in OWN_STORE:
         assert options["--url"].envvar == "HOLDFAST_URL"
-    if words[0] not in {"demo", "bench", *OWN_STORE}:  # they bring their own app
+    if words[0] not in {"demo", "bench", *OWN_STORE}:  # they bring their own apps
         assert {"--app", "--app-dir"} <= set(options)
 
 

@@ -1,0 +1,160 @@
+"""`holdfast consumer parked`, `retry` and `drop`: the events that a consumer has set aside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from holdfast.app.app import App
+from holdfast.cli.consent import require_consent, yes_to_all
+from holdfast.cli.counts import counted
+from holdfast.cli.document import json_option, show_json
+from holdfast.cli.failures import Code, Failure
+from holdfast.cli.ids import beginning, only
+from holdfast.cli.table import Cell, Column, show_table
+from holdfast.cli.target import Target, store_options
+from holdfast.model.instants import to_datetime
+from holdfast.store.stream_values import ParkedView
+
+_COLUMNS = (
+    Column("event"),
+    Column("partition"),
+    Column("position", right=True),
+    Column("stream"),
+    Column("attempts", right=True),
+    Column("parked"),
+    Column("why"),
+)
+_PAGE = 1000
+
+
+@click.command()
+@click.argument("name", metavar="CONSUMER")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
+)
+@json_option
+@store_options
+def parked(target: Target, *, name: str, limit: int, as_json: bool) -> None:
+    """List the events that a consumer has set aside, in order."""
+    views = target.run(lambda app: app.consumers.parked(name, limit=limit))
+    if as_json:
+        show_json({"parked": [_fields(view) for view in views]})
+        return
+    if not views:
+        click.echo(f"{name} has parked nothing.", err=True)
+        return
+    show_table(_COLUMNS, [_row(view) for view in views])
+    if len(views) == limit:
+        click.echo("There may be more: add --limit, up to 1000.", err=True)
+
+
+def _why(view: ParkedView) -> str:
+    if view.failure is None:
+        return "waits behind another of its stream"
+    return f"{view.failure.error_class}: {view.failure.message}"
+
+
+def _row(view: ParkedView) -> tuple[Cell, ...]:
+    place = f"{view.share.category}:{view.share.partition_id}"
+    why = f"{'to be retried; ' if view.is_retrying else ''}{_why(view)}"
+    return (view.event_id, place, view.position, view.stream, view.attempts, to_datetime(view.parked_us), why)
+
+
+def _fields(view: ParkedView) -> dict[str, Any]:
+    return {
+        "event_id": view.event_id,
+        "category": view.share.category,
+        "partition_id": view.share.partition_id,
+        "position": view.position,
+        "stream": view.stream,
+        "attempts": view.attempts,
+        "is_retrying": view.is_retrying,
+        "parked_at": to_datetime(view.parked_us),
+        "error_class": None if view.failure is None else view.failure.error_class,
+        "message": None if view.failure is None else view.failure.message,
+        "traceback": None if view.failure is None else view.failure.traceback,
+    }
+
+
+async def _each(app: App, name: str, stream: str | None) -> AsyncIterator[ParkedView]:
+    """Yield what a consumer has parked, of one stream or of all; however much it is, a page is held at a time."""
+    last: ParkedView | None = None
+    while page := await app.consumers.parked(name, after=last, limit=_PAGE):
+        for view in page:
+            if stream in {None, view.stream}:
+                yield view
+        last = page[-1]
+
+
+def _nothing(name: str, stream: str | None) -> Failure:
+    if stream is None:
+        return Failure(f"{name} has parked nothing", Code.WRONG)
+    remedy = f"See what it has parked: holdfast consumer parked {name}"
+    return Failure(f"{name} has parked nothing of the stream {stream}\n{remedy}", Code.WRONG)
+
+
+@click.command()
+@click.argument("name", metavar="CONSUMER")
+@click.option("--stream", metavar="STREAM", help="Only those of this stream.  [default: all]")
+@store_options
+def retry(target: Target, *, name: str, stream: str | None) -> None:
+    """Have parked events handled again, in order; later ones of their streams follow."""
+    count = target.run(lambda app: app.consumers.retry_parked(name, stream))
+    if not count:
+        raise _nothing(name, stream)
+    click.echo(f"{counted(count, 'event')} of {name} will be handled again")
+
+
+@click.command()
+@click.argument("name", metavar="CONSUMER")
+@click.option("--stream", metavar="STREAM", help="Only those of this stream.  [default: all]")
+@click.option("--event", "given", metavar="ID", help="Only this event; ID may be the beginning of an id.")
+@yes_to_all
+@store_options
+def drop(target: Target, *, name: str, stream: str | None, given: str | None, yes: bool) -> None:
+    """Delete parked events: they will never be handled. Later ones of their streams flow again.
+
+    \b
+    holdfast consumer drop billing --stream order-7
+    holdfast consumer drop billing --event 01a1de74-f8d6
+    """  # noqa: D301 - \b keeps click from joining lines
+
+    async def change(app: App) -> int:
+        if given is None:
+            require_consent(await _question(app, name, stream), yes=yes)
+            return await app.consumers.drop_parked(name, stream=stream)
+        event = await _meant(app, name, stream=stream, given=given)
+        require_consent(f"Drop the parked event {event.event_id} of {name} in the stream {event.stream}?", yes=yes)
+        return await app.consumers.drop_parked(name, stream=stream, event_id=event.event_id)
+
+    count = target.run(change)
+    if not count:  # a retry that went well, or somebody else, was quicker
+        raise Failure(f"nothing was dropped: what {name} had parked is parked no longer", Code.WRONG)
+    click.echo(f"{counted(count, 'parked event')} of {name} dropped")
+
+
+async def _question(app: App, name: str, stream: str | None) -> str:
+    count = 0
+    async for _ in _each(app, name, stream):
+        count += 1
+    if not count:
+        raise _nothing(name, stream)
+    what = counted(count, "parked event")
+    where = "" if stream is None else f" in the stream {stream}"
+    return f"Drop {'the' if count == 1 else 'all'} {what} of {name}{where}?"
+
+
+async def _meant(app: App, name: str, *, stream: str | None, given: str) -> ParkedView:
+    text = beginning(given, "event")
+    found = {view.event_id: view async for view in _each(app, name, stream) if view.event_id.startswith(text)}
+    if not found:
+        of_stream = "" if stream is None else f" of the stream {stream}"
+        message = (
+            f"{name} has parked no event{of_stream} whose id begins with {text}\n"
+            f"See what it has parked: holdfast consumer parked {name}"
+        )
+        raise Failure(message, Code.WRONG)
+    return found[only(text, list(found), "event")]
