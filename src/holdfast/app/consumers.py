@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
 
 from holdfast.app.admin import check_limit
 from holdfast.app.sync import Sync
 from holdfast.errors import ConsumerNotFound
 from holdfast.model.duration import to_span
+from holdfast.model.ids import id_text
 from holdfast.model.names import check_name
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.stream_values import ConsumerView, ParkedView, StartAt
@@ -63,24 +65,25 @@ class ConsumerDesk:
 
         Safe while it runs: it is paused until its nodes have released what they hold, and goes on afterwards, unless it
         was paused before. If they do not release it `within` so many seconds, `TimeoutError` says so, and the
-        consumer is left paused, so that the call can be repeated.
+        consumer goes on as if nothing had been asked.
         """
         start = check_start(to)
         store = await self._store()
-        was_running = await self.pause(consumer)
         limit = to_span(within, "within").total_seconds()
+        was_running = await self.pause(consumer)
         try:
             async with asyncio.timeout(limit):
                 while not await store.reset(consumer, start):  # noqa: ASYNC110 - another process frees it
                     await asyncio.sleep(_LOOK)
         except TimeoutError:
             message = (
-                f"consumer {consumer!r} is still held by a node after {limit:g} s, so it was not reset; it is paused: "
-                "see `holdfast consumer list` for who holds it, then reset it again"
+                f"consumer {consumer!r} is still held by a node after {limit:g} s, so it was not reset: "
+                "see `holdfast consumer list --partitions` for who holds it; `within` gives it more time"
             )
             raise TimeoutError(message) from None
-        if was_running:
-            await self.resume(consumer)
+        finally:
+            if was_running:
+                await self.resume(consumer)
 
     async def forget(self, consumer: str) -> bool:
         """Delete a paused consumer with its positions; False while a node holds some of it."""
@@ -94,9 +97,10 @@ class ConsumerDesk:
         """Have parked events handled again, in order; how many."""
         return await self._changed((await self._store()).retry_parked(consumer, stream))
 
-    async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | None = None) -> int:
+    async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | UUID | None = None) -> int:
         """Delete parked events, all, those of a stream, or one; how many."""
-        return await self._changed((await self._store()).drop_parked(consumer, stream=stream, event_id=event_id))
+        one = None if event_id is None else id_text(event_id)
+        return await self._changed((await self._store()).drop_parked(consumer, stream=stream, event_id=one))
 
     async def _changed(self, change: Awaitable[T]) -> T:
         """Carry out a change and hint at it, so that nodes and leader need not be waited for."""

@@ -49,8 +49,9 @@ class ConsumerStore(Protocol):
         2. A stale grant is answered with `is_lost` and no events.
         3. At most `limit` events and, past the first, `max_bytes` of payload.
         4. `after` is where the caller has read to, which may lie before or behind the committed position.
-        5. Events of parked streams come too: it is the caller who parks them. `retries` are the first `limit` parked
-           events that a person asked to retry.
+        5. Events of parked streams come too: it is the caller who parks them. `parked_streams` names those among the
+           streams of the events, and no other: the cost does not grow with what is parked. `retries` are the first
+           `limit` parked events that a person asked to retry.
         """
         ...
 
@@ -69,7 +70,7 @@ class ConsumerStore(Protocol):
            parked is nothing; nor is the failure of one that is not being retried, so that a repeat counts no attempt
            twice.
         6. An event that is parked to wait behind ones that are being retried is to be retried after them.
-        7. A step forward sets `losses` to 0.
+        7. A step forward, and the end of a retry (`unparks`), sets `losses` to 0.
         8. Until the next commit, or the end of the grant, the owner is trying an event if this one says so (`tries`).
         """
         ...

@@ -92,6 +92,11 @@ class Commit(msgspec.Struct, frozen=True):
     unparks: tuple[Unpark, ...] = ()
     tries: bool = False
 
+    @property
+    def clears_losses(self) -> bool:
+        """Whether an event is done with, so that nodes that died before did not die of the next one."""
+        return self.position > self.after or bool(self.unparks)
+
 
 class CommitVerdict(StrEnum):
     """What a commit came to."""
@@ -112,8 +117,9 @@ class Fetched(msgspec.Struct, frozen=True):
     """What a fetch found.
 
     `position` is the committed one, `head` the last there is (of the partition, or of the stream for a subscription to
-    one). `parked_streams` are those whose later events must be parked too. `retries` are parked events that are to be
-    handled again, in order, before anything else of their streams. `replay_until`: events up to there were seen before.
+    one). `parked_streams` are those of `events` whose events must be parked too, since earlier ones are. `retries` are
+    parked events that are to be handled again, in order, before anything else of their streams. `replay_until`: events
+    up to there were seen before.
     """
 
     events: list[StoredEvent]

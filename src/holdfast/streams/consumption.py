@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from enum import Enum
 from typing import Final, TypeVar
 
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
@@ -23,21 +22,14 @@ from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.context import StreamUnparked
-from holdfast.streams.handling import Handling, Interrupted, Stopped
-from holdfast.streams.poison import goes_alone, guilt, is_guilty, is_tried
+from holdfast.streams.handling import Handling, Interrupted, Retried, Stopped
+from holdfast.streams.poison import goes_alone, guilt, has_killed, is_guilty, is_tried
 from holdfast.streams.progress import Progress
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
 _STORE_WAIT: Final = 0.1  # seconds before the store is asked again; doubled up to
 _STORE_WAIT_MOST: Final = 2.0
-
-
-class Ending(Enum):
-    """How a consumption ended."""
-
-    RELEASED = "released"
-    LOST = "lost"
 
 
 class Surroundings:
@@ -84,8 +76,11 @@ class Consumption:
         return self.consumer.subscription.stream is not None
 
     def _limit(self) -> timedelta:
-        """How long a handler's transaction may last: it must end before anybody else can be given the share."""
-        return self._around.timing.self_fence
+        """How long a handler's transaction may last: it must end before anybody else can be given the share.
+
+        On SQLite it also holds up the reports of this node: one that ends in time must leave them time to arrive.
+        """
+        return self._around.timing.self_fence - 2 * self._around.timing.beat
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
@@ -114,7 +109,7 @@ class Consumption:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> Ending:
+    async def run(self) -> None:
         """Consume until drained or dropped, and give the share back if it is still ours."""
         try:
             with contextlib.suppress(Stopped):
@@ -123,14 +118,12 @@ class Consumption:
                 await self._flush()
         except LeaseLost:
             _logger.info("%r was taken away", self)
-            return Ending.LOST
+            return
         except (StoreError, StreamUnparked) as error:
             _logger.warning("%r ends without its last commit, some events may be handled again: %r", self, error)
-        if self._is_dropped:
-            return Ending.LOST
-        with contextlib.suppress(StoreError):  # then the leader takes it when this node has left or is silent
-            await self._store.release(self.grant)
-        return Ending.RELEASED
+        if not self._is_dropped:
+            with contextlib.suppress(StoreError):  # then the leader takes it when this node has left or is silent
+                await self._store.release(self.grant)
 
     async def _consume(self) -> None:
         await self._begin_again()
@@ -163,6 +156,7 @@ class Consumption:
             await self._begin_again()
         except Interrupted:
             _logger.warning("%r: it is not sure that it is still ours, so what it handled was broken off", self)
+            await self._flush()  # fenced, so it does no harm, and what was done need not be done again
             await self._begin_again()
         except (StoreUnavailable, OutcomeUnknown) as error:
             _logger.warning("%r: the store failed, going on from what is committed: %s", self, error)
@@ -172,7 +166,9 @@ class Consumption:
 
     async def _work(self, fetched: Fetched) -> bool:
         self._progress.parked |= fetched.parked_streams
-        await self._retry(fetched.retries)
+        if fetched.retries:
+            await self._retry(fetched.retries, fetched.losses)
+            return True  # which streams are still parked is for the next fetch to tell
         if fetched.events and goes_alone(fetched.losses):
             await self._work_alone(fetched.events[0], fetched)
             return True
@@ -184,7 +180,7 @@ class Consumption:
                 await self._flush()
         if not fetched.events:
             await self._flush()
-        return bool(fetched.events or fetched.retries)
+        return bool(fetched.events)
 
     async def _work_alone(self, event: StoredEvent, fetched: Fetched) -> None:
         """Handle one event by itself, so that the store knows which it was if this process does not survive it."""
@@ -195,13 +191,16 @@ class Consumption:
             await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
         elif await self._gets_its_turn():
             try:
-                trial = self._progress.commit_trial()
-                self._require(await self._patiently(lambda: self._commit(trial)))
+                await self._tell_trial()
                 await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
                 await self._flush()
             finally:
                 self._around.trial.release()
         await self._flush()
+
+    async def _tell_trial(self) -> None:
+        trial = self._progress.commit_trial()
+        self._require(await self._patiently(lambda: self._commit(trial)))
 
     async def _gets_its_turn(self) -> bool:
         """Wait until no other event is on trial in this process; False if asked to end before."""
@@ -214,20 +213,42 @@ class Consumption:
             end.cancel()
             turn.cancel()
 
-    async def _retry(self, retries: Sequence[ParkedEvent]) -> None:
+    async def _retry(self, retries: Sequence[ParkedEvent], losses: int) -> None:
         """Try parked events again, in order; behind one that fails those of its stream wait on."""
         failed: set[str] = set()
         for parked in retries:
-            stream = parked.event.stream
-            if stream in failed:
+            if self._stop.is_set():
+                return
+            if parked.event.stream in failed:
                 continue
-            commit = await self._handling.retry(parked, self._progress)
-            self._require(await self._patiently(lambda commit=commit: self._commit(commit)))  # type: ignore[misc]
-            self._progress.committed_to(commit.position)
-            if commit.unparks[0].failure is not None:
-                failed.add(stream)
-        if retries:
-            self._progress.parked.clear()  # the next fetch tells which streams still have some
+            retried = await (self._retry_alone(parked, losses) if goes_alone(losses) else self._retry_one(parked))
+            if retried is None:
+                return
+            losses = 0  # what was lost before was not for the others
+            if retried.commit.unparks[0].failure is not None:
+                failed.add(parked.event.stream)
+        self._progress.parked.clear()
+
+    async def _retry_one(self, parked: ParkedEvent) -> Retried:
+        retried = await self._handling.retry(parked, self._progress)
+        if not retried.is_committed:
+            self._require(await self._patiently(lambda: self._commit(retried.commit)))
+        self._progress.committed_to(retried.commit.position)
+        return retried
+
+    async def _retry_alone(self, parked: ParkedEvent, losses: int) -> Retried | None:
+        """Do it so that the store knows which event it was if this process does not survive; None if asked to end."""
+        if has_killed(losses):
+            commit = self._progress.commit_unparked(self._progress.place(parked.event), guilt(losses), 1)
+            self._require(await self._patiently(lambda: self._commit(commit)))
+            return Retried(commit, is_committed=True)
+        if not await self._gets_its_turn():
+            return None
+        try:
+            await self._tell_trial()
+            return await self._retry_one(parked)
+        finally:
+            self._around.trial.release()
 
     def _batches(self, events: list[StoredEvent]) -> list[list[StoredEvent]]:
         size = self.consumer.batch if self.consumer.takes_batch else 1

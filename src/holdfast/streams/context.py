@@ -7,6 +7,7 @@ commit together, fenced by the generation of the grant. A handler that does not 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -36,6 +37,8 @@ class Try:
         self.loop = asyncio.get_running_loop()
         self.lease_lost = Signal()
         self.is_committed = False
+        self.is_committing = False
+        """Whether the commit was sent, so that only the store knows what has become of it."""
 
     @property
     def consumers(self) -> ConsumerStore:
@@ -50,6 +53,13 @@ class Try:
             raise unknown from error
         if position != self.commit.position or position == self.commit.after:
             raise unknown
+
+    async def find_out(self) -> None:
+        """Ask the store what has become of a commit whose handler was cancelled, or ran out of time, under way."""
+        if not self.is_committing or self.is_committed:
+            return
+        with contextlib.suppress(StoreError):  # then it is not known, and the position tells at the next fetch
+            self.is_committed = await self.consumers.verify(self.grant) == self.commit.position != self.commit.after
 
     def require(self, verdict: CommitVerdict) -> None:
         """Raise unless the commit was written."""
@@ -135,6 +145,7 @@ class EventContext:
                 failpoint("before_effect")
                 yield transaction.connection
                 failpoint("after_effect")
+                this.is_committing = True
                 this.require(await transaction.commit(this.grant, this.commit))
             failpoint("after_commit")
         except OutcomeUnknown as unknown:

@@ -1,15 +1,24 @@
-"""Handing events to a handler, again and again if it must be: the tries of one event, or of a batch."""
+"""Handing events to a handler, again and again if it must be: the tries of one event, or of a batch.
+
+A handler may be told to stop half-way: because the time to drain is up, the grant is stale, or it is not sure any more
+that the share is ours. An async one is cancelled; a thread is told by `ctx.lease_lost`, and may or may not look. One
+that was told and ends, whether it returns or raises, has not handled its event, unless it has committed: the event is
+neither done nor to blame, and the next owner handles it. A thread that never looked has done its work.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
+import msgspec
+
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable
 from holdfast.model.allocation import Grant
 from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
@@ -36,6 +45,13 @@ class Interrupted(Exception):  # noqa: N818
     """It is not sure any more that the share is ours: go on from what is committed, once it is."""
 
 
+class Retried(msgspec.Struct, frozen=True):
+    """What became of a parked event that was tried again: a commit, which its handler may have made already."""
+
+    commit: Commit
+    is_committed: bool = False
+
+
 class Handling:
     """Calls the handler of one consumer for the events of one share, while `may_dispatch` says so."""
 
@@ -59,6 +75,7 @@ class Handling:
         self._running: asyncio.Task[Any] | None = None
         self._is_abandoned = False
         self._is_interrupted = False
+        self._is_cancelled = False
 
     def abandon(self) -> None:
         """Tell the handler that the share is lost, and cancel it where that is possible."""
@@ -75,6 +92,7 @@ class Handling:
         if self._this is not None:
             self._this.lease_lost.set()
         if self._running is not None and self._consumer.is_async:
+            self._is_cancelled = True
             self._running.cancel()
 
     async def handle(self, events: Sequence[StoredEvent], progress: Progress, replay_until: int, pause: Pause) -> None:
@@ -119,8 +137,8 @@ class Handling:
             self._note(this, events, progress)
             return
 
-    async def retry(self, parked: ParkedEvent, progress: Progress) -> Commit:
-        """Try a parked event once more; return what is to be committed then."""
+    async def retry(self, parked: ParkedEvent, progress: Progress) -> Retried:
+        """Try a parked event once more; raises as `handle` does."""
         place = progress.place(parked.event)
         this = self._try(progress.commit_unparked(place, None, 1))
         try:
@@ -130,14 +148,17 @@ class Handling:
         except Exception as error:
             if not this.is_committed:
                 _logger.warning("%s: parked %r failed again: %r", self._name, parked.event, error)
-                return progress.commit_unparked(place, describe(error), 1)
+                return Retried(progress.commit_unparked(place, describe(error), 1))
             _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of([parked.event]))
-        return this.commit
+        return Retried(this.commit, is_committed=this.is_committed)
 
     def give_up(self, event: StoredEvent, progress: Progress, failure: Failure, *, attempts: int) -> None:
         """Pass over an event as the consumer's `on_error` says."""
-        what = "parked, with the later ones of its stream" if self._consumer.on_error is OnError.PARK else "skipped"
-        _logger.error("%s: %r is %s after %d attempts: %s", self._name, event, what, attempts, failure.message)
+        what = "parked, with the later ones of its stream," if self._consumer.on_error is OnError.PARK else "skipped"
+        _logger.error(
+            "%s: %r is %s after %d attempts: %s: %s",
+            self._name, event, what, attempts, failure.error_class, failure.message,
+        )  # fmt: skip
         if self._consumer.on_error is OnError.PARK:
             progress.park(event, failure, attempts)
         else:
@@ -208,20 +229,39 @@ class Handling:
             arguments.append(EventContext(this, attempt))
         running = self._running = asyncio.current_task()
         assert running is not None  # noqa: S101 - a handler is called in a task
-        self._is_interrupted = False
+        self._is_interrupted = self._is_cancelled = False
         try:
-            timeout = self._consumer.timeout
-            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):  # of async ones alone
-                if self._consumer.is_async:
-                    await self._consumer.handler(*arguments)
-                else:
-                    await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
-        except asyncio.CancelledError:
-            if self._is_abandoned:
-                raise Stopped from None
-            if self._is_interrupted:
-                running.uncancel()
-                raise Interrupted from None
-            raise
+            await self._run(arguments)
+        except (asyncio.CancelledError, Exception) as error:
+            await this.find_out()
+            if not self._was_told(this):
+                if isinstance(error, asyncio.CancelledError) and not running.cancelling():
+                    raise RuntimeError("the handler was cancelled by its own code") from None
+                raise
         finally:
             self._running = None
+            if self._is_cancelled:
+                running.uncancel()
+        if self._was_told(this) and not this.is_committed:
+            raise Stopped if self._is_abandoned else Interrupted
+
+    async def _run(self, arguments: list[Any]) -> None:
+        """Call the handler; `TimeoutError` of an async one."""
+        if self._consumer.is_async:
+            timeout = self._consumer.timeout
+            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                await self._consumer.handler(*arguments)
+            return
+        value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
+        if inspect.isawaitable(value):
+            if inspect.iscoroutine(value):
+                value.close()
+            message = (
+                f"consumer {self._consumer.name!r} returned a {type(value).__name__} that nobody has awaited, so its "
+                "work was not done: make the handler, or the decorator around it, an `async def` that awaits it"
+            )
+            raise ConfigError(message)
+
+    def _was_told(self, this: Try) -> bool:
+        """Whether the handler knows that it is to stop."""
+        return (self._is_abandoned or self._is_interrupted) and (self._is_cancelled or this.lease_lost.was_seen)

@@ -69,7 +69,15 @@ def is_tried(consumer: Consumer) -> bool:
 
 def is_guilty(consumer: Consumer, losses: int) -> bool:
     """Tell whether the next event counts as failed for good: its node died each time."""
-    return losses > _GUILTY and consumer.on_error is not OnError.BLOCK
+    return has_killed(losses) and consumer.on_error is not OnError.BLOCK
+
+
+def has_killed(losses: int) -> bool:
+    """Tell whether nodes have died so often that the event on trial must be what kills them.
+
+    A parked one stays parked then, whatever `on_error` says: it was a person who asked for it to be tried again.
+    """
+    return losses > _GUILTY
 
 
 def guilt(losses: int) -> Failure:

@@ -56,7 +56,9 @@ _STREAMS: Final = (
         "a share is given up by a node that has lost it, whoever owns it now",
         Code(f"{_CONSUMERS}:release", "held(tx, grant)", "held(tx, grant) or Held(0, 'granted', 0, 0)"),
         Code(
-            "holdfast.streams.consumption:Consumption.run", "if self._is_dropped:\n        return Ending.LOST", "pass"
+            "holdfast.streams.consumption:Consumption.run",
+            "if not self._is_dropped:\n        with",
+            "if True:\n        with",
         ),
         caught_by=CONFORMANCE,
         under="test_fencing",

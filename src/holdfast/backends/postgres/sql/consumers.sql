@@ -88,7 +88,7 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
 -- name: commit_position
 update {schema}.allocation
 set position_id = %(position)s::bigint,
-    losses = case when %(position)s::bigint > position_id then 0 else losses end, trying = %(tries)s::boolean
+    losses = case when %(clears)s::boolean then 0 else losses end, trying = %(tries)s::boolean
 where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and category_id = (select category_id from {schema}.category where category = %(category)s::text)
   and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')
@@ -100,7 +100,7 @@ returning position_id;
 with moved as (
     update {schema}.allocation
     set position_id = %(position)s::bigint,
-        losses = case when %(position)s::bigint > position_id then 0 else losses end, trying = %(tries)s::boolean
+        losses = case when %(clears)s::boolean then 0 else losses end, trying = %(tries)s::boolean
     where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
       and category_id = (select category_id from {schema}.category where category = %(category)s::text)
       and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')
@@ -110,8 +110,8 @@ select case when count(*) = 1 then 1 else ('holdfast: stale grant, ' || count(*)
 
 -- name: fetch
 -- All of it as of one instant, so in one statement. `kind` tells what a row is: 0 the share (its numbers in the places
--- of an event's), 1 an event, 2 an event to retry, 3 a stream that has parked events.
-with recursive share as materialized (
+-- of an event's), 1 an event, 2 an event to retry, 3 a stream among those of the events that has parked ones.
+with share as materialized (
     select allocation.*, category.category, consumer.stream
     from {schema}.category as category
     cross join lateral (
@@ -124,18 +124,6 @@ with recursive share as materialized (
         select stream from {schema}.consumer where consumer = %(consumer)s::text limit 1
     ) as consumer
     where category.category = %(category)s::text
-),
-parked_stream (stream) as (
-    select (select stream from {schema}.parked
-            where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id
-            order by stream limit 1)
-    from share
-    union all
-    select (select parked.stream from {schema}.parked as parked
-            where parked.consumer = share.consumer and parked.category_id = share.category_id
-              and parked.partition_id = share.partition_id and parked.stream > parked_stream.stream
-            order by parked.stream limit 1)
-    from parked_stream cross join share where parked_stream.stream is not null
 ),
 next as materialized (
     select event.event_id, event.stream, event.event_name, event.version, event.partition_id, event.position_id,
@@ -159,6 +147,22 @@ measured as materialized (
     select next.*, sum(octet_length(next.payload)) over running_total as bytes,
            row_number() over running_total as number
     from next window running_total as (order by next.position_id)
+),
+-- Nothing is parked as a rule, and one look tells so; else one for each stream that is handed out.
+parked_stream as (
+    select given.stream
+    from share
+    cross join lateral (
+        select 1 from {schema}.parked
+        where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id
+        order by stream limit 1
+    ) as something
+    cross join lateral (select distinct stream from measured) as given
+    cross join lateral (
+        select 1 from {schema}.parked
+        where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id
+          and stream = given.stream limit 1
+    ) as parked
 )
 select 0 as kind, null::text as event_id, share.category, share.stream, share.state as event_name,
        share.position_id as version, share.losses as partition_id, coalesce(
@@ -187,7 +191,7 @@ from share cross join lateral (
 ) as parked
 cross join lateral (select * from {schema}.event where event_id = parked.event_id limit 1) as event
 union all
-select 3, null, null, stream, null, null, null, null, null, null, null, 0, 0 from parked_stream where stream is not null
+select 3, null, null, stream, null, null, null, null, null, null, null, 0, 0 from parked_stream
 order by kind, number;
 
 -- name: parked_among

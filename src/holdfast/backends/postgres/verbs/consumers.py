@@ -146,8 +146,7 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
 
 def commit_position(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
     """Move the position forward and nothing else; a repeat is recognised."""
-    numbers = {"after": Int8(step.after), "position": Int8(step.position)}
-    if (yield from run("commit_position", **_names(grant), **numbers, tries=step.tries)):
+    if (yield from run("commit_position", **_names(grant), **_step(step))):
         return CommitVerdict.DONE
     position = yield from value("position_of_share", **_names(grant))
     return CommitVerdict.DONE if position == step.position else CommitVerdict.LOST
@@ -158,8 +157,12 @@ def commit_or_fail(grant: Grant, step: Commit) -> Ask:
 
     So a COMMIT can be sent with it, before its answer is known.
     """
+    return Ask("commit_position_or_fail", {**_names(grant), **_step(step)})
+
+
+def _step(step: Commit) -> dict[str, object]:
     numbers = {"after": Int8(step.after), "position": Int8(step.position)}
-    return Ask("commit_position_or_fail", {**_names(grant), **numbers, "tries": step.tries})
+    return {**numbers, "tries": step.tries, "clears": step.clears_losses}
 
 
 def is_stale(error: psycopg.Error) -> bool:

@@ -29,12 +29,19 @@ where consumer = :consumer and category_id = (select category_id from holdfast_c
 
 -- name: move_position
 update holdfast_allocation
-set position_id = :position, losses = iif(:position > position_id, 0, losses), trying = :tries
+set position_id = :position, losses = iif(:clears, 0, losses), trying = :tries
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: parked_streams
-select distinct stream from holdfast_parked
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
+-- Which of these streams have parked events. Nothing is parked as a rule, and one look tells so.
+select value from json_each(:streams)
+where exists (
+    select 1 from holdfast_parked
+    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id
+) and exists (
+    select 1 from holdfast_parked
+    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = value
+);
 
 -- name: parked_of_stream
 -- Whether the last parked event of a stream is to be retried: the next one waits behind it.

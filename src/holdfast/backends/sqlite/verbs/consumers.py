@@ -141,14 +141,15 @@ def fetch(tx: Tx, grant: Grant, *, after: int, limit: int, max_bytes: int) -> Fe
     place = parking.place(tx, share)
     parameters = {**place, "stream": stream, "after": after, "limit": limit}
     rows = tx.each("read_partition" if stream is None else "read_stream", parameters)
+    events = _within(map(stored, rows), max_bytes)
     return Fetched(
-        events=_within(map(stored, rows), max_bytes),
+        events=events,
         state=AllocationState(standing.state),
         position=standing.position,
         head=head_of(tx, share, stream),
         replay_until=standing.replay_until,
         losses=standing.losses,
-        parked_streams=parking.streams(tx, place),
+        parked_streams=parking.streams(tx, place, events) if events else frozenset(),
         retries=parking.retries(tx, place, limit),
     )
 
@@ -176,7 +177,7 @@ def commit(tx: Tx, grant: Grant, step: Commit) -> CommitVerdict:
     by_version = require_consumer(tx, grant.share.consumer).stream is not None
     if not parking.settle(tx, place, step, by_version=by_version):
         return CommitVerdict.UNPARKED
-    tx.run("move_position", {**place, "position": step.position, "tries": step.tries})
+    tx.run("move_position", {**place, "position": step.position, "tries": step.tries, "clears": step.clears_losses})
     return CommitVerdict.DONE
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs.events import require_category, stored
 from holdfast.model.allocation import Share
+from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
 from holdfast.store.stream_values import Commit, Park, ParkedEvent, ParkedView, Unpark
 
@@ -19,9 +22,10 @@ def place(tx: Tx, share: Share) -> Place:
     return {"consumer": share.consumer, "category_id": category_id, "partition_id": share.partition_id}
 
 
-def streams(tx: Tx, where: Place) -> frozenset[str]:
-    """Return the streams that have parked events."""
-    return frozenset(row[0] for row in tx.rows("parked_streams", where))
+def streams(tx: Tx, where: Place, events: Iterable[StoredEvent]) -> frozenset[str]:
+    """Return which of the streams of these events have parked ones."""
+    given = msgspec.json.encode(list({event.stream for event in events})).decode()
+    return frozenset(row[0] for row in tx.rows("parked_streams", {**where, "streams": given}))
 
 
 def retries(tx: Tx, where: Place, limit: int) -> tuple[ParkedEvent, ...]:

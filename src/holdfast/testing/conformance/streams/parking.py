@@ -78,9 +78,14 @@ class TestPark(StreamConformance):
         assert await backend.streams.consumers.verify(grant) == 2
         assert (await share_view(backend)).parked == 1
 
-    async def test_the_streams_of_parked_events_are_named_to_the_owner(self, backend: Backend) -> None:
+    async def test_the_streams_that_have_parked_events_are_named_with_the_events_of_them(
+        self, backend: Backend
+    ) -> None:
         grant, _ = await with_parked(backend, "abca", [1, 3])
         assert (await fetch(backend, grant)).parked_streams == {"a", "c"}
+        assert (await fetch(backend, grant, limit=2)).parked_streams == {"a"}
+        assert (await fetch(backend, grant, after=1, limit=1)).parked_streams == frozenset()
+        assert (await fetch(backend, grant, after=4)).parked_streams == frozenset()
 
     async def test_later_events_of_a_parked_stream_are_handed_out_and_may_wait_behind_it(
         self, backend: Backend
@@ -179,7 +184,6 @@ class TestRetry(StreamConformance):
         assert await backend.streams.consumers.retry_parked(CONSUMER) == 3
         fetched = await fetch(backend, grant, after=5)
         assert [(each.event.id, each.attempts) for each in fetched.retries] == [(ids[0], 3), (ids[2], 3), (ids[3], 0)]
-        assert fetched.parked_streams == {"a", "c"}
         assert [view.is_retrying for view in await parked(backend)] == [True] * 3
 
     async def test_at_most_limit_of_them_come_at_once(self, backend: Backend) -> None:
@@ -355,3 +359,20 @@ class TestDrop(StreamConformance):
             pages += page
             page = await backend.streams.consumers.parked(CONSUMER, after=page[-1], limit=2)
         assert pages == everything
+
+
+class TestRetriesThatKill(StreamConformance):
+    """A retry that takes its node down is counted as any event is."""
+
+    @pytest.mark.parametrize("failure", [None, AGAIN])
+    async def test_the_end_of_a_retry_sets_losses_to_zero(
+        self, backend: Backend, clock: ManualClock, failure: Failure | None
+    ) -> None:
+        grant, _ = await with_parked(backend, "a", [1])
+        await backend.streams.consumers.retry_parked(CONSUMER, None)
+        await lose(backend, clock, grant)
+        grant = await granted(backend)
+        await commit(backend, grant, 1, 1, tries=True)
+        assert (await share_view(backend)).losses == 1
+        assert await commit(backend, grant, 1, 1, unparks=(Unpark(1, failure, 1),)) is CommitVerdict.DONE
+        assert (await share_view(backend)).losses == 0

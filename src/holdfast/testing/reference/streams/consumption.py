@@ -69,14 +69,15 @@ class Consumption(Events):
             return Fetched(events=[], is_lost=True)
         parked = self.parked_of(grant.share)
         retries = [ParkedEvent(each.event, each.attempts) for each in parked.values() if each.is_retrying]
+        events = self._up_to(self.unread(grant.share, after)[:limit], max_bytes)
         return Fetched(
-            events=self._up_to(self.unread(grant.share, after)[:limit], max_bytes),
+            events=events,
             state=row.state,
             position=row.position,
             head=self.head(grant.share),
             replay_until=row.replay_until,
             losses=row.losses,
-            parked_streams=frozenset(each.event.stream for each in parked.values()),
+            parked_streams=frozenset(each.event.stream for each in parked.values()) & {each.stream for each in events},
             retries=tuple(retries[:limit]),
         )
 
@@ -110,7 +111,7 @@ class Consumption(Events):
             self._park(grant.share, parked, park)
         self.parked[grant.share] = parked
         row.position = commit.position
-        if commit.position > commit.after:
+        if commit.clears_losses:
             row.losses = 0
         row.is_trying = commit.tries
         return CommitVerdict.DONE
