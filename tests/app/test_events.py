@@ -75,6 +75,28 @@ async def test_a_category_is_read_in_pages_without_a_hole_or_a_double(app):
     assert [event.name for event in await app.read("orders", after=cursor)] == ["d"]
 
 
+async def test_a_page_is_in_the_order_of_recording_however_uneven_the_partitions_are(app, monkeypatch):
+    await app.category("orders", partitions=4)
+    recorded: list[str] = []
+    for round_ in range(3):
+        for stream, count in (("many", 25), ("few", 2)):
+            names = [f"{stream}-{round_}-{number}" for number in range(count)]
+            await fill(app, *names, stream=stream)
+            recorded += names
+    portions: list[int] = []
+    store = (await app.opened()).streams.events
+    real = store.read
+
+    async def counted(*args, **words):
+        events = await real(*args, **words)
+        portions.append(len(events))
+        return events
+
+    monkeypatch.setattr(store, "read", counted)
+    assert [event.name for event in await app.read("orders", limit=70)] == recorded[:70]
+    assert sum(portions) <= 70 + 4 * 18  # a portion of each partition too much at most, not a page of each
+
+
 async def test_one_partition_is_read_from_a_position(app):
     await app.category("orders", partitions=1)
     await fill(app, *"abcd")

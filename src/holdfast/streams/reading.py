@@ -7,8 +7,10 @@ they were recorded, for people to read, and the cursor says how far each partiti
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -20,6 +22,7 @@ from holdfast.streams.event import Event
 
 Place = tuple[str, int]
 After = str | int | datetime | None
+_LEAST_PORTION: Final = 16
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -64,12 +67,45 @@ async def read_categories(
     positions: dict[Place, int] = {}
     for place in places:
         positions[place] = await _start(store, place, after, known)
-    pages = [await store.read(*place, after=positions[place], limit=limit) for place in places]
-    merged = heapq.merge(*pages, key=_recorded)
-    events = [event for event, _ in zip(merged, range(limit), strict=False)]
-    for event in events:
-        positions[event.category, event.partition_id] = event.position
+    events = await _merge(store, positions, limit)
     return EventPage([Event(event) for event in events], _cursor(positions))
+
+
+async def _merge(store: EventStore, positions: dict[Place, int], limit: int) -> list[StoredEvent]:
+    """Return the first events past these positions, which are moved along.
+
+    A page of a thousand partitions takes a few events of each: so few are read of each at a time, and more where they
+    are used up.
+    """
+    portion = max(_LEAST_PORTION, -(-limit // max(1, len(positions))))
+    waiting: list[tuple[tuple[int, str, int, int], StoredEvent]] = []
+    ahead: dict[Place, deque[StoredEvent]] = {}
+    ended: set[Place] = set()
+
+    async def read_on(place: Place) -> None:
+        ahead[place] = deque(await store.read(*place, after=positions[place], limit=portion))
+        if len(ahead[place]) < portion:
+            ended.add(place)
+        bring_up(place)
+
+    def bring_up(place: Place) -> None:
+        if ahead[place]:
+            event = ahead[place].popleft()
+            heapq.heappush(waiting, (_recorded(event), event))
+
+    for place in positions:
+        await read_on(place)
+    events: list[StoredEvent] = []
+    while waiting and len(events) < limit:
+        _, event = heapq.heappop(waiting)
+        events.append(event)
+        place = (event.category, event.partition_id)
+        positions[place] = event.position
+        if ahead[place] or place in ended:
+            bring_up(place)
+        elif len(events) < limit:
+            await read_on(place)
+    return events
 
 
 async def _start(store: EventStore, place: Place, after: After, known: Mapping[Place, int]) -> int:
