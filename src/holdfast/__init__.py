@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.app.app import App
+from holdfast.app.batch import Batch
 from holdfast.app.handle import JobHandle
 from holdfast.app.held import HeldJob
 from holdfast.app.tasks import TaskHandle
@@ -14,6 +15,7 @@ from holdfast.errors import (
     HoldfastError,
     JobNotFound,
     LeaseLost,
+    NotFound,
     OutcomeUnknown,
     PayloadError,
     SchemaMismatch,
@@ -27,27 +29,31 @@ from holdfast.errors import (
 from holdfast.jobs.context import Context
 from holdfast.model.allocation import Timing
 from holdfast.model.event import Appended
-from holdfast.model.job import Job, JobState
+from holdfast.model.job import Job, JobState, LeasedJob
 from holdfast.model.outcome import Cancel, Retry, Snooze
-from holdfast.model.retry import ByException, Exponential, Fixed, Linear
-from holdfast.store.values import Retention
+from holdfast.model.retry import ByException, Exponential, Fixed, Linear, RetryPolicy
+from holdfast.store.values import Cancellation, Retention
 from holdfast.streams.context import EventContext
 from holdfast.streams.event import Event
 from holdfast.streams.node import Node
+from holdfast.streams.reading import EventPage
 from holdfast.worker.worker import Worker
 
 __all__ = [
     "App",
     "Appended",
     "ArgumentsError",
+    "Batch",
     "ByException",
     "Cancel",
+    "Cancellation",
     "CategoryNotFound",
     "ConfigError",
     "ConsumerNotFound",
     "Context",
     "Event",
     "EventContext",
+    "EventPage",
     "Exponential",
     "Fixed",
     "HeldJob",
@@ -57,12 +63,15 @@ __all__ = [
     "JobNotFound",
     "JobState",
     "LeaseLost",
+    "LeasedJob",
     "Linear",
     "Node",
+    "NotFound",
     "OutcomeUnknown",
     "PayloadError",
     "Retention",
     "Retry",
+    "RetryPolicy",
     "SchemaMismatch",
     "Snooze",
     "StoreError",

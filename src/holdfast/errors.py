@@ -8,7 +8,6 @@ HoldfastError
 │   ├── CategoryNotFound
 │   ├── ConsumerNotFound
 │   ├── JobNotFound
-│   ├── QueueNotFound
 │   └── TaskNotFound
 ├── PayloadError             arguments, headers or a result that cannot be carried or read back
 │   └── ArgumentsError       the call does not fit the task's signature
@@ -53,10 +52,6 @@ class ConsumerNotFound(NotFound):
 
 class JobNotFound(NotFound):
     """No job has this id: it never existed, or retention has pruned it."""
-
-
-class QueueNotFound(NotFound):
-    """No job was ever enqueued to this queue."""
 
 
 class TaskNotFound(NotFound):

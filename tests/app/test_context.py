@@ -175,19 +175,28 @@ async def test_thread_handlers_run_side_by_side(app: App):
     assert [await job.state() for job in jobs] == [JobState.COMPLETED] * 3
 
 
-async def test_context_variables_of_one_attempt_are_not_seen_by_the_next(app: App):
+@pytest.mark.parametrize("where", ["at once", "in a task", "in a thread"])
+async def test_context_variables_of_one_attempt_are_not_seen_by_the_next_but_those_of_the_worker_are(app: App, where):
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+    variable.set(1)
     seen: list[int] = []
 
-    @app.task
     def works() -> None:
         seen.append(variable.get())
         variable.set(7)
 
-    await works.enqueue_many([()] * 3)
+    async def works_at_once() -> None:
+        works()
+
+    async def works_in_a_task() -> None:
+        works()
+        await asyncio.sleep(0)
+
+    handler = {"at once": works_at_once, "in a task": works_in_a_task, "in a thread": works}[where]
+    await app.task(name="works")(handler).enqueue_many([()] * 3)
     await run_all(app, concurrency=1)
 
-    assert seen == [0, 0, 0]
+    assert (seen, variable.get()) == ([1, 1, 1], 1)
 
 
 async def test_headers_and_the_job_are_in_reach_of_the_handler(app: App):

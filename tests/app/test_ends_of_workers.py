@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from tests.app.work import LIMIT, QUICK, connected, ended, working
 
-from holdfast import App, JobHandle, JobState, Worker
+from holdfast import App, Context, JobHandle, JobState, Worker
 from holdfast.store.values import Claim, ClaimRequest
 from holdfast.worker import worker as worker_module
+from holdfast.worker.decision import Exit
 from holdfast.worker.worker import WorkerBroken
 
 ENDED = 5
@@ -172,6 +173,31 @@ async def test_a_cancelled_worker_without_its_store_ends_within_a_bound_and_its_
     assert len(await app.leases()) == ENDED + 1
     assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-keeper"]
     await app.close()
+
+
+async def test_a_thread_that_is_left_behind_sees_that_its_lease_is_lost(file_app: App):
+    began, told = threading.Event(), threading.Event()
+
+    @file_app.task
+    def stubborn(ctx: Context) -> None:
+        began.set()
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            if ctx.lease_lost.is_set():
+                told.set()
+                return
+            time.sleep(0.005)
+
+    job = await stubborn.enqueue()
+    worker = file_app.worker(**QUICK, abort_grace=0.1)
+    running = asyncio.create_task(worker.run())
+    assert await asyncio.to_thread(began.wait, LIMIT)
+    worker.stop()
+    worker.stop()
+    assert await asyncio.wait_for(running, LIMIT) == Exit.RELEASED
+
+    assert await job.state() is JobState.READY
+    assert await asyncio.to_thread(told.wait, 2.0)
 
 
 async def test_a_worker_claims_nothing_before_the_store_has_heard_of_it(file_app: App, monkeypatch):

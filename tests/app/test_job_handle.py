@@ -126,3 +126,15 @@ async def test_many_may_wait_for_one_job(app, waits, gate, begun):
         await begun.wait()
         gate.set()
         assert set(await asyncio.gather(*waiting)) == {JobState.COMPLETED}
+
+
+async def test_who_has_waited_too_long_is_told_where_the_job_stands(app, waits, gate, begun):
+    job = await waits.enqueue(answer=1)
+    with pytest.raises(TimeoutError, match=f"^job {job.id} is still ready after 0.05 s$"):
+        await job.wait(0.05)
+
+    async with working(app):
+        await begun.wait()
+        with pytest.raises(TimeoutError, match=f"^job {job.id} is still running after 0.05 s$"):
+            await job.wait(0.05)
+        gate.set()

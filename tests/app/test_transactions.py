@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.app.work import ask, change, connected, ended, run_all, working
 
-from holdfast import App, Context, JobState, TransactionExpired
+from holdfast import App, ConfigError, Context, JobState, TransactionExpired
 
 
 @pytest.fixture
@@ -306,3 +306,26 @@ async def test_a_repeat_in_the_callers_own_transaction_is_told_and_makes_no_seco
 
     assert (again.id, again.created) == (first.id, False)
     assert len((await shop.jobs.list("ready")).jobs) == 1
+
+
+@pytest.mark.parametrize("statement", ["commit", "begin", "rollback", "BEGIN IMMEDIATE", "end transaction"])
+async def test_a_handler_that_controls_the_transaction_itself_is_told_how_to_end_it(app: App, statement):
+    said: list[str] = []
+
+    @app.task
+    async def own(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("create table if not exists effect (job_id text)")
+            with pytest.raises(ConfigError) as refused:
+                await connection.execute(statement)
+            said.append(str(refused.value))
+            await connection.execute("savepoint mine")
+            await connection.execute("rollback to mine")
+            await connection.execute("release mine")
+
+    job = await own.enqueue()
+    await run_all(app)
+
+    assert await job.state() is JobState.COMPLETED
+    (text,) = said
+    assert text.startswith("begin, commit and rollback are Holdfast's here: leave the `with` block to commit")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
 from holdfast.app.sync import Sync
+from holdfast.app.sync_types import SyncJobs, SyncQueues
 from holdfast.errors import ConfigError
-from holdfast.model.ids import new_id
+from holdfast.model.duration import to_span
+from holdfast.model.ids import id_text, new_id
 from holdfast.model.job import JobState, NewJob
 from holdfast.model.names import check_name
 from holdfast.runtime.text import clean
@@ -35,13 +38,13 @@ class Jobs:
         self._app = app
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncJobs:
         """The same with blocking calls."""
-        return Sync(self, self._app.portal)
+        return cast("SyncJobs", Sync(self, self._app.portal))
 
-    async def show(self, job_id: str) -> JobDetails:
+    async def show(self, job_id: str | UUID) -> JobDetails:
         """Return all that is known of a job; raises `JobNotFound`."""
-        return await (await self._app.opened()).insight.job(job_id.lower())
+        return await (await self._app.opened()).insight.job(id_text(job_id))
 
     async def list(
         self,
@@ -68,16 +71,16 @@ class Jobs:
             message = f"cursor={cursor!r} is none that a page has given: pass page.cursor, or leave it out"
             raise ConfigError(message) from error
 
-    async def cancel(self, job_id: str, reason: str = "") -> Cancellation:
+    async def cancel(self, job_id: str | UUID, reason: str = "") -> Cancellation:
         """Cancel a job that has not begun, or ask the worker that runs it."""
         text = clean(reason or "cancelled by a person", _REASON_LIMIT)
-        return await (await self._app.opened()).jobs.cancel(job_id.lower(), text)
+        return await (await self._app.opened()).jobs.cancel(id_text(job_id), text)
 
-    async def retry(self, job_id: str) -> bool:
+    async def retry(self, job_id: str | UUID) -> bool:
         """Send a failed or cancelled job back with a fresh budget; False if it is in another state."""
-        return await (await self._app.opened()).jobs.retry(job_id.lower())
+        return await (await self._app.opened()).jobs.retry(id_text(job_id))
 
-    async def copy(self, job_id: str) -> str:
+    async def copy(self, job_id: str | UUID) -> str:
         """Enqueue a copy of a job, whatever its state, to run at once; return the copy's id. Raises `JobNotFound`."""
         details = await self.show(job_id)
         job = details.job
@@ -95,13 +98,13 @@ class Jobs:
         await self._app.enqueue_new([copy])
         return copy.id
 
-    async def reset(self, job_id: str) -> bool:
+    async def reset(self, job_id: str | UUID) -> bool:
         """Take the lease of a running job away, so that it runs again at once; False if it does not run."""
-        return await (await self._app.opened()).jobs.reset(job_id.lower())
+        return await (await self._app.opened()).jobs.reset(id_text(job_id))
 
-    async def counts(self, since: timedelta = timedelta(hours=1)) -> Sequence[Count]:
+    async def counts(self, since: float | timedelta = timedelta(hours=1)) -> Sequence[Count]:
         """Return what happened per minute, queue and task."""
-        return await (await self._app.opened()).insight.counts(since)
+        return await (await self._app.opened()).insight.counts(to_span(since, "since"))
 
 
 class Queues:
@@ -111,9 +114,9 @@ class Queues:
         self._app = app
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncQueues:
         """The same with blocking calls."""
-        return Sync(self, self._app.portal)
+        return cast("SyncQueues", Sync(self, self._app.portal))
 
     async def list(self) -> Sequence[QueueView]:
         """List all queues with their counts."""

@@ -6,23 +6,34 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, check_limit
 from holdfast.app.batch import Batch, open_batch
 from holdfast.app.handle import JobHandle
 from holdfast.app.held import HeldJob, known_tasks
 from holdfast.app.open import DEFAULT_URL, open_backend
-from holdfast.app.serve import Crew, run_many, run_one
+from holdfast.app.serve import Crew, run_many, run_one, tell_of_consumers_left_out
 from holdfast.app.streams import StreamApp
-from holdfast.app.sync import Portal, Sync
+from holdfast.app.sync import Portal
+from holdfast.app.sync_app import AppSync
+from holdfast.app.sync_types import SyncApp
 from holdfast.app.tasks import TaskHandle
-from holdfast.app.worker_settings import check_queues, check_worker_class, make_settings
+from holdfast.app.unknown_settings import refuse_unknown
+from holdfast.app.worker_settings import (
+    DRAIN_SETTINGS,
+    WORKER_SETTINGS,
+    DrainSettings,
+    WorkerSettings,
+    make_worker,
+)
 from holdfast.errors import ConfigError
 from holdfast.jobs.joiner import EnqueueJoiner
 from holdfast.jobs.task import Tasks, make_task
 from holdfast.model.allocation import Timing
 from holdfast.model.duration import to_span
+from holdfast.model.ids import id_text
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
 from holdfast.store.backend import Backend
@@ -37,6 +48,7 @@ Q = ParamSpec("Q")
 S = TypeVar("S")
 _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
+_BEYOND_DRAIN = 10.0  # seconds that a supervisor grants a worker beyond the end of its handlers
 
 
 class TaskDecorator(Protocol):
@@ -62,7 +74,7 @@ class App(StreamApp):
         self.queues = Queues(self)
         self.portal = Portal()
         self._joiner = EnqueueJoiner(lambda: self.backend.jobs)
-        self._retention = retention or Retention()
+        self.retention = _check_retention(retention)
         self._opened_in = 0
 
     def __repr__(self) -> str:
@@ -70,20 +82,25 @@ class App(StreamApp):
         return f"<App {self.backend.url}, {len(self.tasks)} tasks>"
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncApp:
         """The same with blocking calls."""
-        return Sync(self, self.portal)
+        return cast("SyncApp", AppSync(self, self.portal))
 
     def use(self, url: str) -> None:
         """Lead to the store behind another URL from now on; refused once a store is open in this process."""
-        if self._opened_in == os.getpid():
+        if self.is_open:
             message = f"{self.backend.url} is open already: call app.use(…) before anything else, or app.close() first"
             raise ConfigError(message)
         self.backend = open_backend(url)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open in this process."""
+        return self._opened_in == os.getpid()
+
     async def opened(self) -> Backend:
         """Return the backend, opened in this process."""
-        if self._opened_in != os.getpid():
+        if not self.is_open:
             await self.backend.open()
             self._opened_in = os.getpid()
         return self.backend
@@ -169,78 +186,57 @@ class App(StreamApp):
         definition = self.tasks.get(task)
         return await TaskHandle(self, definition, definition.handler).enqueue(*args, **kwargs)
 
-    def job(self, job_id: str) -> JobHandle:
+    def job(self, job_id: str | UUID) -> JobHandle:
         """Return the handle of a job by its id."""
-        return JobHandle(self, job_id.lower())
+        return JobHandle(self, id_text(job_id))
 
     # --- the pull side ----------------------------------------------------------------------------------------------
 
-    def worker(  # noqa: PLR0913 - the settings of a worker, by name
-        self,
-        *,
-        worker_id: str | None = None,
-        queues: Sequence[str] | None = None,
-        lease: float | timedelta = _LEASE,
-        extend_at: float = 0.5,
-        poll_interval: float = 0.5,
-        concurrency: int = 10,
-        drain_timeout: float = 30.0,
-        until_empty: bool = False,
-        worker_class: type[Worker] = Worker,
-        **more: Any,
-    ) -> Worker:
+    def worker(self, **settings: Unpack[WorkerSettings]) -> Worker:
         """Return a worker over this app's tasks; `await worker.run()` runs it.
 
-        `worker_class` may be a subclass of `Worker` with its own `process`. Further settings are those of
-        `holdfast.worker.settings.Settings`, and `stuck_grace`.
+        By default it serves every queue, runs 10 jobs at once, holds each for a lease of 30 seconds and extends it at
+        half of that. `worker_class` may be a subclass of `Worker` with its own `process`. Raises `ConfigError` for a
+        setting that cannot work.
         """
-        stuck_grace = to_span(more.pop("stuck_grace", 10.0), "stuck_grace").total_seconds()
-        until_idle = bool(more.pop("until_idle", False))
-        settings = make_settings(
-            concurrency=concurrency,
-            lease=to_span(lease, "lease").total_seconds(),
-            extend_at=extend_at,
-            poll_interval=poll_interval,
-            drain_timeout=drain_timeout,
-            until_empty=until_empty or until_idle,
-            **more,
-        )
-        check_worker_class(worker_class)
-        return worker_class(
-            self.backend,
-            list(self.tasks),
-            settings,
-            worker_id=worker_id,
-            queues=check_queues(queues),
-            retention=self._retention,
-            stuck_grace=stuck_grace,
-            until_idle=until_idle,
-        )
+        refuse_unknown("app.worker", settings, WORKER_SETTINGS)
+        return make_worker(self, settings)
 
     def run_worker(
-        self, *, processes: int = 1, node_id: str | None = None, timing: Timing | None = None, **settings: Any
+        self,
+        *,
+        processes: int = 1,
+        node_id: str | None = None,
+        timing: Timing | None = None,
+        **settings: Unpack[WorkerSettings],
     ) -> int:
         """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
 
         It runs the app's tasks and, as a node, its consumers; in until-empty mode only the tasks. With `processes`
-        above one a supervisor starts that many, restarts those that die and frees what they held.
+        above one a supervisor starts that many, restarts those that die and frees what they held. The settings are
+        those of `worker`.
         """
+        refuse_unknown("app.run_worker", settings, (*WORKER_SETTINGS, "processes", "node_id", "timing"))
+        if settings.get("until_empty"):
+            tell_of_consumers_left_out(self)
         if processes == 1:
             return run_one(self, lambda: self._crew(node_id, timing, settings))
-        name = settings.pop("worker_id", None)
-        self._crew(node_id, timing, settings)  # refuses bad settings here rather than in every child
+        shared = settings.copy()
+        name = shared.pop("worker_id", None)
+        sample = self._crew(node_id, timing, shared)  # refuses bad settings here rather than in every child
 
         def make_crew(seat: ChildSeat) -> Crew:
             node = None if node_id is None else f"{node_id}.{seat.index}"
-            return self._crew(node, timing, {**settings, "worker_id": seat.worker_id})
+            own = shared.copy()
+            own["worker_id"] = seat.worker_id
+            return self._crew(node, timing, own)
 
-        kill_after = float(settings.get("drain_timeout", 30.0)) + 10.0
-        return run_many(self, make_crew, processes, kill_after=kill_after, name=name)
+        return run_many(self, make_crew, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
 
-    def _crew(self, node_id: str | None, timing: Timing | None, settings: dict[str, Any]) -> Crew:
+    def _crew(self, node_id: str | None, timing: Timing | None, settings: WorkerSettings) -> Crew:
         """Return what this program runs: a worker unless there are consumers alone, a node if there are any."""
         consumes = len(self.subscribed) > 0 and not settings.get("until_empty")
-        worker = None if consumes and not len(self.tasks) else self.worker(**settings)
+        worker = None if consumes and not len(self.tasks) else make_worker(self, settings)
         return Crew(worker, self.node(node_id=node_id, timing=timing) if consumes else None)
 
     async def claim(
@@ -275,16 +271,11 @@ class App(StreamApp):
         """
         return open_batch(self, jobs)
 
-    async def drain(self, queue: str, batch: int = 50, **settings: Any) -> Totals:
+    async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:
         """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is."""
-        worker = self.worker(
-            queues=[queue],
-            until_idle=True,
-            concurrency=batch,
-            batch_max=batch,
-            prefetch_max=0,
-            **settings,
-        )
+        refuse_unknown("app.drain", settings, DRAIN_SETTINGS)
+        own = {"queues": [queue], "until_empty": True, "concurrency": batch, "batch_max": batch, "prefetch_max": 0}
+        worker = make_worker(self, {**settings, **own}, until_idle=True)
         await worker.run()
         return worker.status().totals
 
@@ -308,3 +299,10 @@ class App(StreamApp):
     async def workers(self) -> list[WorkerView]:
         """List the workers that have reported."""
         return await (await self.opened()).insight.workers()
+
+
+def _check_retention(retention: Retention | None) -> Retention:
+    if retention is not None and not isinstance(cast("object", retention), Retention):
+        remedy = "pass Retention(completed=timedelta(days=7)), or leave it out"
+        raise ConfigError(f"retention={retention!r} does not say what is kept for how long: {remedy}")
+    return retention or Retention()

@@ -15,8 +15,8 @@ writes for a job that another worker has meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,28 @@ async def open_batch(app: App, jobs: Sequence[HeldJob]) -> AsyncGenerator[Batch]
             raise
 
 
+@contextmanager
+def open_batch_blocking(app: App, jobs: Sequence[HeldJob]) -> Generator[Batch]:
+    """The same for blocking code, with a blocking connection; blocking calls of the app inside it join it."""
+    _check(app, jobs)
+    call = app.portal.call
+    backend = call(app.opened())
+    finishes: list[Finish] = []
+    try:
+        with ExitStack() as stack:
+            batch = _begin_blocking(app, backend, jobs, stack)
+            failpoint("before_effect")
+            yield batch
+            failpoint("after_effect")
+            finishes = batch.finishes
+            call(_write(backend, finishes))
+            failpoint("before_commit")
+        failpoint("after_commit")
+    except OutcomeUnknown:
+        if not call(_was_committed(backend, finishes)):
+            raise
+
+
 def _check(app: App, jobs: Sequence[HeldJob]) -> None:
     if not jobs:
         message = "a batch needs at least one claimed job: pass what app.claim(…) returned, unless that is empty"
@@ -111,26 +133,42 @@ def _check(app: App, jobs: Sequence[HeldJob]) -> None:
 
 async def _begin(backend: Backend, jobs: Sequence[HeldJob], stack: AsyncExitStack) -> Batch:
     """Open the transaction under the first lease that is held, and sort the others."""
-    limit = min(Hold(job.job, job.span, None).transaction_limit for job in jobs)
-    transaction: Transaction | None = None
-    held: list[HeldJob] = []
-    lost: list[HeldJob] = []
-    for job in jobs:
-        if transaction is None:
-            try:
-                transaction = await stack.enter_async_context(backend.transactions.begin(job.job.lease, limit=limit))
-            except LeaseLost:
-                lost.append(job)
-            else:
-                held.append(job)
-        elif await backend.jobs.verify(job.job.lease) is Standing.HELD:
-            held.append(job)
-        else:
-            lost.append(job)
-    if transaction is None:
-        message = f"none of the {len(jobs)} jobs is held any more: their leases have expired or were taken away"
-        raise LeaseLost(message)
+    for number, job in enumerate(jobs):
+        try:
+            opening = backend.transactions.begin(job.job.lease, limit=_limit(jobs))
+            transaction = await stack.enter_async_context(opening)
+        except LeaseLost:
+            continue
+        return await _sorted(backend, transaction, jobs, number)
+    raise _none_held(jobs)
+
+
+def _begin_blocking(app: App, backend: Backend, jobs: Sequence[HeldJob], stack: ExitStack) -> Batch:
+    for number, job in enumerate(jobs):
+        try:
+            opening = backend.transactions.begin_blocking(job.job.lease, limit=_limit(jobs))
+            transaction = stack.enter_context(opening)
+        except LeaseLost:
+            continue
+        return app.portal.call(_sorted(backend, transaction, jobs, number))
+    raise _none_held(jobs)
+
+
+def _limit(jobs: Sequence[HeldJob]) -> timedelta:
+    return min(Hold(job.job, job.span, None).transaction_limit for job in jobs)
+
+
+async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[HeldJob], first: int) -> Batch:
+    """Return the batch: of the jobs, those before the first are lost, and those behind it are asked for."""
+    held, lost = [jobs[first]], list(jobs[:first])
+    for job in jobs[first + 1 :]:
+        is_held = await backend.jobs.verify(job.job.lease) is Standing.HELD  # joins the transaction that is open
+        (held if is_held else lost).append(job)
     return Batch(transaction.connection, held, lost)
+
+
+def _none_held(jobs: Sequence[HeldJob]) -> LeaseLost:
+    return LeaseLost(f"none of the {len(jobs)} jobs is held any more: their leases have expired or were taken away")
 
 
 async def _write(backend: Backend, finishes: list[Finish]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 from uuid import UUID
 
 from holdfast.app.admin import check_limit
 from holdfast.app.sync import Sync
+from holdfast.app.sync_types import SyncConsumers
 from holdfast.errors import ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
@@ -32,9 +33,9 @@ class ConsumerDesk:
         self._app = app
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncConsumers:
         """The same with blocking calls."""
-        return Sync(self, self._app.portal)
+        return cast("SyncConsumers", Sync(self, self._app.portal))
 
     async def _store(self) -> ConsumerStore:
         return (await self._app.opened()).streams.consumers

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from holdfast.app.sync import Sync
+from holdfast.app.sync_types import SyncJob
+from holdfast.model.duration import to_span
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.runtime.payload import decode_result
 from holdfast.store.values import Cancellation, JobDetails
@@ -33,9 +36,9 @@ class JobHandle:
         return f"<job {self.id}>"
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncJob:
         """The same with blocking calls."""
-        return Sync(self, self._app.portal)
+        return cast("SyncJob", Sync(self, self._app.portal))
 
     async def details(self) -> JobDetails:
         """Return all that is known of the job; raises `JobNotFound`."""
@@ -57,8 +60,9 @@ class JobHandle:
         """Cancel the job, or ask the worker that runs it."""
         return await self._app.jobs.cancel(self.id, reason)
 
-    async def wait(self, timeout: float | None = None) -> JobState:
-        """Wait until the job has ended and return how; raises `TimeoutError`."""
+    async def wait(self, timeout: float | timedelta | None = None) -> JobState:
+        """Wait until the job has ended and return how; raises `TimeoutError`, which tells the state last seen."""
+        limit = None if timeout is None else to_span(timeout, "timeout").total_seconds()
         backend = await self._app.opened()
         loop = asyncio.get_running_loop()
         hint = asyncio.Event()
@@ -67,14 +71,21 @@ class JobHandle:
             loop.call_soon_threadsafe(hint.set)
 
         unlisten = backend.notifier.listen(wake)
+        state: JobState | None = None
+        scope = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(timeout):
+            async with scope:
                 while (state := await self.state()) not in FINAL_STATES:
                     hint.clear()
                     timer = loop.call_later(_LOOK_EVERY, hint.set)
                     await hint.wait()
                     timer.cancel()
                 return state
+        except TimeoutError:
+            if limit is None or not scope.expired():
+                raise
+            seen = "has not ended" if state is None else f"is still {state}"
+            raise TimeoutError(f"job {self.id} {seen} after {limit:g} s") from None
         finally:
             unlisten()
 

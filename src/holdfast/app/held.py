@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.app.sync import Sync
-from holdfast.errors import LeaseLost, TaskNotFound
+from holdfast.app.sync_types import SyncHeldJob
+from holdfast.errors import ConfigError, LeaseLost, TaskNotFound
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import outcome_of_error
 from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
+from holdfast.model.names import check_name
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
 from holdfast.runtime.failure import describe, describe_reason
 from holdfast.runtime.payload import encode_result_or_reason
@@ -48,9 +50,9 @@ class HeldJob:
         return self.job.id
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncHeldJob:
         """The same with blocking calls."""
-        return Sync(self, self._app.portal)
+        return cast("SyncHeldJob", HeldSync(self, self._app.portal))
 
     @property
     def task(self) -> Task:
@@ -105,6 +107,18 @@ class HeldJob:
             raise LeaseLost(message)
 
 
+class HeldSync(Sync[HeldJob]):
+    """`held.sync`."""
+
+    def context(self) -> Context:
+        """Return a context, for `ctx.sync.transaction()` and `ctx.sync.progress()`."""
+
+        async def make() -> Context:
+            return self._target.context()
+
+        return self._portal.call(make())
+
+
 def retry_outcome(job: HeldJob, error: BaseException | str, delay: float | timedelta | None) -> Outcome:
     """Return how an attempt ends that failed: again after `delay` or as the policy says, if attempts are left."""
     if delay is not None:
@@ -126,8 +140,11 @@ def _failure(error: BaseException | str) -> Failure:
 
 def known_tasks(app: App, names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the tasks to claim: those given, or all that are registered."""
+    if isinstance(names, str):
+        message = f"tasks={names!r} is one text: pass a list, as in tasks=[{names!r}]"
+        raise ConfigError(message)
     if names is not None:
-        return tuple(names)
+        return tuple(check_name("task", name) for name in names)
     if not len(app.tasks):
         message = "no task is registered, so nothing can be claimed: register one with @app.task, or pass tasks=[…]"
         raise TaskNotFound(message)

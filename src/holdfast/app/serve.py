@@ -7,13 +7,16 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from holdfast.errors import SchemaMismatch, StoreUnavailable
+from holdfast.app.sync import THREAD
+from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.streams.node import Node, NodeBroken
 from holdfast.worker.decision import BROKEN, UNAVAILABLE, Exit
 from holdfast.worker.restarts import CONFIGURATION
+from holdfast.worker.settings import Settings
 from holdfast.worker.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("holdfast.worker")
 _RELEASE_BATCH = 500
+_OF_STORES: Final = ("holdfast-sqlite-", "holdfast-postgres-")  # threads that run no code but ours
+_LINGER: Final = 2.0  # seconds for threads that were told to end
 
 
 class Crew:
@@ -30,6 +35,7 @@ class Crew:
     def __init__(self, worker: Worker | None, node: Node | None) -> None:
         self.worker = worker
         self.node = node
+        self._is_asked = False
 
     @property
     def name(self) -> str:
@@ -39,12 +45,22 @@ class Crew:
         assert self.node is not None  # noqa: S101 - a crew of nobody is never made
         return f"node {self.node.node.node_id}"
 
+    @property
+    def handlers_end_within(self) -> float:
+        """The seconds after which no handler of a worker that was asked to end is waited for any more.
+
+        Aborted handlers have one grace to unwind; those in their own transaction have another.
+        """
+        settings = Settings() if self.worker is None else self.worker.settings
+        return settings.drain_timeout + 2 * settings.abort_grace
+
     def stop(self) -> None:
         """Ask all to end; asked again, they give back what runs."""
         _logger.info("%s was asked to end; asked again, it gives back what runs", self.name)
         self._stop()
 
     def _stop(self) -> None:
+        self._is_asked = True
         if self.worker is not None:
             self.worker.stop()
         if self.node is not None:
@@ -58,7 +74,7 @@ class Crew:
         if self.node is not None:
             tasks.append(asyncio.create_task(_code_of(self.node.run())))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not all(task.done() for task in tasks):
+        if not self._is_asked:  # to ask again would cut short the time that the slower one has to drain
             self._stop()
         return max(await asyncio.gather(*tasks))
 
@@ -70,12 +86,23 @@ async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
     except (WorkerBroken, NodeBroken) as error:
         _logger.critical("%s", error, exc_info=error)
         return BROKEN
-    except SchemaMismatch as error:
+    except (ConfigError, SchemaMismatch) as error:
         _logger.critical("%s", error)
         return CONFIGURATION
     except StoreUnavailable as error:  # only at the start: what runs waits for its store to come back
         _logger.critical("the store cannot be opened: %s", error)
         return UNAVAILABLE
+
+
+def tell_of_consumers_left_out(app: App) -> None:
+    """Warn that an until-empty run leaves consumers out: a stream never ends. With consumers alone, raise."""
+    names = ", ".join(sorted(consumer.name for consumer in app.subscribed))
+    if not names:
+        return
+    if not len(app.tasks):
+        message = f"until_empty runs tasks alone, and this app has only consumers ({names}): leave it out to run those"
+        raise ConfigError(message)
+    _logger.warning("until_empty runs tasks alone: the consumers %s do not run here", names)
 
 
 def run_one(app: App, make_crew: Callable[[], Crew]) -> int:
@@ -88,7 +115,9 @@ def run_one(app: App, make_crew: Callable[[], Crew]) -> int:
             loop.add_signal_handler(number, crew.stop)
         _logger.info("%s is running on %s", crew.name, app.backend.url)
         code = await crew.run()
-        if crew.worker is not None:
+        if crew.worker is None:
+            _logger.info("%s has ended", crew.name)
+        else:
             _tell_what_is_left(crew.worker)
             _logger.info("%s has ended: %s", crew.name, crew.worker.status().totals)
         if code in {Exit.RELEASED, BROKEN}:
@@ -137,7 +166,39 @@ def run_many(
     def release(worker_id: str, reason: str) -> None:
         asyncio.run(release_worker(app, worker_id, reason))
 
-    return Supervisor(processes, run_child, release=release, kill_after=kill_after, name=name or "").run()
+    supervisor = Supervisor(processes, run_child, release=release, kill_after=kill_after, name=name or "")
+    _close_before_forks(app)
+    return supervisor.run()
+
+
+def _close_before_forks(app: App) -> None:
+    """Close what blocking calls have opened here, if nothing can be using it; else the supervisor says what is wrong.
+
+    Nothing can if the caller is in the main thread, outside of any loop and transaction, all other threads are ours
+    and run only our own code, and no call is under way. A store in memory would be gone with its connection.
+    """
+    here = threading.current_thread()
+    others = [thread for thread in threading.enumerate() if thread is not here]
+    if here is not threading.main_thread() or _in_loop():
+        return
+    if not all(thread.name == THREAD or thread.name.startswith(_OF_STORES) for thread in others):
+        return
+    capabilities = app.backend.capabilities
+    if not capabilities.shared or (capabilities.joins_transactions and app.backend.transactions.is_inside()):
+        return
+    if app.portal.is_idle:
+        app.sync.close()
+    if not app.is_open:
+        for thread in others:  # some are told to end and not waited for
+            thread.join(_LINGER)
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def release_worker(app: App, worker_id: str, reason: str) -> None:

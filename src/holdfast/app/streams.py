@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar, cast
+from uuid import UUID
 
 from holdfast.app.admin import check_limit
 from holdfast.app.consumers import ConsumerDesk
 from holdfast.app.sync import Portal
+from holdfast.app.unknown_settings import refuse_unknown
 from holdfast.errors import CategoryNotFound, ConfigError
 from holdfast.model.allocation import Timing
 from holdfast.model.duration import to_span
 from holdfast.model.event import MAX_PARTITIONS, Appended
 from holdfast.model.names import check_name
 from holdfast.store.backend import Backend
-from holdfast.store.stream_values import CategoryView, LeaderView, NodeView
+from holdfast.store.stream_values import CategoryView, LeaderView, NodeView, Start, StartAt
 from holdfast.streams.append import new_events
-from holdfast.streams.consumer import Consumers, check_stream, make_consumer
+from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, OnError, check_stream, make_consumer
 from holdfast.streams.node import Node
 from holdfast.streams.reading import After, EventPage, read_categories, read_stream
 
@@ -64,7 +66,7 @@ class StreamApp:
         payload: Any = None,
         headers: Mapping[str, str] | None = None,
         expected_version: int | None = None,
-        event_id: str | None = None,
+        event_id: str | UUID | None = None,
         using: object = None,
     ) -> Appended:
         """Append an event to a stream and return its place.
@@ -129,7 +131,25 @@ class StreamApp:
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 
-    def consumer(self, name: str, **settings: Any) -> Callable[[H], H]:
+    def consumer(  # noqa: PLR0913 - each is a setting of its own, by name
+        self,
+        name: str,
+        *,
+        category: str | None = None,
+        stream: str | None = None,
+        log: bool = False,
+        start: Start | str = StartAt.BEGINNING,
+        batch: int = 100,
+        commit_every: int = 100,
+        commit_interval: float | timedelta = 1.0,
+        poll_interval: float | timedelta = 1.0,
+        on_error: OnError | str = OnError.BLOCK,
+        max_attempts: int = 5,
+        retry: object = None,
+        timeout: float | timedelta | None = None,
+        capacity: int = 1,
+        **unknown: Never,
+    ) -> Callable[[H], H]:
         """Register a function, or a class with a method `handle`, as a consumer.
 
         It reads `category=…`, one `stream=…` of it, or with `log=True` all categories, from `start="beginning"`, "end",
@@ -137,24 +157,52 @@ class StreamApp:
         and a context if it wants one. `on_error` is "block", "skip" or "park", after `max_attempts`, spaced by
         `retry`. Without `ctx.transaction()` the position is written every `commit_every` events or `commit_interval`
         seconds. `poll_interval` is how often it looks when nothing hints, `capacity` the weight of this node.
+        Raises `ConfigError` for what cannot work.
         """
+        if callable(cast("object", name)):
+            own = getattr(name, "__name__", "name")
+            remedy = f'pass a name and what it reads, as in @app.consumer("{own}", category=…)'
+            raise ConfigError(f"@app.consumer without parentheses knows nothing of its consumer: {remedy}")
+        refuse_unknown(f"consumer {name!r}", unknown, CONSUMER_SETTINGS)
 
         def register(handler: H) -> H:
             try:
-                self.subscribed.add(make_consumer(name, handler, **settings))
-            except TypeError as error:
+                consumer = make_consumer(
+                    name,
+                    handler,
+                    category=category,
+                    stream=stream,
+                    log=log,
+                    start=start,
+                    batch=batch,
+                    commit_every=commit_every,
+                    commit_interval=commit_interval,
+                    poll_interval=poll_interval,
+                    on_error=on_error,
+                    max_attempts=max_attempts,
+                    retry=retry,
+                    timeout=timeout,
+                    capacity=capacity,
+                )
+            except TypeError as error:  # of a class that cannot be made without arguments, say
                 raise ConfigError(f"consumer {name!r}: {error}") from error
+            self.subscribed.add(consumer)
             return handler
 
         return register
 
-    def node(self, *, node_id: str | None = None, timing: Timing | None = None, stuck_grace: float = 10.0) -> Node:
+    def node(
+        self, *, node_id: str | None = None, timing: Timing | None = None, stuck_grace: float | timedelta = 10.0
+    ) -> Node:
         """Return a node over this app's consumers; `await node.run()` takes part until `node.stop()`.
 
         A worker that runs an app with consumers is one by itself. With a fixed `node_id` a process that comes back
         soon gets its partitions back.
         """
-        return Node(self.backend, list(self.subscribed), node_id=node_id, timing=timing, stuck_grace=stuck_grace)
+        if timing is not None and not isinstance(cast("object", timing), Timing):
+            raise ConfigError(f"timing={timing!r} is no timing: pass Timing(…), or Timing.for_recovery(<seconds>)")
+        grace = to_span(stuck_grace, "stuck_grace").total_seconds()
+        return Node(self.backend, list(self.subscribed), node_id=node_id, timing=timing, stuck_grace=grace)
 
     async def nodes(self) -> Sequence[NodeView]:
         """List the nodes that have reported."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from uuid import UUID
 
 from holdfast.app.handle import JobHandle, JobHandles
 from holdfast.app.sync import Sync
+from holdfast.app.sync_types import SyncTask
 from holdfast.jobs.enqueue import EnqueueOptions, check_options, new_job, new_jobs
 from holdfast.jobs.task import Task
 
@@ -44,9 +46,9 @@ class TaskHandle(Generic[P, R]):
         return self.task.name
 
     @property
-    def sync(self) -> Any:
+    def sync(self) -> SyncTask:
         """The same with blocking calls."""
-        return Sync(self, self.app.portal)
+        return cast("SyncTask", TaskSync(self, self.app.portal))
 
     def options(  # noqa: PLR0913 - the options of a job, by name
         self,
@@ -59,7 +61,7 @@ class TaskHandle(Generic[P, R]):
         timeout: float | timedelta | None = None,
         headers: Mapping[str, str] | None = None,
         order_key: str | None = None,
-        job_id: str | None = None,
+        job_id: str | UUID | None = None,
         using: object = None,
     ) -> TaskHandle[P, R]:
         """Return this task with other options for the jobs enqueued through it.
@@ -95,3 +97,11 @@ class TaskHandle(Generic[P, R]):
             return []
         created = await self.app.enqueue_new(jobs, using=self._options.using)
         return JobHandles(self.app, [job.id for job in jobs], created)
+
+
+class TaskSync(Sync[TaskHandle[..., Any]]):
+    """`task.sync`."""
+
+    def options(self, **options: Any) -> SyncTask:
+        """Return the blocking face of this task with other options."""
+        return self._target.options(**options).sync

@@ -1,24 +1,102 @@
-"""The settings of a worker as a caller gives them: checked, with the remedy in the error."""
+"""The settings of a worker as a caller gives them: typed for editors, checked, with the remedy in the error."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.model.duration import to_span
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
-def make_settings(**given: Any) -> Settings:
-    """Return the settings; refuse an unknown one and one of the wrong type."""
-    unknown = sorted(given.keys() - set(Settings.__struct_fields__))
-    if unknown:
-        known = ", ".join(Settings.__struct_fields__)
-        message = f"app.worker: there is no setting {', '.join(unknown)}: there are {known}"
-        raise ConfigError(message)
+_STUCK_GRACE: Final = 10.0
+_DURATIONS: Final = (
+    "lease",
+    "poll_interval",
+    "flush_after",
+    "patience",
+    "drain_timeout",
+    "abort_grace",
+    "promote_every",
+    "rescue_every",
+    "prune_every",
+)
+
+
+class DrainSettings(TypedDict, total=False):
+    """What can be set on the worker of `app.drain`; durations in seconds or as timedeltas.
+
+    `worker_class` is a subclass of `Worker` with its own `process`; a handler that is still there `stuck_grace` after
+    its time limit ends the worker. The others are explained, with their defaults, at `worker.settings.Settings`.
+    """
+
+    worker_id: str | None
+    lease: float | timedelta
+    extend_at: float
+    poll_interval: float | timedelta
+    drain_timeout: float | timedelta
+    worker_class: type[Worker]
+    stuck_grace: float | timedelta
+    flush_rows: int
+    flush_after: float | timedelta
+    patience: float | timedelta
+    abort_grace: float | timedelta
+    promote_every: float | timedelta
+    rescue_every: float | timedelta | None
+    prune_every: float | timedelta
+    promote_limit: int
+    rescue_limit: int
+    prune_limit: int
+
+
+class WorkerSettings(DrainSettings, total=False):
+    """What can be set on a worker: `queues` are those it serves, all by default; see `DrainSettings`."""
+
+    queues: Sequence[str] | None
+    concurrency: int
+    until_empty: bool
+    prefetch_max: int
+    batch_max: int
+
+
+DRAIN_SETTINGS: Final = tuple(DrainSettings.__annotations__)
+WORKER_SETTINGS: Final = tuple(WorkerSettings.__annotations__)
+
+
+def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False) -> Worker:
+    """Return a worker over the tasks of an app; raises `ConfigError` for a setting that cannot work.
+
+    `until_idle` lets it end when nothing is ready, though something may be scheduled or running elsewhere.
+    """
+    rest = dict(given)
+    worker_id = rest.pop("worker_id", None)
+    queues = _check_queues(rest.pop("queues", None))
+    worker_class = _check_worker_class(rest.pop("worker_class", Worker))
+    stuck_grace = to_span(rest.pop("stuck_grace", _STUCK_GRACE), "stuck_grace").total_seconds()
+    return worker_class(
+        app.backend,
+        list(app.tasks),
+        _make_settings(rest),
+        worker_id=worker_id,
+        queues=queues,
+        retention=app.retention,
+        stuck_grace=stuck_grace,
+        until_idle=until_idle,
+    )
+
+
+def _make_settings(given: dict[str, Any]) -> Settings:
+    """Return the settings; refuse one of the wrong type."""
+    for name in _DURATIONS:
+        if name in given and (given[name] is not None or name != "rescue_every"):
+            given[name] = to_span(given[name], name).total_seconds()
     try:
         return msgspec.convert(given, Settings)
     except msgspec.ValidationError as error:
@@ -26,7 +104,7 @@ def make_settings(**given: Any) -> Settings:
         raise ConfigError(message) from None
 
 
-def check_queues(queues: Sequence[str] | None) -> tuple[str, ...] | None:
+def _check_queues(queues: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the names of the queues to serve; None for all."""
     if isinstance(queues, str):
         message = f"queues={queues!r} is one text: pass a list, as in queues=[{queues!r}]"
@@ -37,8 +115,9 @@ def check_queues(queues: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if queues is None else tuple(queues)
 
 
-def check_worker_class(worker_class: object) -> None:
+def _check_worker_class(worker_class: object) -> type[Worker]:
     """Refuse what cannot be a worker."""
     if not isinstance(worker_class, type) or not issubclass(worker_class, Worker):
         message = f"worker_class={worker_class!r} is no subclass of holdfast.Worker: derive it from that"
         raise ConfigError(message)
+    return worker_class

@@ -114,18 +114,16 @@ def run(
 
 
 def _check_consumers(app: App, options: Sequence[str], until_empty: bool) -> None:
-    """Refuse a worker that would run nothing; warn of consumers that it does not run, and of options without effect."""
-    names = [consumer.name for consumer in app.subscribed]
+    """Refuse a worker that would run nothing, and warn of options without effect."""
+    has_consumers = len(app.subscribed) > 0
     if until_empty and not len(app.tasks):
         message = (
             "--until-empty runs tasks alone, and the app has consumers alone\n"
             "Leave it out: consumers wait for further events until the worker is stopped."
         )
         raise ConfigError(message)
-    if until_empty and names:
-        warn(f"--until-empty runs tasks alone: the app's consumers do not run ({', '.join(names)})")
-    if options and (until_empty or not names):
-        why = "with --until-empty no consumers run" if names else "the app has no consumers"
+    if options and (until_empty or not has_consumers):
+        why = "with --until-empty no consumers run" if has_consumers else "the app has no consumers"
         warn(f"{' and '.join(options)} {'has' if len(options) == 1 else 'have'} no effect: {why}")
 
 

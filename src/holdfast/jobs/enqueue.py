@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 
@@ -43,7 +44,7 @@ def check_options(  # noqa: PLR0913 - the options of a job, by name
     timeout: float | timedelta | None = None,
     headers: Mapping[str, str] | None = None,
     order_key: str | None = None,
-    job_id: str | None = None,
+    job_id: str | UUID | None = None,
     using: object = None,
 ) -> EnqueueOptions:
     """Check the options of a job."""

@@ -12,6 +12,8 @@ import secrets
 import struct
 import threading
 import time
+from typing import cast
+from uuid import UUID
 
 from holdfast.errors import ConfigError
 
@@ -82,6 +84,14 @@ def new_id() -> str:
 def new_ids(count: int) -> list[str]:
     """Return `count` new UUIDv7s, strictly increasing."""
     return _sequence.take(count)
+
+
+def id_text(given: str | UUID) -> str:
+    """Return an id that a caller names something by, as the text under which it is stored."""
+    if not isinstance(cast("object", given), (str, UUID)):
+        message = f"id {given!r} is neither a text nor a UUID: pass the id that an enqueue returned or a list shows"
+        raise ConfigError(message)
+    return str(given).lower()
 
 
 def check_id(job_id: str) -> str:

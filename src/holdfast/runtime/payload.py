@@ -89,12 +89,18 @@ def encode_result_or_reason(value: Any) -> str | None:
         return _UNKEPT + clean(str(error), 1024)
 
 
+def unkept_reason(text: str | None) -> str | None:
+    """Return why a result could not be kept, if that is what was written in its place."""
+    return text.removeprefix(_UNKEPT) if text is not None and text.startswith(_UNKEPT) else None
+
+
 def decode_result(text: str | None, type: Any = Any) -> Any:  # noqa: A002 - as msgspec calls it
     """Return a kept result as `type`; plain JSON values by default."""
     if text is None:
         return None
-    if text.startswith(_UNKEPT):
-        raise PayloadError(text.removeprefix(_UNKEPT))
+    reason = unkept_reason(text)
+    if reason is not None:
+        raise PayloadError(reason)
     check_size(size_of(text), "the result")
     try:
         return decoder_for(type).decode(text)

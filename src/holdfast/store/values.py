@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.errors import ConfigError
+from holdfast.model.duration import to_span
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState, Lease, LeasedJob
 from holdfast.model.outcome import Outcome
@@ -61,10 +63,14 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extension(msgspec.Struct, frozen=True):
-    """What came of extending leases: those lost, and those whose job somebody asked to cancel."""
+    """What came of extending leases: those lost, and those whose job somebody asked to cancel.
+
+    `skipped` are held as before but were not extended, because a transaction has them locked; the others were.
+    """
 
     lost: list[Lease]
     cancel_asked: list[Lease]
+    skipped: list[Lease] = []
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -94,12 +100,26 @@ class Cancellation(StrEnum):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long finished jobs are kept; None keeps them for ever."""
+    """How long finished jobs are kept; None keeps them for ever.
+
+    Raises `ConfigError` for what is no timedelta: of a number nobody could tell whether days are meant, or seconds.
+    """
 
     completed: timedelta | None = timedelta(days=7)
     failed: timedelta | None = timedelta(days=90)
     cancelled: timedelta | None = timedelta(days=30)
     counts: timedelta | None = timedelta(days=30)
+
+    def __post_init__(self) -> None:
+        """Check every duration."""
+        for name in self.__struct_fields__:
+            kept = getattr(self, name)
+            if kept is None:
+                continue
+            if not isinstance(kept, timedelta):
+                remedy = f"pass a timedelta, as in {name}=timedelta(days=7), or None to keep them for ever"
+                raise ConfigError(f"the retention {name}={kept!r} has no unit: {remedy}")
+            to_span(kept, f"the retention of {name}" if name == "counts" else f"the retention of {name} jobs")
 
 
 class Outstanding(msgspec.Struct, frozen=True):

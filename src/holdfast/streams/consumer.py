@@ -95,6 +95,10 @@ def make_consumer(  # noqa: PLR0913 - each is a setting of its own, by name
     )
 
 
+CONSUMER_SETTINGS: Final = tuple(make_consumer.__kwdefaults__ or ())
+"""The names of all settings."""
+
+
 def check_start(start: object) -> Start:
     """Return where to begin; raises `ConfigError` for what is no such place."""
     if isinstance(start, datetime):

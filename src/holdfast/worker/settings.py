@@ -8,6 +8,7 @@ from holdfast.errors import ConfigError
 
 MAX_EXTEND_AT = 0.55
 """Above it a writer that holds the store for a quarter of a lease can make an extension come after a rescue."""
+FLUSH_AFTER = 0.005
 RESCUES_PER_LEASE = 5.0  # rescue keeps access unbroken, which a gap of a quarter lease would break: see `access`
 
 
@@ -30,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prefetch_max: int = 1000
     batch_max: int = 500
     flush_rows: int = 500
-    flush_after: float = 0.005
+    flush_after: float = FLUSH_AFTER
     patience: float = 1.0
     drain_timeout: float = 30.0
     abort_grace: float = 2.0
@@ -59,16 +60,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 f"give a share of the lease above 0 and up to {MAX_EXTEND_AT}, for example 0.5"
             )
         if not self.flush_after < self.lease * self.extend_at:
-            raise ConfigError(
-                f"flush_after={self.flush_after} is as long as the lease is safe ({self.lease} s x {self.extend_at}): "
-                "give some milliseconds, for example 0.005"
-            )
+            raise ConfigError(self._unsafe_flush())
         slowest = self.lease / RESCUES_PER_LEASE
         if self.rescue_every is not None and not 0 < self.rescue_every <= slowest:
             raise ConfigError(
                 f"rescue_every={self.rescue_every} does not fit a lease of {self.lease} s: "
                 f"give more than 0 and at most {slowest:g} s, or leave it out"
             )
+
+    def _unsafe_flush(self) -> str:
+        """Say which of two settings that do not fit one another is to be changed, and how."""
+        safe = self.lease * self.extend_at
+        if self.flush_after <= FLUSH_AFTER:
+            return (
+                f"lease={self.lease:g} is too short: it would be extended after {safe:g} s, and what has finished "
+                f"waits up to flush_after={self.flush_after:g} s: give more than "
+                f"{self.flush_after / self.extend_at:g} s, for example 30"
+            )
+        example = f", for example {FLUSH_AFTER:g}" if safe > FLUSH_AFTER else ""
+        return (
+            f"flush_after={self.flush_after:g} is not below the time for which the lease is safe "
+            f"({self.lease:g} s x {self.extend_at:g}): give less than {safe:g} s{example}"
+        )
 
     @property
     def rescue_period(self) -> float:
