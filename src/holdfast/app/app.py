@@ -14,6 +14,7 @@ from holdfast.app.batch import Batch, open_batch
 from holdfast.app.handle import JobHandle
 from holdfast.app.held import HeldJob, known_tasks
 from holdfast.app.open import DEFAULT_URL, open_backend
+from holdfast.app.repeat import until_known
 from holdfast.app.serve import Crew, run_many, run_one, tell_of_consumers_left_out
 from holdfast.app.streams import StreamApp
 from holdfast.app.sync import Portal
@@ -126,7 +127,7 @@ class App(StreamApp):
             return await backend.transactions.join(using).enqueue(jobs)
         if backend.capabilities.joins_transactions and backend.transactions.is_inside():
             return await backend.jobs.enqueue(jobs)
-        return await self._joiner.enqueue(jobs)
+        return await until_known(lambda: self._joiner.enqueue(jobs))
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 

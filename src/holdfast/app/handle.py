@@ -29,7 +29,7 @@ class JobHandle:
         self._app = app
         self.id = job_id
         self.created = created
-        """False if a job of this id was there already: the enqueue was a repeat."""
+        """False if a job of this id was there already: the enqueue was a repeat, or was repeated after a lost reply."""
 
     def __repr__(self) -> str:
         """Show the id, never the arguments."""

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from holdfast.app.admin import check_limit
 from holdfast.app.consumers import ConsumerDesk
+from holdfast.app.repeat import until_known
 from holdfast.app.sync import Portal
 from holdfast.app.unknown_settings import refuse_unknown
 from holdfast.errors import CategoryNotFound, ConfigError
@@ -86,8 +87,12 @@ class StreamApp:
         made = new_events(category, events)
         if not made:
             return []
-        streams = (await self.opened()).streams
-        return await (streams.events if using is None else streams.join(using)).append(made)
+        backend = await self.opened()
+        if using is not None:
+            return await backend.streams.join(using).append(made)
+        if backend.capabilities.joins_transactions and backend.transactions.is_inside():
+            return await backend.streams.events.append(made)
+        return await until_known(lambda: backend.streams.events.append(made))
 
     async def read(
         self,
