@@ -58,6 +58,15 @@ async def test_a_last_statement_that_fails_keeps_the_commit_from_being_done(conn
     assert await connection.begin_with(FAILING, {"n": 1}) == [(1,)]
 
 
+async def test_a_commit_that_the_server_has_turned_into_a_rollback_is_told(connection: HandlersConnection):
+    await connection.begin_with(b"select 1", {})
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await connection.execute("select 1 / 0")
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        await connection.end(b"commit")
+    assert connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+
 async def test_it_takes_one_round_trip_to_begin_and_one_to_end(backend: Backend, tmp_path: Path):
     grant = await consuming(backend, "a")
     said = tmp_path / "said"
@@ -106,9 +115,10 @@ async def test_a_pipeline_that_is_still_open_is_told(connection: HandlersConnect
     assert await connection.commit_with(b"select 2", {}) == [(2,)]
 
 
+@pytest.mark.parametrize("prepare", ["auto", "always"])
 @pytest.mark.parametrize("for_verbs", [True, False])
-async def test_the_server_notices_a_client_that_vanished(url: str, for_verbs: bool):
-    session = await connect(Location.parse(url), for_verbs=for_verbs)
+async def test_the_server_notices_a_client_that_vanished(url: str, for_verbs: bool, prepare: str):
+    session = await connect(Location.parse(f"{url}&prepare={prepare}"), for_verbs=for_verbs)
     found = await (await session.execute("show tcp_keepalives_idle")).fetchone()
     drop(session)
     assert found == ("10",)

@@ -16,6 +16,14 @@ def test_a_password_is_never_shown():
         assert "s3cret" not in location.url
         assert conninfo_to_dict(location.conninfo).get("password") == "s3cret"
         assert "s3cret" not in repr(open_backend(url).url)
+        assert "s3cret" not in repr(location)
+
+
+def test_the_full_url_leads_to_the_same_place_with_password_and_settings():
+    url = "postgresql://ada:s3cret@db/shop?schema=jobs&pool=3&prepare=never&patience=9&sslmode=require"
+    location = Location.parse(url)
+    assert Location.parse(location.full_url) == location
+    assert open_backend(url).full_url == url
 
 
 def test_parameters_of_libpq_pass_through_and_ours_do_not():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres import listening
+from holdfast.backends.postgres.backend import open_backend
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.notify import waker
 from holdfast.testing.stores import open_store
@@ -23,6 +25,13 @@ async def _hears(backend: Backend, heard: asyncio.Event) -> None:
         while not heard.is_set():
             backend.notifier.notify()
             await asyncio.wait([waiting], timeout=0.1)
+
+
+async def _threads_end() -> None:
+    """Wait for those that were still trying to connect."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("holdfast-postgres"):
+            await asyncio.to_thread(thread.join, 10)
 
 
 async def test_a_listener_whose_session_was_terminated_listens_again(backend: Backend, url: str):
@@ -100,3 +109,66 @@ async def test_a_listener_whose_link_fell_silent_notices_it_by_its_probe_and_lis
         proxy.hole()
         stop()  # and it ends, though nothing is answered
     proxy.close()
+
+
+@pytest.mark.parametrize("step", ["connecting", "listening"])
+async def test_whoever_ends_to_listen_is_not_held_up_by_a_server_that_does_not_answer(url: str, step: str):
+    proxy = Proxy(url)
+    async with open_store(proxy.url) as backend:
+        if step == "connecting":
+            proxy.hole()
+        arrived, wake = waker()
+        stop = backend.notifier.listen(wake)
+        if step == "listening":
+            await arrived.wait()
+            proxy.hole()
+        began = time.monotonic()
+        stop()
+        assert time.monotonic() - began < 0.2
+        proxy.refuse()
+    await _threads_end()
+    proxy.close()
+
+
+async def test_the_event_loop_goes_on_while_a_store_is_closed_whose_server_does_not_answer(url: str):
+    proxy = Proxy(url)
+    backend = open_backend(proxy.url)
+    await backend.open()
+    proxy.hole()
+    backend.notifier.listen(lambda: None)
+    backend.notifier.notify()  # a hint that cannot be sent either
+    await asyncio.sleep(0.2)
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - began)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0.05)
+    began = time.monotonic()
+    await backend.close()
+    assert time.monotonic() - began < 4  # seconds: a connection that is not made is given up after five
+    await asyncio.sleep(0.05)
+    watching.cancel()
+    assert longest < 0.5
+    proxy.refuse()
+    await _threads_end()
+    proxy.close()
+
+
+async def test_the_threads_of_a_store_have_ended_when_it_is_closed(url: str):
+    backend = open_backend(url)
+    await backend.open()
+    before = set(threading.enumerate())
+    arrived, wake = waker()
+    backend.notifier.listen(wake)
+    await arrived.wait()
+    backend.notifier.notify()
+    begun = {thread for thread in threading.enumerate() if thread.name.startswith("holdfast-postgres")} - before
+    await backend.close()
+    assert len(begun) == 2
+    assert not any(thread.is_alive() for thread in begun)

@@ -48,7 +48,10 @@ HOT: dict[str, dict[str, object]] = {
     "ended_before": {"seqs": SOME, "fences": SOME, "outcomes": ["completed"] * 500},
     "set_turns": {"seqs": SOME, "turns": SOME},
     "describe_jobs": {"seqs": SOME},
-    "old_completed": {"after": 0, "keep": 1, "limit": 500},
+    "old_completed": {"keep": 1, "limit": 500},
+    "old_failed": {"keep": 1, "limit": 500},
+    "old_cancelled": {"keep": 1, "limit": 500},
+    "prune_completed": {"seqs": SOME, "keep": 1},
     "prune_jobs": {"seqs": SOME},
 }
 FILL = """
@@ -118,6 +121,57 @@ async def test_no_hot_statement_reads_a_whole_table_of_a_million(
     schema = parts_of(url)[1]
     _fill(connection, schema, statistics, 1_000_000)
     assert _bad_plans(connection, schema) == []
+
+
+def _rows_read(connection: psycopg.Connection, schema: str, name: str, parameters: dict[str, object]) -> int:
+    """Run a statement; return how many rows of long tables it has read, those that it threw away included."""
+    with psycopg.ClientCursor(connection) as cursor:
+        text = cursor.mogrify(Statements(schema, None).text(name), parameters)
+        ((found,),) = cursor.execute(f"explain (analyze, format json) {text}".encode()).fetchall()
+    nodes, read = [found[0]["Plan"]], 0.0
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", [])
+        if node.get("Relation Name") in (*BIG, "failed", "cancelled"):
+            read += node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+    return int(read)
+
+
+YOUNG = """
+insert into {s}.job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes)
+select gen_random_uuid(), 1, '{{}}', 0, 5, n, n, 2 from generate_series(1, 20000) as n;
+insert into {s}.scheduled (run_at, seq, retrying) select {far}, seq, false from {s}.job;
+insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
+select seq, seq, 'w', 1, 1, {far} from {s}.job;
+insert into {s}.failed (seq, attempt, lost, finished_at, reason) select seq, 1, 0, {far}, '' from {s}.job;
+insert into {s}.cancelled (seq, attempt, lost, finished_at, reason) select seq, 1, 0, {far}, '' from {s}.job;
+"""
+
+
+@pytest.mark.parametrize("name", ["promote", "old_completed", "old_failed", "old_cancelled"])
+async def test_what_is_not_yet_due_or_old_is_not_read(url: str, connection: psycopg.Connection, name: str):
+    schema = parts_of(url)[1]
+    connection.execute(YOUNG.format(s=schema, far=2**62).encode())
+    connection.execute(b"set enable_seqscan = off; set enable_bitmapscan = off")  # as in the sessions of a store
+    assert _rows_read(connection, schema, name, HOT[name]) == 0
+
+
+BATCHES = """
+insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_at, batch)
+select seq, seq, 'w', 1, 1, seq / 500,
+       case when seq % 500 = 0 then array(select generate_series(seq, seq + 499)) end
+from generate_series(500, 50499) as seq;
+"""
+
+
+@pytest.mark.parametrize("limit", [1, 700, 1000])
+async def test_a_call_that_prunes_reads_no_more_than_it_may_delete_and_a_batch(
+    url: str, connection: psycopg.Connection, limit: int
+):
+    schema = parts_of(url)[1]
+    connection.execute(BATCHES.format(s=schema).encode())
+    connection.execute(b"set enable_seqscan = off; set enable_bitmapscan = off")
+    assert _rows_read(connection, schema, "old_completed", {"keep": 1, "limit": limit}) <= 100 + limit + 2 * 500
 
 
 async def test_a_plan_that_was_kept_from_empty_tables_does_not_read_full_ones_whole(

@@ -9,7 +9,10 @@ import pytest
 from tests.servers.postgres import parts_of
 
 from holdfast.app.open import open_backend
+from holdfast.backends.postgres.schema import MIGRATIONS
+from holdfast.backends.postgres.statements import fill_in
 from holdfast.errors import SchemaMismatch
+from holdfast.store.values import Retention
 from holdfast.testing.conformance.base import a_job, enqueue
 
 
@@ -53,4 +56,28 @@ async def test_the_script_installs_what_install_does(url: str):
     with psycopg.connect(parts_of(url)[0]) as connection:
         connection.execute(backend.schema.script().encode())
     await backend.schema.check()
+    await backend.close()
+
+
+async def test_what_was_completed_before_pruning_went_by_age_is_pruned_after_the_upgrade(url: str):
+    server, schema = parts_of(url)
+    with psycopg.connect(server) as connection:
+        connection.execute(f"create schema {schema}".encode())
+        for version in (1, 2):
+            connection.execute(fill_in(MIGRATIONS[version], schema).encode())
+        connection.execute(
+            f"""
+            update {schema}.meta set schema_version = 2;
+            insert into {schema}.job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes)
+            select gen_random_uuid(), 1, '[]', 0, 5, 1, 1, 2 from generate_series(1, 5);
+            insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
+            select seq, 1, 'w', 1, 1, 1 from {schema}.job;
+            """.encode()
+        )
+    backend = open_backend(url)
+    with pytest.raises(SchemaMismatch, match="holdfast schema upgrade"):
+        await backend.open()
+    await backend.schema.install()
+    await backend.open()
+    assert [await backend.jobs.prune(Retention(), 2) for _ in range(4)] == [2, 2, 1, 0]
     await backend.close()

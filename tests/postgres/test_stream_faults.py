@@ -142,6 +142,7 @@ def test_when_all_nodes_are_cut_off_nobody_leads_nobody_dispatches_and_all_go_on
     time.sleep(1.0)  # in which a node would have taken them
     assert len(cluster.calls()) == calls
     view = cluster.app.sync.leader()
+    assert view is not None
     assert view.leadership.epoch == epoch
     assert view.expires_in.total_seconds() < 0
     proxy.heal()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 import psycopg
@@ -14,9 +15,11 @@ from tests.servers.postgres import parts_of
 
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Commit
 from holdfast.store.values import Standing, Verdict
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import LEASE, MANY, a_job, enqueue, hold_one
+from holdfast.testing.conformance.streams.base import consuming
 from holdfast.testing.stores import open_store
 
 LIMIT = timedelta(seconds=10)
@@ -61,6 +64,60 @@ async def test_a_handler_that_commits_by_itself_is_told_so(backend: Backend):
             await transaction.connection.execute("commit")
             await transaction.complete(job.lease, None)
     assert await backend.jobs.verify(job.lease) is Standing.HELD
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocking"])
+@pytest.mark.parametrize("completes", [False, True])
+async def test_a_handler_that_swallows_the_error_of_a_statement_is_told_of_savepoints(
+    backend: Backend, blocking: bool, completes: bool
+):
+    """The server undoes everything then, and says so of a COMMIT by nothing but another word."""
+    job = await hold_one(backend)
+
+    async def handler() -> None:
+        async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
+            with suppress(psycopg.errors.DivisionByZero):
+                await transaction.connection.execute("select 1 / 0")
+            if completes:
+                await transaction.complete(job.lease, None)
+
+    def handler_in_thread() -> None:
+        with backend.transactions.begin_blocking(job.lease, limit=LIMIT) as transaction:
+            with suppress(psycopg.errors.DivisionByZero):
+                transaction.connection.execute("select 1 / 0")
+            if completes:
+                transaction.complete(job.lease, None)
+
+    with pytest.raises(ConfigError, match="savepoint"):
+        await (asyncio.to_thread(handler_in_thread) if blocking else handler())
+    assert await backend.jobs.verify(job.lease) is Standing.HELD
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocking"])
+@pytest.mark.parametrize("commits", [False, True])
+async def test_a_consumer_that_swallows_the_error_of_a_statement_is_told_of_savepoints(
+    backend: Backend, blocking: bool, commits: bool
+):
+    grant = await consuming(backend, "a")
+    consumers = backend.streams.consumers
+
+    async def handler() -> None:
+        async with consumers.begin(grant, limit=LIMIT) as transaction:
+            with suppress(psycopg.errors.DivisionByZero):
+                await transaction.connection.execute("select 1 / 0")
+            if commits:
+                await transaction.commit(grant, Commit(0, 1))
+
+    def handler_in_thread() -> None:
+        with consumers.begin_blocking(grant, limit=LIMIT) as transaction:
+            with suppress(psycopg.errors.DivisionByZero):
+                transaction.connection.execute("select 1 / 0")
+            if commits:
+                transaction.commit(grant, Commit(0, 1))
+
+    with pytest.raises(ConfigError, match="savepoint"):
+        await (asyncio.to_thread(handler_in_thread) if blocking else handler())
+    assert await consumers.verify(grant) == 0
 
 
 async def test_a_rescuer_passes_over_a_lease_that_a_transaction_holds(url: str):

@@ -33,12 +33,12 @@ from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
-from holdfast.backends.postgres.verbs.upkeep import Pruner
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import Verdict
 
 _inherited: list[_Parts] = []
+_LAST_WAIT = 2.0  # for threads whose server does not answer; they end by themselves then, and keep no process alive
 
 
 class _Parts:
@@ -57,9 +57,7 @@ class _Parts:
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.callers = Callers(location, statements)
-        self.jobs = PostgresJobs(
-            self.runner, lanes=self.lanes, floors=self.floors, pruner=Pruner(), notify=self.notifier.notify
-        )
+        self.jobs = PostgresJobs(self.runner, lanes=self.lanes, floors=self.floors, notify=self.notifier.notify)
         self.streams = PostgresStreams(
             self.runner, self.transactions, notify=self.notifier.notify, callers=self.callers.runner
         )
@@ -73,11 +71,12 @@ class _Parts:
         for pool in (self._pools, self._handlers, self._blocking):
             pool.drop_idle()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close everything."""
         self.notifier.close()
         for pool in (self._pools, self._handlers, self._blocking):
             pool.close()
+        await self.notifier.ended(_LAST_WAIT)
 
 
 class PostgresBackend:
@@ -101,6 +100,10 @@ class PostgresBackend:
     @property
     def url(self) -> str:  # noqa: D102 - the port states the contracts
         return self._location.url
+
+    @property
+    def full_url(self) -> str:  # noqa: D102
+        return self._location.full_url
 
     @property
     def capabilities(self) -> Capabilities:  # noqa: D102
@@ -150,7 +153,7 @@ class PostgresBackend:
         if parts is None:
             return
         if parts.process == os.getpid():
-            parts.close()
+            await parts.close()
         else:
             _inherited.append(parts)
 
@@ -172,7 +175,6 @@ class PostgresBackend:
             parts.callers.runner(using),
             lanes=parts.lanes,
             floors=parts.floors,
-            pruner=Pruner(),
             notify=_no_hint,
         )
 

@@ -30,6 +30,11 @@ _NO_COMPILING = _KEEPALIVES + b"set jit = off"
 # ready at every claim once they are full, until the server happens to plan anew: 500 ms, not 5, with 200,000 jobs.
 _BY_INDEX = _NO_COMPILING + b"; set enable_seqscan = off; set enable_bitmapscan = off"
 
+# A stricter default of the database would break verbs off in favour of one another, and they are written for this one.
+# Behind a pooler it stays in force for a verb that is a lone statement, which is then repeated; transactions of verbs
+# say how they begin. A handler's transaction is its own: there the database's default stands.
+_FOR_VERBS = _BY_INDEX + b"; set default_transaction_isolation = 'read committed'"
+
 
 async def connect(location: Location, *, for_verbs: bool = False) -> AsyncConnection[Any]:
     """Open an async connection in autocommit, only for our own statements if `for_verbs`; raises `StoreUnavailable`."""
@@ -37,13 +42,14 @@ async def connect(location: Location, *, for_verbs: bool = False) -> AsyncConnec
     try:
         kind = Session if for_verbs else HandlersConnection
         connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
-        if location.prepare == "auto":
+        if location.prepare != "never":
             with bounded(connection, location.patience):
                 found = await (await connection.execute(_OWN_PROCESS)).fetchone()
                 if _is_direct(connection, found):
-                    await connection.execute(_BY_INDEX if for_verbs else _NO_COMPILING)
+                    await connection.execute(_FOR_VERBS if for_verbs else _NO_COMPILING)
                     if isinstance(connection, Session):
-                        connection.prepared = {}  # and none by the driver, which drops all of them after a rollback
+                        connection.prepared = {}
+                        connection.prepare_threshold = None  # the driver drops all of them after a rollback, ours too
                     else:
                         connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
@@ -56,7 +62,7 @@ def connect_blocking(location: Location) -> Connection[Any]:
     connection: Connection[Any] | None = None
     try:
         connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
-        if location.prepare == "auto":
+        if location.prepare != "never":
             with bounded_blocking(connection, location.patience):
                 if _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
                     connection.execute(_NO_COMPILING)
@@ -75,6 +81,7 @@ def _not_connected(
 
 
 def _threshold(location: Location) -> int | None:
+    """Return after how many times the driver prepares a statement, unless more is known of the session."""
     return _PREPARE_AFTER if location.prepare == "always" else None
 
 

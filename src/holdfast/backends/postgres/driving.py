@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar, cast
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
@@ -78,6 +79,7 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
             async with cursor.copy(text) as copy:
                 for chunk in asked.chunks:
                     await copy.write(chunk)
+                    await asyncio.sleep(0)  # to write does not wait while there is room: others have their turn here
             return []
         await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
         return await cursor.fetchall() if cursor.description else []

@@ -2,8 +2,9 @@
 
 It is a connection of the driver like any other, but that its transaction is begun and ended here: BEGIN goes with the
 statement behind it, and COMMIT with a position before it. That makes two round trips besides the handler's own, and for
-a task one more. Our statements are not prepared on it: the driver drops all prepared statements of a session, those of
-others too, after a rollback.
+a task one more. What goes with BEGIN and COMMIT is not prepared: the driver drops all prepared statements of a session,
+those of others too, after a rollback. The completion of a task is a statement of the driver's, and prepared like the
+handler's own.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class HandlersConnection(Wire):
         return (await self._together((text, parameters), (b"commit", _NOTHING)))[0]
 
     async def end(self, command: bytes) -> None:
-        """Commit or roll back."""
-        await self.execute(command)
+        """Commit or roll back; raises `InFailedSqlTransaction` if the server has rolled back in place of a commit."""
+        done = (await self.execute(command)).statusmessage
+        if done is not None and done.lower().encode() != command:
+            message = "the transaction had failed, so the server has rolled it back"
+            raise psycopg.errors.InFailedSqlTransaction(message)
 
     async def commit(self) -> NoReturn:
         """Refuse: it would end the transaction before the completion is in it."""

@@ -45,13 +45,11 @@ class PostgresJobs:
         *,
         lanes: Lanes,
         floors: Floors,
-        pruner: upkeep.Pruner,
         notify: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._lanes = lanes
         self._floors = floors
-        self._pruner = pruner
         self._notify = notify
 
     def _hint(self) -> None:
@@ -195,7 +193,7 @@ class PostgresJobs:
         return await self._runner.write(lambda: finishing.verify(lease))
 
     async def prune(self, retention: Retention, limit: int) -> int:  # noqa: D102
-        return await self._runner.write(lambda: self._pruner.prune(retention, limit))
+        return await self._runner.write(lambda: upkeep.prune(retention, limit))
 
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:  # noqa: D102
         return await self._runner.look(lambda: insight.outstanding(tasks, queues))

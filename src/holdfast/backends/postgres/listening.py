@@ -46,19 +46,27 @@ class Listener:
         self._wake = wake
         self._stop_read, self._stop_write = os.pipe()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-postgres-listen", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()  # until the thread is told to end, the pipe is open
+        self.thread = threading.Thread(target=self._run, name="holdfast-postgres-listen", daemon=True)
+        self.thread.start()
 
     def close(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        os.write(self._stop_write, b"x")
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-            os.close(self._stop_read)
-            os.close(self._stop_write)
+        """Tell the thread to end, and do not wait for that: it may be connecting to a server that does not answer."""
+        with self._lock:
+            if not self._stopping.is_set():
+                self._stopping.set()
+                os.write(self._stop_write, b"x")
 
     def _run(self) -> None:
+        try:
+            self._connect_and_listen()
+        finally:
+            with self._lock:
+                self._stopping.set()
+                os.close(self._stop_read)
+                os.close(self._stop_write)
+
+    def _connect_and_listen(self) -> None:
         pause = _FIRST_PAUSE
         told = False
         while not self._stopping.is_set():
@@ -66,11 +74,12 @@ class Listener:
             began = time.monotonic()
             try:
                 connection = connect_blocking(self._location)
-                self._say(connection, sql.SQL("listen {}").format(sql.Identifier(self._channel)))
-                self._wake()  # what came while nobody listened
-                self._listen(connection)
+                if not self._stopping.is_set():
+                    self._say(connection, sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+                    self._wake()  # what came while nobody listened
+                    self._listen(connection)
             except (psycopg.Error, StoreError, _DeafError, OSError) as error:
-                if not told:
+                if not told and not self._stopping.is_set():
                     _logger.warning("wake-ups from other processes are off, work is found by polling: %s", error)
                     told = True
             finally:

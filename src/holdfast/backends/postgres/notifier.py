@@ -9,10 +9,13 @@ go together, and while they keep coming, the pause doubles up to 50 ms. With a p
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 from psycopg import sql
@@ -43,6 +46,7 @@ class PostgresNotifier:
         self._asked = threading.Event()
         self._stopping = threading.Event()
         self._sender: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []  # that may not have ended yet
 
     def notify(self) -> None:
         """Wake the listeners of this process, and tell the others, at once if possible, else by the sender."""
@@ -63,6 +67,7 @@ class PostgresNotifier:
             self._listeners.append(wake)
             if self._listener is None:
                 self._listener = Listener(self._location, self._channel, self._own_mark, self._wake)
+                self._keep(self._listener.thread)
 
         def unlisten() -> None:
             with self._lock:
@@ -77,25 +82,34 @@ class PostgresNotifier:
         return unlisten
 
     def close(self) -> None:
-        """Forget all listeners, and end the threads."""
+        """Forget all listeners, and tell the threads to end."""
         with self._lock:
             self._listeners.clear()
             listener, self._listener = self._listener, None
-            sender, self._sender = self._sender, None
         self._stopping.set()
         self._asked.set()
-        for thread in (listener, sender):
-            if isinstance(thread, Listener):
-                thread.close()
-            elif thread is not None and thread is not threading.current_thread():
-                thread.join()
-        self._line.close()
+        if listener is not None:
+            listener.close()
+        if self._sender is None:  # else it is the sender that closes the line: it may be waiting for an answer there
+            self._line.close()
+
+    async def ended(self, within: float) -> None:
+        """Wait until the threads have ended, after `close`; at most so many seconds."""
+        threads = [thread for thread in self._threads if thread.is_alive()]
+        if threads:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await asyncio.to_thread(_join, threads, within)
 
     def _start_sender(self) -> None:
         with self._lock:
             if self._sender is None and not self._stopping.is_set():
                 self._sender = threading.Thread(target=self._send, name="holdfast-postgres-notify", daemon=True)
                 self._sender.start()
+                self._keep(self._sender)
+
+    def _keep(self, thread: threading.Thread) -> None:
+        self._threads = [thread, *(other for other in self._threads if other.is_alive())]
 
     def _send(self) -> None:
         while not self._stopping.is_set():
@@ -110,3 +124,9 @@ class PostgresNotifier:
                 _logger.debug("a hint to other processes was not sent: %s", error)
                 self._stopping.wait(_AGAIN_AFTER)
         self._line.close()
+
+
+def _join(threads: list[threading.Thread], within: float) -> None:
+    until = time.monotonic() + within
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from enum import Enum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -48,11 +49,26 @@ class _Session(Protocol):
     def pgconn(self) -> psycopg.pq.abc.PGconn: ...
 
 
-class OpenTransaction:
-    """What both kinds of transaction share.
+class State(Enum):
+    """Where a handler's transaction stands.
 
-    `open`, then `sealed` for the commit or `expired`; `committed`, if it was with its last statement; then `ended`.
+    ```text
+       OPEN ──▶ SEALED ──▶ COMMITTED    with its last statement: else the COMMIT is still to be sent
+         └────▶ EXPIRED                 rolled back because it lasted too long
+    ```
+
+    ENDED comes behind each of them. Whoever takes it out of OPEN, under the lock, decides which way it goes.
     """
+
+    OPEN = "open"
+    SEALED = "sealed"
+    COMMITTED = "committed"
+    EXPIRED = "expired"
+    ENDED = "ended"
+
+
+class OpenTransaction:
+    """What both kinds of transaction share."""
 
     def __init__(
         self, session: _Session, owner: Statements, holding: Holding, limit: timedelta, where: str, came_up: CameUp
@@ -62,7 +78,7 @@ class OpenTransaction:
         self._limit = limit
         self._where = where
         self._came_up = came_up
-        self._state = "open"
+        self._state = State.OPEN
         self._lock = threading.Lock()
         self.owner = owner
         self.after_commit: list[Callable[[], None]] = []
@@ -70,31 +86,33 @@ class OpenTransaction:
     @property
     def is_entered(self) -> bool:
         """Whether its handler is inside the block: its calls join it or, once it has expired, are refused."""
-        return self._state in {"open", "expired"}
+        return self._state in {State.OPEN, State.EXPIRED}
 
     def check_open(self) -> None:
         """Refuse a call inside a transaction that was rolled back: it would commit alone."""
-        if self._state == "expired":
+        if self._state is State.EXPIRED:
             raise self._expired()
 
     def _may_expire(self) -> bool:
         with self._lock:
-            if self._state != "open":
+            if self._state is not State.OPEN:
                 return False
-            self._state = "expired"
+            self._state = State.EXPIRED
             return True
 
     def seal(self) -> None:
         """Let it not expire any more: it is about to be committed."""
         with self._lock:
-            if self._state == "expired":
+            if self._state is State.EXPIRED:
                 raise self._expired()
-            self._state = "sealed"
+            self._state = State.SEALED
         self._check_whole()
 
-    def end(self) -> None:
-        """Let nothing join it any more."""
-        self._state = "ended"
+    def end(self) -> bool:
+        """Let nothing join it any more; whether its connection broke by itself, not for the limit's sake."""
+        broke = self._session.closed and self._state is not State.EXPIRED
+        self._state = State.ENDED
+        return broke
 
     def committed(self) -> None:
         """Do what waited for the commit."""
@@ -115,18 +133,28 @@ class OpenTransaction:
         except TransactionExpired:
             raise
         except Exception as error:
-            if self._state == "expired" or took_too_long(error):
+            if took_too_long(error):
+                self._state = State.EXPIRED
+            if self._state is State.EXPIRED:
                 raise self._expired() from error
             if isinstance(error, psycopg.Error) and (committing or self._session.closed) and not but(error):
                 raise translate(error, self._where, broken=self._session.closed, committing=committing) from error
             raise
 
     def _check_whole(self) -> None:
-        """See that the handler has not ended the transaction by a statement of its own."""
-        if self._session.pgconn.transaction_status == TransactionStatus.IDLE:
+        """See that the handler has not ended the transaction by a statement of its own, nor broken it by one."""
+        status = self._session.pgconn.transaction_status
+        if status == TransactionStatus.IDLE:
             message = (
                 f"{self._holding.name}: its handler has committed or rolled back the transaction by itself, so "
                 "effect and completion cannot commit together: leave that to the `with` block"
+            )
+            raise ConfigError(message)
+        if status == TransactionStatus.INERROR:
+            message = (
+                f"{self._holding.name}: a statement of its handler failed, and PostgreSQL undoes the whole "
+                "transaction for that, though the handler has caught the error. Put what may fail into a savepoint: "
+                "`with connection.transaction():`, or `async with` in an async handler"
             )
             raise ConfigError(message)
 
@@ -177,7 +205,7 @@ class AsyncOpenTransaction(OpenTransaction):
 
     async def commit_transaction(self) -> None:
         """Commit, unless that was done with the last statement."""
-        if self._state == "committed":
+        if self._state is State.COMMITTED:
             return
         self.seal()
         with self.explained(committing=True), bounded(self.connection, self._patience):
@@ -296,7 +324,7 @@ class AsyncStreamTransaction(AsyncOpenTransaction):
                 await to_the_end(self.connection.commit_with(text, parameters))
         except psycopg.Error:  # by which the server has refused to commit
             return CommitVerdict.LOST
-        self._state = "committed"
+        self._state = State.COMMITTED
         return CommitVerdict.DONE
 
 

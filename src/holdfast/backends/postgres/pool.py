@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 from psycopg import AsyncConnection, Connection
 
@@ -19,22 +18,34 @@ from holdfast.backends.postgres.connecting import connect, connect_blocking, dro
 from holdfast.backends.postgres.location import Location
 from holdfast.errors import StoreUnavailable
 
+T = TypeVar("T")
 _PATIENCE = 30.0
 
 
-def _exhausted(location: Location) -> StoreUnavailable:
+def _exhausted(location: Location, whose: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"{location.url}: all {location.pool} connections of this process have been in use for {_PATIENCE:g} s: "
+        f"{location.url}: all connections for {whose} ({location.pool}) have been in use for {_PATIENCE:g} s: "
         "keep transactions short, or set pool= in the URL higher"
     )
 
 
-class AsyncPool:
-    """The connections of one event loop."""
+@contextmanager
+def _as_it_was(connection: Any) -> Generator[None]:
+    """Undo, in the end, what a handler sets on the connection that it is lent; what it tells the server stays."""
+    kept = connection.row_factory, connection.cursor_factory, connection.prepare_threshold
+    try:
+        yield
+    finally:
+        connection.row_factory, connection.cursor_factory, connection.prepare_threshold = kept
 
-    def __init__(self, location: Location, *, for_verbs: bool) -> None:
+
+class AsyncPool:
+    """The connections of one event loop; `lost` is called whenever one has broken, or is suspected to have."""
+
+    def __init__(self, location: Location, *, for_verbs: bool, lost: Callable[[], None] = lambda: None) -> None:
         self._location = location
         self._for_verbs = for_verbs
+        self._lost = lost
         self._idle: list[AsyncConnection[Any]] = []
         self._slots = asyncio.Semaphore(location.pool)
         self.is_closed = False
@@ -44,7 +55,8 @@ class AsyncPool:
         """Lend a connection that is between transactions; one that comes back otherwise is dropped."""
         connection = await self.take()
         try:
-            yield connection
+            with _as_it_was(connection):
+                yield connection
         finally:
             self.give_back(connection)
 
@@ -54,7 +66,8 @@ class AsyncPool:
             try:
                 await asyncio.wait_for(self._slots.acquire(), _PATIENCE)
             except TimeoutError:
-                raise _exhausted(self._location) from None
+                whose = "calls" if self._for_verbs else "transactions of async handlers"
+                raise _exhausted(self._location, f"{whose} in one event loop") from None
         else:
             await self._slots.acquire()
         try:
@@ -65,6 +78,8 @@ class AsyncPool:
 
     def give_back(self, connection: AsyncConnection[Any]) -> None:
         """Take a connection back."""
+        if connection.closed:
+            self._lost()
         if is_idle(connection) and not self.is_closed:
             self._idle.append(connection)
         else:
@@ -72,17 +87,32 @@ class AsyncPool:
         self._slots.release()
 
     def _next(self) -> AsyncConnection[Any] | None:
-        while self._idle:
-            connection = self._idle.pop()
+        while (connection := _popped(self._idle)) is not None:
             if not has_gone(connection):
                 return connection
+            self._lost()
             drop(connection)
         return None
 
+    def weed(self) -> None:
+        """Close idle connections that have broken, up to the first that is whole: the one to be lent next."""
+        connection = self._next()
+        if connection is not None:
+            self._idle.append(connection)
+
     def drop_idle(self) -> None:
-        """Close what lies idle."""
-        while self._idle:
-            drop(self._idle.pop())
+        """Close what lies idle; from any thread."""
+        self._lost()
+        while (connection := _popped(self._idle)) is not None:
+            drop(connection)
+
+
+def _popped(idle: list[T]) -> T | None:
+    """Return the last, if there is one: a thread whose connection broke may empty the list at any time."""
+    try:
+        return idle.pop()
+    except IndexError:
+        return None
 
 
 class AsyncPools:
@@ -94,7 +124,9 @@ class AsyncPools:
     def __init__(self, location: Location, *, for_verbs: bool = False) -> None:
         self._location = location
         self._for_verbs = for_verbs
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncPool] = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
+        self.losses = 0
+        """Grows whenever a connection has broken: what was learnt through it may be true no longer."""
 
     @property
     def here(self) -> AsyncPool:
@@ -102,11 +134,23 @@ class AsyncPools:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            pool = self._pools[loop] = AsyncPool(self._location, for_verbs=self._for_verbs)
+            self._forget_ended_loops()
+            pool = self._pools[loop] = AsyncPool(self._location, for_verbs=self._for_verbs, lost=self.lose)
         return pool
 
+    def lose(self) -> None:
+        """Take note that a connection has broken, or leads to something else."""
+        self.losses += 1
+
+    def _forget_ended_loops(self) -> None:
+        for loop, pool in list(self._pools.items()):
+            if loop.is_closed():
+                self._pools.pop(loop, None)
+                pool.drop_idle()
+
     def drop_idle(self) -> None:
-        """Close what lies idle in any of them."""
+        """Close what lies idle in any of them; from any thread."""
+        self.lose()
         for pool in list(self._pools.values()):
             pool.drop_idle()
 
@@ -130,11 +174,12 @@ class BlockingPool:
     def connection(self) -> Generator[Connection[Any]]:
         """Lend a connection that is between transactions; one that comes back otherwise is dropped."""
         if not self._slots.acquire(timeout=_PATIENCE):
-            raise _exhausted(self._location)
+            raise _exhausted(self._location, "transactions of handlers in threads")
         try:
             connection = self._next() or connect_blocking(self._location)
             try:
-                yield connection
+                with _as_it_was(connection):
+                    yield connection
             finally:
                 if is_idle(connection) and not self._is_closed:
                     self._idle.append(connection)
@@ -144,18 +189,15 @@ class BlockingPool:
             self._slots.release()
 
     def _next(self) -> Connection[Any] | None:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return None
+        while (connection := _popped(self._idle)) is not None:
             if not has_gone(connection):
                 return connection
             drop(connection)
+        return None
 
     def drop_idle(self) -> None:
-        """Close what lies idle."""
-        while (connection := self._next()) is not None:
+        """Close what lies idle; from any thread."""
+        while (connection := _popped(self._idle)) is not None:
             drop(connection)
 
     def close(self) -> None:

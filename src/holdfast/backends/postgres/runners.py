@@ -22,6 +22,7 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.transactions import current
 from holdfast.backends.postgres.trouble import is_read_only, is_worth_repeating, translate
+from holdfast.errors import SchemaMismatch
 
 T = TypeVar("T")
 Verb = Callable[[], Steps[T]]
@@ -99,6 +100,11 @@ class PoolRunner:
     async def apart(self, verb: Verb[T]) -> T:
         """One statement that is committed whatever becomes of the handler's transaction."""
         return await self._repeat(lambda: self._alone(verb, writes=True))
+
+    def losses(self) -> int:
+        """Return how often a connection is known to have broken, after a look at the one that is used next."""
+        self._pools.here.weed()
+        return self._pools.losses
 
     @property
     def joins(self) -> bool:
@@ -190,7 +196,10 @@ class PoolRunner:
             drop(connection)
         if connection.closed:  # those that lie idle lead to the same place, by the same way
             self._pools.drop_idle()
-        raise translate(error, self._where, broken=broken, committing=committing) from error
+        told = translate(error, self._where, broken=broken, committing=committing)
+        if isinstance(told, SchemaMismatch):
+            self._pools.lose()  # tables that are put there again have nothing in common with those of before
+        raise told from error
 
 
 async def _roll_back(connection: AsyncConnection[Any]) -> None:

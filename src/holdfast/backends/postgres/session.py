@@ -25,6 +25,8 @@ class Session(Wire):
     prepared: dict[tuple[bytes, tuple[int, ...]], bytes] | None = None
     """The names of prepared statements; None where the session may not be the server's own."""
 
+    _named = 0
+
     async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
         """Run a statement and return its rows; None, with nothing done, if that is for a cursor to do."""
         ready = await self._made_ready(text, parameters)
@@ -62,7 +64,9 @@ class Session(Wire):
         if name is None:
             if len(prepared) >= _MOST:
                 return None
-            name = b"holdfast_%d" % len(prepared)
+            # Never the same twice: the server may have prepared a statement whose sender was cancelled meanwhile.
+            name = b"holdfast_%d" % self._named
+            self._named += 1
             self.pgconn.send_prepare(name, filled.query, param_types=key[1])
             await self._answer()
             prepared[key] = name

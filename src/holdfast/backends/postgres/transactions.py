@@ -83,7 +83,7 @@ class PostgresTransactions:
         suspect: Callable[[], None],
         came_up: CameUp,
     ) -> None:
-        """`suspect` is called when a connection broke: those that lie idle lead the same way.
+        """`suspect` is called when a connection broke by itself: those that lie idle lead the same way.
 
         `came_up` is called after a commit that has made others ready, with the places where they lie.
         """
@@ -130,8 +130,7 @@ class PostgresTransactions:
                 raise
             finally:
                 expiring.cancel()
-                transaction.end()
-                if connection.closed:
+                if transaction.end():
                     self._suspect()
         transaction.committed()
 
@@ -161,8 +160,7 @@ class PostgresTransactions:
                 with transaction.explained(committing=True), bounded_blocking(connection, self._patience):
                     block.__exit__(None, None, None)
             finally:
-                transaction.end()
-                if connection.closed:
+                if transaction.end():
                     self._suspect()
         transaction.committed()
 

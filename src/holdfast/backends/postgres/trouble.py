@@ -38,7 +38,7 @@ def translate(error: psycopg.Error, where: str, *, broken: bool, committing: boo
     """
     text = str(error).strip().partition("\n")[0]
     if broken and committing:
-        return OutcomeUnknown(f"{where}: the connection broke while the server was committing ({text})")
+        return OutcomeUnknown(f"{where}: the connection broke before the server had said that it was done ({text})")
     if isinstance(error, _MISSING):
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     if is_read_only(error):
@@ -46,7 +46,7 @@ def translate(error: psycopg.Error, where: str, *, broken: bool, committing: boo
     elif isinstance(error, _TIMED_OUT):
         reason = f"broke the statement off ({text})"
     elif is_worth_repeating(error):
-        reason = f"broke the transaction off in favour of another, time and again ({text})"
+        reason = f"broke the transaction off in favour of another ({text})"
     elif broken or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE or _is_about_the_link(error):
         reason = f"cannot be reached ({text})"
     else:

@@ -63,9 +63,9 @@ class Wire(AsyncConnection[Any]):
     """A connection with a short way to the server."""
 
     async def _answer(self) -> PGresult:
-        """Wait for the answer to the one statement that was sent; raises what the server says."""
-        (result,) = await self._answers(_exchange(self.pgconn))
-        return _checked(result)
+        """Wait for the answer to the one statement that was sent; raises what the server says of it or its commit."""
+        results = await self._answers(_exchange(self.pgconn, in_pipeline=False))
+        return _checked(results[-1])
 
     async def _answers_together(self, send: Sequence[Send]) -> list[PGresult]:
         """Send statements in one round trip and return all answers.
@@ -77,16 +77,23 @@ class Wire(AsyncConnection[Any]):
             for one in send:
                 one(self.pgconn)
             self.pgconn.pipeline_sync()
-            results = await self._answers(_exchange_all(self.pgconn))
+            results = await self._answers(_exchange(self.pgconn, in_pipeline=True))
         finally:
+            self._leave_pipeline()
+        return [_checked(result) for result in results]
+
+    def _leave_pipeline(self) -> None:
+        try:
             if self.pgconn.status == ConnStatus.OK:
                 self.pgconn.exit_pipeline_mode()
-        return [_checked(result) for result in results]
+        except psycopg.OperationalError:  # something that was sent is still to be answered, and nobody waits for it
+            self.pgconn.finish()
 
     async def _answers(self, exchange: Exchange) -> list[PGresult]:
         """Wait for the answers to what was sent.
 
-        What is cancelled here is cancelled there, and the session can be used again.
+        What is cancelled here is cancelled there, and the session can be used again. Who is cancelled a second time
+        meanwhile does not wait for that, and the session is closed.
         """
         try:
             return await self._led(exchange)
@@ -97,6 +104,9 @@ class Wire(AsyncConnection[Any]):
                     await self._led(exchange)
             except (psycopg.Error, TimeoutError):
                 self.pgconn.finish()
+            except BaseException:
+                self.pgconn.finish()
+                raise
             raise
 
     async def _led(self, exchange: Exchange) -> list[PGresult]:
@@ -142,44 +152,38 @@ class _Waiter:
             self._future.set_result(how)
 
 
-def _exchange(session: PGconn) -> Exchange:
-    """Send what is still to be sent and take in all that is answered, never blocking."""
-    yield from _send(session)
+def _exchange(session: PGconn, *, in_pipeline: bool) -> Exchange:
+    """Send what is still to be sent and take in all that is answered, never blocking.
+
+    Returns the results up to the first that failed: one for each statement, and one more if what failed is the commit
+    that the server does by itself. Before it is ready for the next statement nothing is known to be committed, so a
+    server that hangs up earlier, and does not say why, raises `OperationalError`.
+    """
     results: list[PGresult] = []
     try:
-        while True:
-            result = yield from _next_result(session)
-            if result is None:
-                return results
-            results.append(result)
+        yield from _send(session)
+        yield from _take_in(session, results, in_pipeline=in_pipeline)
     except psycopg.OperationalError:
-        if not results:  # else the server has said why before it closed the connection
+        if not _has_failed(results):  # else the server has said why before it closed the connection
             raise
-        return results
+    return results
 
 
-def _exchange_all(session: PGconn) -> Exchange:
-    """The same for statements in a pipeline, of which each is answered by itself; up to the first that fails."""
-    yield from _send(session)
-    results: list[PGresult] = []
+def _take_in(session: PGconn, results: list[PGresult], *, in_pipeline: bool) -> Generator[Wait, Ready | None, None]:
     was_none = False
     while True:
-        try:
-            result = yield from _next_result(session)
-        except psycopg.OperationalError:
-            if _has_failed(results):  # the server has said why before it closed the connection
-                return results
-            raise
-        if result is None and was_none:  # one stands behind each answer: behind none, nobody is there any more
-            if _has_failed(results):
-                return results
-            message = "the server closed the connection in the middle of its answers"
-            raise psycopg.OperationalError(message)
+        result = yield from _next_result(session)
+        if result is None and (was_none or not in_pipeline):
+            # In a pipeline one stands behind each answer: behind none, nobody is there any more.
+            if in_pipeline or not results or session.status != ConnStatus.OK:
+                message = "the server closed the connection in the middle of its answers"
+                raise psycopg.OperationalError(message)
+            return
         was_none = result is None
         if result is None or result.status == ExecStatus.PIPELINE_ABORTED:
             continue
         if result.status == ExecStatus.PIPELINE_SYNC:
-            return results
+            return
         results.append(result)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -85,9 +86,10 @@ def event_row(
     )
 
 
-def stream(rows: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield what COPY reads, some rows at a time."""
+def stream(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what COPY reads, some rows at a time, which are made no earlier than that."""
     yield _HEADER
-    for start in range(0, len(rows), _ROWS_AT_A_TIME):
-        yield b"".join(rows[start : start + _ROWS_AT_A_TIME])
+    left = iter(rows)
+    while some := b"".join(islice(left, _ROWS_AT_A_TIME)):
+        yield some
     yield _TRAILER

@@ -7,7 +7,7 @@ known already, all of it is undone and they go by the statement, which can pass 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -122,19 +122,27 @@ def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:
 
 
 def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
-    """Copy jobs in; fails as a whole with a unique violation if an id is known."""
+    """Copy jobs in; fails as a whole with a unique violation if an id is known.
+
+    The rows are made while the server takes them in: a transaction that waited for all of them would be ended as idle.
+    """
     ((now, seqs),) = yield from rows("reserve_seqs", number=len(jobs))
-    bodies: list[bytes] = []
     ready: list[bytes] = []
     scheduled: list[bytes] = []
     places: list[Placed] = []
-    for seq, job in zip(sorted(seqs), jobs, strict=True):
-        lane_id = lanes[job.queue, job.task]
-        run_at = _run_at(job, now)
-        turn = turn_of(run_at, job.priority)
-        payload = job.payload.encode()
-        bodies.append(
-            job_row(
+
+    def bodies() -> Iterator[bytes]:
+        for seq, job in zip(sorted(seqs), jobs, strict=True):
+            lane_id = lanes[job.queue, job.task]
+            run_at = _run_at(job, now)
+            turn = turn_of(run_at, job.priority)
+            payload = job.payload.encode()
+            if run_at <= now:
+                ready.append(ready_row(lane_id, turn, seq, len(payload)))
+                places.append((lane_id, turn, seq))
+            else:
+                scheduled.append(scheduled_row(run_at, seq))
+            yield job_row(
                 seq=seq,
                 job_id=job.id,
                 lane_id=lane_id,
@@ -144,13 +152,8 @@ def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list
                 enqueued_at=now,
                 turn=turn,
             )
-        )
-        if run_at <= now:
-            ready.append(ready_row(lane_id, turn, seq, len(payload)))
-            places.append((lane_id, turn, seq))
-        else:
-            scheduled.append(scheduled_row(run_at, seq))
-    yield from load("copy_jobs", stream(bodies))
+
+    yield from load("copy_jobs", stream(bodies()))
     if ready:
         yield from load("copy_ready", stream(ready))
     if scheduled:
