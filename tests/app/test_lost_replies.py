@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast import App, OutcomeUnknown, StoreUnavailable
@@ -24,6 +25,25 @@ class Failing:
 
 
 LOST = OutcomeUnknown("the connection broke")
+
+
+@pytest.fixture
+async def app(file_app: App, monkeypatch):
+    """An app over a store whose repeats tell, as those of a server do."""
+    backend = await file_app.opened()
+    capabilities = msgspec.structs.replace(backend.capabilities, repeats_tell=True)
+    monkeypatch.setattr(type(backend), "capabilities", capabilities)
+    return file_app
+
+
+async def test_where_a_repeat_tells_nothing_the_first_answer_stands(file_app: App, monkeypatch):
+    @file_app.task
+    async def charge(order_id: int) -> None: ...
+
+    jobs = (await file_app.opened()).jobs
+    monkeypatch.setattr(jobs, "enqueue", Failing(jobs.enqueue, LOST))
+    with pytest.raises(OutcomeUnknown):
+        await charge.enqueue(order_id=7)
 
 
 @pytest.mark.parametrize("does", [True, False])

@@ -127,7 +127,7 @@ class App(StreamApp):
             return await backend.transactions.join(using).enqueue(jobs)
         if backend.capabilities.joins_transactions and backend.transactions.is_inside():
             return await backend.jobs.enqueue(jobs)
-        return await until_known(lambda: self._joiner.enqueue(jobs))
+        return await until_known(backend, lambda: self._joiner.enqueue(jobs))
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class StreamApp:
             return await backend.streams.join(using).append(made)
         if backend.capabilities.joins_transactions and backend.transactions.is_inside():
             return await backend.streams.events.append(made)
-        return await until_known(lambda: backend.streams.events.append(made))
+        return await until_known(backend, lambda: backend.streams.events.append(made))
 
     async def read(
         self,

@@ -12,6 +12,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     `notifies`: it tells other processes of new work without being polled by their claims.
     `joins_transactions`: effect and completion can commit together, and an enqueue can join the caller's transaction.
+    `repeats_tell`: a write of unknown outcome, done again under the same ids, tells what became of the first: it is the
+    reply that was lost, not the sync. Where a sync has failed, what a repeat still sees may not outlive the machine.
     `refusals`: for each thing it cannot do, the reason.
     """
 
@@ -21,6 +23,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     notifies: bool
     joins_transactions: bool
     shared: bool
+    repeats_tell: bool = False
     refusals: dict[str, str] = {}
 
     def require(self, what: str) -> None:

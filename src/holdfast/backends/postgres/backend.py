@@ -113,6 +113,7 @@ class PostgresBackend:
             durability=_durability(self._facts),
             notifies=True,
             joins_transactions=True,
+            repeats_tell=True,
             shared=True,
         )
 
