@@ -10,6 +10,8 @@ from tests.app.work import LIMIT, QUICK
 from holdfast import App, Event, JobState
 from holdfast.app import app as app_module
 from holdfast.app.serve import Crew
+from holdfast.store.stream_values import StartAt, Subscription
+from holdfast.streams.node import Node
 from holdfast.worker.restarts import CONFIGURATION
 
 
@@ -36,17 +38,43 @@ class Late:
         self.task = late
 
 
+class Idle(Node):
+    """A node that has nothing to end: it is over as soon as it is asked."""
+
+    has_ended = False
+
+    async def run(self) -> None:
+        await self._stop.wait()
+        self.has_ended = True
+
+
+def idle_node(app: App) -> Idle:
+    return Idle(app.backend, list(app.subscribed), timing=TIMING)
+
+
 async def test_a_handler_has_its_time_to_drain_though_the_node_beside_it_ends_at_once(file_app: App):
     late = Late(file_app)
     job = await late.task.enqueue()
-    worker, node = file_app.worker(**QUICK), file_app.node(timing=TIMING)
+    worker, node = file_app.worker(**QUICK), idle_node(file_app)
     crew = Crew(worker, node)
     running = asyncio.create_task(crew.run())
-    async with asyncio.timeout(LIMIT):
-        await late.began.wait()
-        crew.stop()
-        while node.status().is_running:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.005)
+    await asyncio.wait_for(late.began.wait(), LIMIT)
+    crew.stop()
+    await asyncio.sleep(0.2)
+
+    assert (node.has_ended, worker.status().phase, late.was_broken_off) == (True, "draining", False)
+    late.go_on.set()
+    assert await asyncio.wait_for(running, LIMIT) == 0
+    assert await job.state() is JobState.COMPLETED
+
+
+async def test_a_worker_beside_a_node_that_ends_by_itself_is_asked_to_drain(file_app: App):
+    late = Late(file_app)
+    job = await late.task.enqueue()
+    worker, node = file_app.worker(**QUICK), idle_node(file_app)
+    running = asyncio.create_task(Crew(worker, node).run())
+    await asyncio.wait_for(late.began.wait(), LIMIT)
+    node.stop()
     await asyncio.sleep(0.2)
 
     assert (worker.status().phase, late.was_broken_off) == ("draining", False)
@@ -58,7 +86,7 @@ async def test_a_handler_has_its_time_to_drain_though_the_node_beside_it_ends_at
 async def test_a_crew_asked_twice_gives_back_what_runs(file_app: App):
     late = Late(file_app)
     job = await late.task.enqueue()
-    crew = Crew(file_app.worker(**QUICK), file_app.node(timing=TIMING))
+    crew = Crew(file_app.worker(**QUICK), idle_node(file_app))
     running = asyncio.create_task(crew.run())
     await asyncio.wait_for(late.began.wait(), LIMIT)
     crew.stop()
@@ -84,20 +112,8 @@ def test_a_supervisor_waits_for_all_that_a_worker_may_take_to_end(tmp_path, monk
 
 
 async def test_a_consumer_that_cannot_subscribe_ends_the_crew_as_a_wrong_configuration(file_app: App, caplog):
-    first = App(file_app.backend.url)
-
-    @first.consumer("billing", category="payments")
-    async def earlier(event: Event) -> None: ...
-
-    node = first.node(timing=TIMING)
-    subscribed = asyncio.create_task(node.run())
-    async with asyncio.timeout(LIMIT):
-        while not await first.consumers.list():  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.005)
-    node.stop()
-    await subscribed
-    await first.close()
-
+    backend = await file_app.opened()
+    await backend.streams.consumers.subscribe("billing", Subscription("payments", None), StartAt.BEGINNING)
     Late(file_app)
     crew = Crew(file_app.worker(**QUICK), file_app.node(timing=TIMING))
     assert await asyncio.wait_for(crew.run(), LIMIT) == CONFIGURATION

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.app.work import LIMIT, QUICK, connected, run_all, working
 
@@ -156,13 +157,13 @@ async def test_an_abort_after_the_handler_has_ended_does_not_lose_its_end(
     await question.is_asked.wait()
 
     assert bench.attempts.limits == {}, "no handler runs that could be stuck past its limit"
-    assert not bench.attempts.is_empty
+    assert bench.attempts._ending, "it is not over before the store has answered"
     bench.attempts.abort(job, why)
     question.go_on.set()
     outcome = await bench.end()
 
     assert outcome is None if how == "commit" else isinstance(outcome, Retried)
-    await until(lambda: bench.attempts.is_empty)
+    await until(lambda: not bench.attempts._ending)
     assert bench.ends.empty()
     await bench.attempts.close()
 
@@ -258,6 +259,23 @@ async def test_a_transaction_that_outlives_its_handler_does_not_break_the_worker
 
     assert await job.state() is JobState.COMPLETED
     assert (worker.status().totals.completed, worker.status().totals.lost) == (1, 0)
+
+
+async def test_a_former_attempt_that_ends_late_does_not_touch_the_hold_of_the_next(file_app: App, backend: Backend):
+    @file_app.task
+    async def charge(ctx: Context) -> None: ...
+
+    former = await claimed(backend, charge)
+    later = msgspec.structs.replace(former, fence=former.fence + 1)
+    holdings = Holdings(lease=30.0, extend_at=0.5)
+    around = Surroundings(backend, LEASE, holdings)
+    holdings.add([former], 0.0)
+    ghost = around.context(former)
+    holdings.add([later], 1.0)
+    around.context(later)._hold.settling()
+    ghost.uncompleted()
+
+    assert holdings.settling_seqs == {later.seq}
 
 
 # --- a transaction inside a transaction ------------------------------------------------------------------------------

@@ -200,6 +200,35 @@ async def test_a_thread_that_is_left_behind_sees_that_its_lease_is_lost(file_app
     assert await asyncio.to_thread(told.wait, 2.0)
 
 
+async def test_what_a_worker_leaves_behind_in_a_transaction_is_left_to_expire_and_not_taken_as_lost(
+    file_app: App, tmp_path: Path
+):
+    is_completing, go_on = threading.Event(), threading.Event()
+
+    @file_app.task
+    def charge(ctx: Context) -> None:
+        with connected(tmp_path / "jobs.db") as connection:
+            connection.execute("begin immediate")
+            ctx.sync.complete(using=connection)
+            connection.execute("rollback")  # it could as well be about to commit: nobody knows
+            is_completing.set()
+            go_on.wait(LIMIT)
+
+    job = await charge.enqueue()
+    worker = file_app.worker(**QUICK, abort_grace=0.1)
+    running = asyncio.create_task(worker.run())
+    assert await asyncio.to_thread(is_completing.wait, LIMIT)
+    worker.stop()
+    worker.stop()
+    assert await asyncio.wait_for(running, LIMIT) == Exit.RELEASED
+    try:
+        assert worker.status().totals.abandoned == 1
+        assert [lease.job_id for lease in await file_app.leases()] == [job.id]
+        assert not (await job.details()).attempts
+    finally:
+        go_on.set()
+
+
 async def test_a_worker_claims_nothing_before_the_store_has_heard_of_it(file_app: App, monkeypatch):
     backend = await file_app.opened()
     is_opening, go_on = threading.Event(), threading.Event()

@@ -84,6 +84,13 @@ def clock_reads(module: Module) -> Iterator[Finding]:
             yield Finding(module.path, line, f"imports {name}")
 
 
+def deaf_waits(module: Module) -> Iterator[Finding]:
+    """Before Python 3.12 `wait_for` forgets that it was cancelled if what it waits for has just happened."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and dotted(node) == "asyncio.wait_for":
+            yield Finding(module.path, node.lineno, "uses asyncio.wait_for: say `async with asyncio.timeout(…)`")
+
+
 def sql_in_python(module: Module) -> Iterator[Finding]:
     prose = docstrings(module.tree)
     for node in ast.walk(module.tree):
@@ -104,6 +111,12 @@ def test_stored_data_can_never_become_code():
 
 def test_only_the_named_modules_read_this_machines_clock():
     findings = broken(clock_reads, CLOCK_READERS)
+
+    assert not findings, report(findings)
+
+
+def test_no_wait_can_miss_that_it_was_cancelled():
+    findings = broken(deaf_waits, {})
 
     assert not findings, report(findings)
 
@@ -132,6 +145,7 @@ def test_every_allowance_is_used(rule, allowed):
         (clock_reads, "from time import time_ns"),
         (clock_reads, "from datetime import datetime, UTC\nx = datetime.now(UTC)"),
         (clock_reads, "import datetime\nx = datetime.datetime.utcnow"),
+        (deaf_waits, "import asyncio\nasync def f(e):\n    await asyncio.wait_for(e.wait(), 1)"),
         (sql_in_python, "x = 'SELECT 1'"),
         (sql_in_python, "def f(t):\n    return f'delete from {t}'"),
         (sql_in_python, "x = '''\n  insert or ignore into t values (1)'''"),
@@ -146,6 +160,7 @@ def test_each_rule_sees_what_it_forbids(rule, text):
     [
         (code_from_data, "import re\nx = re.compile('a')"),
         (clock_reads, "import time\nx = time.monotonic()"),
+        (deaf_waits, "import asyncio\nasync def f(e):\n    async with asyncio.timeout(1):\n        await e.wait()"),
         (sql_in_python, "def f():\n    'SELECT is explained here'"),
         (sql_in_python, "x = 'update the lease'"),
     ],

@@ -27,6 +27,7 @@ UNFENCED = {
         "running.to_failed": "of a row found by `running.find`",
         "running.to_cancelled": "of a row found by `running.find`",
     },
+    "isolate_no_more": {"rescue._take": "says only whom a later loss is blamed on; the holder keeps it"},
     "ask_to_cancel": {"operate.cancel": "asked by a person, under no lease; the holder keeps it"},
 }
 # Who may find a running row whatever its fence: those who take leases away, under no lease themselves.

@@ -9,17 +9,16 @@ import contextlib
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.app.work import ask, change, connected
 
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.backend import SqliteBackend
-from holdfast.backends.sqlite.deadlines import Deadlines
 from holdfast.backends.sqlite.open_transaction import OpenTransaction
 from holdfast.backends.sqlite.sessions import Session
 from holdfast.errors import StoreError, StoreUnavailable, TransactionExpired
@@ -303,54 +302,30 @@ async def _until_expired(transaction) -> None:
             await transaction.connection.execute("select 1")
 
 
-# --- the thread that watches limits ----------------------------------------------------------------------------------
+# --- the store is closed meanwhile ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def deadlines():
-    deadlines = Deadlines()
-    yield deadlines
-    deadlines.close()
-    assert deadlines._thread is not None
-    deadlines._thread.join(SOON)
-    assert not deadlines._thread.is_alive()
+async def test_a_thread_that_is_stuck_in_a_transaction_lets_go_of_the_write_lock_when_the_store_is_closed(store, path):
+    lease = (await hold_one(store)).lease
+    is_inside, goes_on = threading.Event(), threading.Event()
 
+    def stuck() -> None:
+        with store.begin_blocking(lease, limit=LONG) as transaction:
+            is_inside.set()
+            goes_on.wait(SOON)
+            transaction.connection.execute("select 1")
 
-def test_an_action_that_raises_does_not_keep_the_next_from_its_time(deadlines, caplog):
-    is_called = threading.Event()
+    running = asyncio.create_task(asyncio.to_thread(stuck))
+    assert await asyncio.to_thread(is_inside.wait, SOON)
+    await store.close()
 
-    def refuse() -> None:
-        raise OSError("no")
-
-    deadlines.set(timedelta(0), refuse)
-    deadlines.set(timedelta(0), is_called.set)
-
-    assert is_called.wait(SOON)
-    assert "could not be rolled back" in caplog.text
-
-
-def test_nothing_is_kept_of_deadlines_that_were_met_or_dropped(deadlines):
-    class Action:
-        def __call__(self) -> None:
-            pytest.fail("it was dropped")
-
-    action = Action()
-    kept = weakref.ref(action)
-    deadline = deadlines.set(LONG, action)
-    soon = deadlines.set(SHORT, Action())
-    for each in (deadline, soon):
-        each.drop()
-    del action
-    assert kept() is None
-    last = threading.Event()
-    deadlines.set(2 * SHORT, last.set)
-    assert last.wait(SOON)
-    assert [entry for entry in deadlines._waiting if entry[2] is not deadline] == []
-
-
-def test_a_deadline_that_comes_before_the_one_that_is_waited_for_is_met_in_its_time(deadlines):
-    is_called = threading.Event()
-    deadlines.set(LONG, lambda: None)
-    deadlines.set(SHORT, is_called.set)
-
-    assert is_called.wait(SOON)
+    with contextlib.closing(sqlite3.connect(path, timeout=SOON / 2, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        other.execute("rollback")
+    goes_on.set()
+    with pytest.raises(TransactionExpired):
+        await running
+    deadline = time.monotonic() + SOON
+    while any(file.path.startswith(str(path)) for file in psutil.Process().open_files()):
+        assert time.monotonic() < deadline, "its connection was kept"
+        await asyncio.sleep(0.01)

@@ -42,6 +42,12 @@ def _hear() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _hear_terminal() -> None:
+    """Take the terminal on standard input for one's own, as a shell does: Ctrl-C there becomes an interrupt."""
+    _hear()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def _do_not_hear() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -110,12 +116,15 @@ class Cli:
             stdout=side,
             stderr=side,
             start_new_session=True,
+            preexec_fn=_hear_terminal,  # noqa: PLW1509 - safe between fork and exec
         ) as process:
             os.close(side)
             shown = b""
             give_up = time.monotonic() + SOON
             while time.monotonic() < give_up:
                 if not select.select([main], [], [], 1.0)[0]:
+                    if shown.endswith(b"[y/N]: ^C"):  # pressed before the answer was being read: so press again
+                        os.write(main, b"\x03")
                     continue
                 try:
                     part = os.read(main, 65536)

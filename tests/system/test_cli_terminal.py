@@ -76,6 +76,13 @@ def test_nothing_is_changed_when_the_person_says_no(cli):
     assert {job["state"] for job in jobs} == {"ready"}
 
 
+def test_ctrl_c_at_a_question_ends_the_command_and_changes_nothing(cli):
+    ids = [cli.enqueue("charge", "order_id=7") for _ in range(2)]
+    shown = cli.in_terminal("job", "cancel", *ids, typed="\x03", code=130)
+    assert "\nStopped: nothing was changed." in COLOUR.sub("", shown)
+    assert len(json.loads(cli.run("job", "list", "--state", "ready", "--json").stdout)["jobs"]) == 2
+
+
 def test_an_end_of_input_at_a_question_changes_nothing(cli):
     ids = [cli.enqueue("charge", "order_id=7") for _ in range(2)]
     cli.in_terminal("job", "cancel", *ids, typed="\x04", code=1)

@@ -98,3 +98,16 @@ def test_workers_frozen_at_random_double_nothing_and_lose_nothing(ledger, worker
     for worker in both:
         end(worker)
     ledger.assert_once(jobs)
+
+
+def test_a_worker_that_was_frozen_past_the_limit_of_its_job_ends_the_attempt_and_not_itself(ledger, workers, gate):
+    job = ledger.enqueue("pay_late", {"timeout": 0.5, "max_attempts": 1}, gate=gate("late").path)
+    worker = workers.start(lease=30.0, stuck_grace=0.4)
+    worker.line(rf"began {job}")
+    worker.signal(signal.SIGSTOP)
+    worker.stopped()
+    time.sleep(3.0)  # a frozen process has no event to wait for
+    worker.signal(signal.SIGCONT)
+    assert ledger.ended(job) == JobState.FAILED
+    assert "time limit" in (ledger.show(job).job.reason or "")
+    end(worker)

@@ -330,6 +330,12 @@ async def test_a_child_with_a_task_left_behind_is_not_used_again(pool):
     assert not (await run(pool, app.whoami)).result.startswith(f"[{first.result},")
 
 
+async def test_a_child_with_a_task_left_behind_is_not_used_again_though_its_handler_raised(pool):
+    outcome = await run(pool, app.leave_a_task_behind_and_raise)
+    assert isinstance(outcome, Retried)
+    assert not (await run(pool, app.whoami)).result.startswith(f"[{outcome.failure.message},")
+
+
 async def test_a_child_that_died_while_it_was_idle_costs_nobody_anything(pool):
     await run(pool, app.add, 1, 1)
     (child,) = children()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -22,9 +26,10 @@ from tests.system.supervised_program import wait_until_gone
 
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, LeasedJob, NewJob
-from holdfast.model.outcome import Completed, Retried
+from holdfast.model.outcome import Completed, Retried, Snoozed
 from holdfast.store.values import ClaimRequest, Finish, Verdict
 from holdfast.testing.stores import open_store
+from holdfast.worker import child_pool
 from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Why
 
@@ -64,13 +69,84 @@ async def test_a_module_that_cannot_be_imported_is_not_the_jobs_doing(pool, tmp_
     for module, body, said in (
         ("missing_module", None, "No module named 'missing_module'"),
         ("exiting_module", "raise SystemExit(5)", "SystemExit: 5"),
-        ("dying_module", "import os; os._exit(9)", "ended by itself with exit code 9 before it had imported"),
     ):
         if body is not None:
             (tmp_path / f"{module}.py").write_text(body)
         handler.__module__, handler.__qualname__ = module, "handler"
         message = await refused(pool, app.Handle(handler).task)
         assert said in message
+
+
+def no_memory(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
+def no_thread(*_: object) -> None:
+    message = "can't start new thread"
+    raise RuntimeError(message)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "refuse", "said"),
+    [
+        (subprocess, "Popen", no_memory, "Cannot allocate memory"),
+        (socket, "socketpair", no_memory, "Cannot allocate memory"),
+        (threading.Thread, "start", no_thread, "can't start new thread"),
+    ],
+    ids=["process", "socket", "thread"],
+)
+async def test_a_system_that_refuses_a_child_costs_no_attempt_however_often(
+    pool, monkeypatch, caplog, where, name, refuse, said
+):
+    job = msgspec.structs.replace(job_for(app.add, 1, 2), max_attempts=1, attempt=101, excused=100)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, refuse)
+        outcome = await pool.run(app.add.task, job, timeout=SOON)
+    assert outcome == Snoozed(timedelta(seconds=60))
+    assert said in caplog.text
+    assert job_children.children() == []
+    assert await pool.run(app.add.task, job, timeout=SOON) == Completed("3")
+
+
+@pytest.fixture
+def dying(tmp_path, monkeypatch):
+    """Make a task whose module takes the child down when it is imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "dying_module.py").write_text("import os; os._exit(9)")
+
+    def handler() -> None:
+        pass
+
+    handler.__module__, handler.__qualname__ = "dying_module", "handler"
+    return app.Handle(handler)
+
+
+async def test_a_child_that_is_gone_before_it_began_costs_no_attempt(pool, dying, caplog):
+    job = msgspec.structs.replace(job_for(dying), max_attempts=1)
+    assert await pool.run(dying.task, job, timeout=SOON) == Snoozed(timedelta(seconds=5))
+    assert "ended by itself with exit code 9 before it had imported" in caplog.text
+
+
+async def test_a_module_that_takes_its_child_down_every_time_costs_attempts_in_the_end(pool, dying):
+    job = msgspec.structs.replace(job_for(dying), attempt=11, excused=10)
+    outcome = await pool.run(dying.task, job, timeout=SOON)
+    assert isinstance(outcome, Retried)
+    assert "ended by itself with exit code 9 before it had imported" in outcome.failure.message
+
+
+async def test_an_import_past_the_limit_costs_no_attempt_and_its_child_is_gone(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(child_pool, "_START_LIMIT", 1.0)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "slow_module.py").write_text("import time; time.sleep(60)")
+
+    def handler() -> None:
+        pass
+
+    handler.__module__, handler.__qualname__ = "slow_module", "handler"
+    slow = app.Handle(handler)
+    job = msgspec.structs.replace(job_for(slow), max_attempts=1)
+    assert await pool.run(slow.task, job, timeout=SOON) == Snoozed(timedelta(seconds=5))
+    assert job_children.children() == []
 
 
 async def test_a_handler_inside_a_function_is_refused(pool):

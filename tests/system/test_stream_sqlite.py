@@ -46,6 +46,7 @@ def test_somebody_who_holds_the_write_lock_past_the_time_to_live_delays_the_node
     with cluster_on(store, tmp_path) as cluster:
         anna, ben = cluster.started("anna", "ben", recovery=2.0)
         cluster.append(400)
+        granted = cluster.grants()
         with store.locked():
             time.sleep(2.5)  # the length of the fault: half as long again as a node may be silent
             calls = len(cluster.calls())
@@ -56,4 +57,5 @@ def test_somebody_who_holds_the_write_lock_past_the_time_to_live_delays_the_node
         cluster.append(50)
         cluster.drained()
         cluster.assert_once_in_order()
+        assert cluster.grants() == granted, "the share of a node that lives was taken or revoked"
         assert anna.process.poll() is ben.process.poll() is None

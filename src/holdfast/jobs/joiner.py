@@ -60,6 +60,7 @@ class EnqueueJoiner:
                 await self._send(_take(line.waiting))
         finally:
             line.is_busy = False
+            line.server = None  # the task knows its loop: the line would keep it alive
 
     async def _send(self, batch: list[_Waiting]) -> None:
         try:

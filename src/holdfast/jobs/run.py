@@ -30,13 +30,14 @@ from holdfast.model.outcome import (
 )
 from holdfast.model.retry import decide
 from holdfast.runtime.failure import describe, describe_reason
-from holdfast.runtime.payload import encode_result_or_reason
+from holdfast.runtime.payload import encode_result_or_reason, unkept_reason
 from holdfast.runtime.text import clean
 from holdfast.store.backend import Backend
 from holdfast.store.values import Standing
 
 _logger = logging.getLogger("holdfast.jobs")
 _REASON_LIMIT = 2048
+_told_of: set[str] = set()  # tasks whose results cannot be kept
 
 COMPLETED = Completed()
 """The outcome of nearly every attempt; one for all, since it carries nothing."""
@@ -50,17 +51,38 @@ def arguments_of(task: Task, job: LeasedJob, context: Context | None) -> tuple[l
     return args, kwargs
 
 
-def outcome_of_return(value: object) -> Completed:
-    """Return the outcome of a handler that returned; a result that cannot be kept does not undo the work."""
-    return COMPLETED if value is None else Completed(encode_result_or_reason(value))
+def outcome_of_return(task: Task, job: LeasedJob, value: object) -> Completed:
+    """Return the outcome of a handler that returned.
+
+    A result that cannot be kept does not undo the work; it is logged, once for each task in a process.
+    """
+    if value is None:
+        return COMPLETED
+    result = encode_result_or_reason(value)
+    reason = unkept_reason(result)
+    if reason is not None and task.name not in _told_of:
+        _told_of.add(task.name)
+        _logger.warning(
+            "task %s: job %s is completed, but %s (return plain values, a dataclass or None; this is not said again)",
+            task.name, job.id, reason,
+        )  # fmt: skip
+    return Completed(result)
 
 
 def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
-    """Return the outcome of a handler that returned, where it might have returned what is still to be awaited."""
-    if not inspect.isawaitable(value):
-        return outcome_of_return(value)
-    if inspect.iscoroutine(value):
-        value.close()
+    """Return the outcome of a handler that returned, where it might have returned what is still to be awaited.
+
+    Never raises: a value that fails when it is looked at is an error of the handler.
+    """
+    try:
+        if not inspect.isawaitable(value):
+            return outcome_of_return(task, job, value)
+        if inspect.iscoroutine(value):
+            value.close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - a hostile value must not take the worker down with it
+        return outcome_of_error(task, job, broken)
     error = ConfigError(
         f"task {task.name!r} returned a {type(value).__name__} that nobody has awaited, so its work was not done: "
         "make the handler, or the decorator around it, an `async def` that awaits it"
@@ -69,11 +91,30 @@ def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
 
 
 def outcome_of_error(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
-    """Return the outcome of a handler that raised. Never raises: an ending with a bad delay is an error like others."""
+    """Return the outcome of a handler that raised.
+
+    Never raises: an ending with a bad delay, or with none that can be read, is an error like others.
+    """
     try:
         return _as_asked(task, job, error)
     except ConfigError as wrong:
         return _by_policy(task, job, wrong, describe(wrong))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - a hostile ending must not take the worker down with it
+        unreadable = _unreadable(error, broken)
+        return _by_policy(task, job, unreadable, describe(unreadable))
+
+
+def _unreadable(ending: BaseException, broken: BaseException) -> ConfigError:
+    """Return the error to be told of an ending whose own class is wrong, with the place where it was raised."""
+    failure = describe(broken)
+    name = type(ending).__name__
+    wrong = ConfigError(
+        f"{name} was raised to end the attempt and cannot be read ({failure.error_class}: {failure.message}): "
+        f"let {name}.__init__ call super().__init__ with the delay"
+    )
+    return wrong.with_traceback(ending.__traceback__)
 
 
 def _as_asked(task: Task, job: LeasedJob, error: BaseException) -> Outcome:

@@ -44,7 +44,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> tuple[str, str] | None:
-        """Module and qualified name under which a child process finds the handler; None if it cannot."""
+        """Module and qualified name under which a child process looks for the task; None: there is no such place."""
         module, name = self.handler.__module__, self.handler.__qualname__
         return None if "<" in name else (module, name)
 

@@ -296,10 +296,12 @@ class Consumption:
     async def _idle(self) -> None:
         """Wait for a hint that there may be events, or until it is time to look all the same."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self.consumer.poll_interval.total_seconds())
+            async with asyncio.timeout(self.consumer.poll_interval.total_seconds()):
+                await self._wake.wait()
 
     async def _rest(self, seconds: float) -> bool:
         """Wait, but not past the end; True if it has come."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
         return self._stop.is_set()

@@ -152,7 +152,8 @@ class Conductor:
         await self._fleet.stop()
         for seat in self._fleet.seats:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(seat.ended.wait(), _ENDING)
+                async with asyncio.timeout(_ENDING):
+                    await seat.ended.wait()
         await self._crew.end(self._crew.running(), within=_ENDING)
 
     async def _start_producers(self) -> list[Program]:

@@ -209,7 +209,8 @@ class Fleet:
         while True:
             children.update(below(process.pid))
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(asyncio.shield(process.wait()), 0.5)
+                async with asyncio.timeout(0.5):
+                    return await asyncio.shield(process.wait())
 
     async def _until_gone(self, seat: Seat, children: set[int], code: int) -> None:
         """See that what was below a dead worker ends; write down that it did."""

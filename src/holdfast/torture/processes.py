@@ -102,7 +102,8 @@ class Crew:
             _send(program, signal.SIGTERM)
         for program in asked:
             try:
-                code = await asyncio.wait_for(program.ended(), within)
+                async with asyncio.timeout(within):
+                    code = await program.ended()
             except TimeoutError:
                 _send(program, signal.SIGKILL)
                 code = await program.process.wait()

@@ -6,7 +6,7 @@ Where a handler runs:
    async def            in the event loop; one that never suspends is driven to its end at once and costs no task
    plain function       in a thread
    executor="process"   in a child process
-   lost before          in a child process too, whatever it is: it has no neighbours there
+   lost before          in a child process too, if it can be found there: it has no neighbours
 ```
 """
 
@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from enum import Enum
 from typing import Any, Final, Literal
 
@@ -84,10 +85,10 @@ class Attempts:
         if not plan.ends_at_once or job.lost or job.timeout is not None:
             self._spawn(plan, job)
             return RUNNING
-        # A coroutine that has no place at which to suspend is driven to its end here.
+        # A coroutine that has no place at which to suspend is driven to its end here, with its own context variables.
         try:
             args, kwargs = plan.decode(job.payload)
-            plan.handler(*args, **kwargs).send(None)
+            copy_context().run(plan.handler(*args, **kwargs).send, None)
         except StopIteration as stop:
             return COMPLETED if stop.value is None else self._told(job, outcome_of_value(plan.task, job, stop.value))
         except KeyboardInterrupt:
@@ -100,8 +101,7 @@ class Attempts:
     def _spawn(self, plan: Plan, job: LeasedJob) -> None:
         key = (job.seq, job.fence)
         limit = job.timeout if job.timeout is not None else plan.task.timeout
-        isolated = job.lost > 0 and plan.task.reference is not None and not plan.is_custom
-        if plan.executor is Executor.PROCESS or isolated:
+        if plan.executor is Executor.PROCESS or (job.lost > 0 and plan.isolates):
             self._in_child.add(key)
             work = self._run_in_child(plan, job, limit)
         else:
@@ -193,7 +193,7 @@ class Attempts:
         return outcome_of_value(plan.task, job, value)
 
     async def _run_in_child(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome | None:
-        return await self._children.run(plan.task, job, timeout=limit, keeper=self._surroundings.holdings)
+        return await self._children.run(plan.task, job, timeout=limit, keeper=self._surroundings.holdings.of(job))
 
     def abort(self, job: LeasedJob, why: Why) -> None:
         """Tell a handler to stop: set its signal, and cancel it where it can be cancelled."""
@@ -226,11 +226,6 @@ class Attempts:
             case _:
                 pass
         return outcome
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no attempt runs."""
-        return not (self._tasks or self._ending)
 
     async def close(self) -> None:
         """End the children; threads that still run are left to the end of the process."""

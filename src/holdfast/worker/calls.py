@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.model.job import Lease
+from holdfast.runtime.access import GAP_PER_LEASE
 from holdfast.runtime.failpoint import failpoint
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention
-from holdfast.worker.access import GAP_PER_LEASE
 from holdfast.worker.decision import Decision
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import Settings

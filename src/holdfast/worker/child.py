@@ -1,19 +1,20 @@
 """A job child: a process in which a handler runs alone. Started as `python -m holdfast.worker.child <fd>`.
 
 ```text
-   main thread     finds the handler, runs the event loop while a job runs, and between jobs waits for the next
+   main thread     finds the handler, runs the event loop or the plain function, and between jobs waits for the next
    a thread        reads the socket: hands jobs over, sets signals, and ends the process when the worker is gone
    a thread        runs plain functions that take a context, so that its blocking calls have a loop to turn to
 ```
 
-The loop stands still between jobs, so imports see no running loop, and nothing that a handler left behind goes on
-beside the next job. A child with such leftovers is not used again.
+The loop stands still between jobs and while a plain function runs, so neither it nor an import sees a running loop,
+and nothing that a handler left behind goes on beside the next job. A child with such leftovers is not used again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import faulthandler
 import inspect
 import logging
@@ -128,8 +129,28 @@ class Attempt:
         if loop is not None and coroutine is not None:
             loop.call_soon_threadsafe(coroutine.cancel)
 
-    async def run(self) -> Outcome | None:
-        """Run the handler; return what is to be written of it, or None."""
+    def run(self, runner: asyncio.Runner) -> Outcome | None:
+        """Run the handler; return what is to be written of it, or None. Its context variables end with it."""
+        if self._task.signature.context is None and not inspect.iscoroutinefunction(self._task.handler):
+            return contextvars.copy_context().run(self._run_plain)
+        return runner.run(self._run_in_loop(), context=contextvars.copy_context())
+
+    def _run_plain(self) -> Outcome:
+        task, job = self._task, self._run.job
+        asyncio.set_event_loop(None)  # as in a thread: the handler finds no loop, and can close none of ours
+        try:
+            args, kwargs = arguments_of(task, job, None)
+        except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            return self._outcome_of_error(error)
+        value, raised = _call(task.handler, args, kwargs)
+        return outcome_of_value(task, job, value) if raised is None else self._outcome_of_error(raised)
+
+    def _outcome_of_error(self, error: BaseException) -> Outcome:
+        if isinstance(error, MemoryError):
+            self.is_clean = False
+        return outcome_of_error(self._task, self._run.job, error)
+
+    async def _run_in_loop(self) -> Outcome | None:
         self._loop = asyncio.get_running_loop()
         task, job = self._task, self._run.job
         outcome: Outcome | None
@@ -143,8 +164,7 @@ class Attempt:
         except asyncio.CancelledError:
             outcome = self._broken_off()
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
-            self.is_clean = not isinstance(error, MemoryError)
-            outcome = outcome_of_error(task, job, error)
+            outcome = self._outcome_of_error(error)
         return None if outcome is None else await self._unless_settled(outcome)
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any]) -> object:
@@ -157,10 +177,8 @@ class Attempt:
             value, error = await self._coroutine
             if asyncio.all_tasks() - before:
                 self.is_clean = False
-        elif self._context is not None:
-            value, error = await self._threads.run(lambda: _call(handler, args, kwargs))
         else:
-            value, error = _call(handler, args, kwargs)
+            value, error = await self._threads.run(lambda: _call(handler, args, kwargs))
         if error is not None:
             raise error
         return value
@@ -244,7 +262,7 @@ class Child:
             return
         attempt = self._attempt = Attempt(handle, run, link=self._link, threads=self._threads)
         self._link.send(Began())
-        outcome = runner.run(attempt.run())
+        outcome = attempt.run(runner)
         self._attempt = None
         if attempt.backend is not None:
             self._backends[id(attempt.backend)] = attempt.backend

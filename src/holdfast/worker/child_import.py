@@ -22,12 +22,16 @@ _MAIN_NAME: Final = "__holdfast_main__"
 """What the worker's `__main__` is called here, so that `if __name__ == "__main__"` keeps its promise."""
 
 
-class HasBackend(Protocol):
+class HasStore(Protocol):
     """An app, as far as a child needs one."""
 
     @property
     def backend(self) -> Backend:
         """The store, which this process opens for itself."""
+        ...
+
+    def use(self, url: str, /) -> None:
+        """Lead to the store behind another URL; raises `ConfigError` if one is open already."""
         ...
 
 
@@ -40,7 +44,7 @@ class Handle(Protocol):
         ...
 
     @property
-    def app(self) -> HasBackend:
+    def app(self) -> HasStore:
         """Where the task is registered."""
         ...
 
@@ -52,6 +56,7 @@ class Finder:
         sys.path[:] = [os.fsdecode(place) for place in hello.path]
         self._main_file = hello.main
         self._main: ModuleType | None = None
+        self._store = None if hello.store is None else os.fsdecode(hello.store)
         self._known: dict[tuple[str, str], Handle] = {}
 
     def find(self, run: Run) -> Handle:
@@ -60,8 +65,14 @@ class Finder:
         handle = self._known.get(key)
         if handle is None:
             handle = _checked(self._import(run), run)
+            self._lead(handle.app)
             self._known[key] = handle
         return handle
+
+    def _lead(self, app: HasStore) -> None:
+        """Lead an app to the worker's store, where it does not lead there by itself: what it opens may be wrapped."""
+        if self._store is not None and app.backend.full_url != self._store:
+            app.use(self._store)
 
     def _import(self, run: Run) -> object:
         where = f"module {run.module!r} of task {run.task!r}"

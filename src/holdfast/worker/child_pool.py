@@ -4,9 +4,11 @@
               free place         handler found         Ended
    run() ──▶ waiting ──▶ starting ──────────▶ running ──────────▶ outcome; the child waits for its next job
                             │                    │ time limit ──▶ killed: outcome_of_timeout
-                            │ cannot import      │ died by itself ──▶ Lost: the job's own doing
-                            ▼                    │ abort ──▶ killed, or told and killed after a grace
-                     a ConfigError, by policy    ▼
+                            │ │ cannot import    │ died by itself ──▶ Lost: the job's own doing
+             cannot start   │ ▼                  │ abort ──▶ killed, or told and killed after a grace
+                            │ a ConfigError,     ▼
+                            ▼ by policy
+                     excused, and tried again later
 ```
 
 A child is used for one job at a time, and again after a clean end. No more are started at once than there are
@@ -16,9 +18,12 @@ processors: after the death of a worker all its jobs go to children, and a start
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import reduce
 from typing import Final
 
 from holdfast.errors import ConfigError
@@ -26,20 +31,46 @@ from holdfast.jobs.hold import Settling
 from holdfast.jobs.run import outcome_of_error, outcome_of_timeout
 from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancelled, Lost, Outcome
+from holdfast.model.outcome import Cancelled, Lost, Outcome, Snoozed
 from holdfast.runtime.failure import describe_reason
 from holdfast.worker.child_process import ChildProcess, Gone, Word, main_file
 from holdfast.worker.child_protocol import Began, Ended, Notice, Run, Stage, Unready, is_loading_main
 from holdfast.worker.decision import Why
 
+_logger = logging.getLogger("holdfast.worker")
 _MAX_JOBS: Final = 1000
 _IDLE: Final = 60.0
 _START_LIMIT: Final = 60.0
+_START_AGAIN: Final = 5.0
+_START_AGAIN_AT_MOST: Final = 60.0
+_MAX_EXCUSED_STARTS: Final = 10
+"""A child that never comes to the handler may be its module's doing; a system that refuses to start one cannot be."""
 _GRACE: Final = 5.0
 
 
+def can_isolate(task: Task) -> bool:
+    """Tell whether a child process would find this very task, as the worker's own modules stand now.
+
+    It would not where the task was registered by a call and the module keeps the plain function under its name.
+    """
+    if task.reference is None:
+        return False
+    module, qualname = task.reference
+    if module == "__main__" and main_file() is None:
+        return False
+    try:
+        found = reduce(getattr, qualname.split("."), sys.modules[module])
+    except (KeyError, AttributeError):
+        return False
+    return getattr(found, "task", None) is task
+
+
 class _Unbegun(Exception):  # noqa: N818 - not an error of ours
-    """The handler did not begin; the text says why."""
+    """The handler did not begin, and will not until somebody has changed something; the text says what."""
+
+
+class _Unstarted(Exception):  # noqa: N818 - as above
+    """The child did not come as far as the handler, perhaps for want of memory or time; the text says how far."""
 
 
 class _Attempt:
@@ -94,7 +125,8 @@ class _Attempt:
 class ChildPool:
     """Runs jobs in children, at most `limit` at once. All of it on one event loop."""
 
-    def __init__(self, *, lease: timedelta, limit: int) -> None:
+    def __init__(self, *, lease: timedelta, limit: int, store: str | None = None) -> None:
+        """Start nothing yet. `store` is the full URL of the worker's store; None: the app's own in each child."""
         if is_loading_main():
             message = (
                 "the main file starts a worker when a child process of the worker loads it: put the start of the "
@@ -102,6 +134,7 @@ class ChildPool:
             )
             raise ConfigError(message)
         self._lease = lease
+        self._store = store
         self._places = asyncio.Semaphore(limit)
         self._starts = asyncio.Semaphore(os.cpu_count() or 1)
         self._idle: list[ChildProcess] = []
@@ -173,9 +206,15 @@ class ChildPool:
         async with self._places:
             try:
                 return await self._run_in_some_child(attempt, timeout)
-            except (_Unbegun, OSError) as error:
+            except (_Unbegun, _Unstarted, OSError) as error:
                 message = f"task {task.name!r} needs a child process, but {error}"
-                return outcome_of_error(task, job, ConfigError(message))
+                # What was excused, but for losses and interruptions: earlier starts, or the handler's own snoozes.
+                starts = job.excused - job.interrupted
+                if isinstance(error, _Unbegun) or (isinstance(error, _Unstarted) and starts >= _MAX_EXCUSED_STARTS):
+                    return outcome_of_error(task, job, ConfigError(message))
+                delay = min(_START_AGAIN * 2 ** min(starts, 10), _START_AGAIN_AT_MOST)
+                _logger.warning("job %s was not begun, again in %g s: %s", job.id, delay, message)
+                return Snoozed(timedelta(seconds=delay))
 
     async def _run_in_some_child(self, attempt: _Attempt, timeout: float | None) -> Outcome | None:
         run = self._message(attempt)
@@ -183,13 +222,13 @@ class ChildPool:
             while self._idle:
                 try:
                     return await self._run_in(self._take_idle(), attempt, run, timeout=timeout)
-                except _Unbegun:
+                except (_Unbegun, _Unstarted):
                     continue  # it died while it was idle, or has an old idea of where to import from
             with ExitStack() as starting:
                 await self._starts.acquire()
                 starting.callback(self._starts.release)
                 if not self._idle:
-                    child = ChildProcess(gone=self._gone)
+                    child = ChildProcess(store=self._store, gone=self._gone)
                     return await self._run_in(child, attempt, run, timeout=timeout, starting=starting)
 
     def _message(self, attempt: _Attempt) -> Run:
@@ -289,7 +328,7 @@ async def _begin(child: ChildProcess) -> None:
             word = await child.receive()
     except TimeoutError:
         message = f"it had not imported the handler after {_START_LIMIT:g} s: a module must start nothing when imported"
-        raise _Unbegun(message) from None
+        raise _Unstarted(message) from None
     match word:
         case Began():
             return
@@ -297,7 +336,7 @@ async def _begin(child: ChildProcess) -> None:
             raise _Unbegun(reason)
         case Gone() as gone:
             message = f"it {gone} before it had imported the handler: what it wrote to standard error says why"
-            raise _Unbegun(message)
+            raise _Unstarted(message)
         case Ended():
             message = "it ended a job that it had not begun"
             raise _Unbegun(message)

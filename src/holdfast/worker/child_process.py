@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -65,8 +66,11 @@ Word = Began | Unready | Ended | Gone
 class ChildProcess:
     """A process that runs one job after another, and the connection to it."""
 
-    def __init__(self, *, gone: Callable[[ChildProcess], None]) -> None:
-        """Start the process; raises OSError if the system refuses. `gone` is called when it was reaped."""
+    def __init__(self, *, store: str | None, gone: Callable[[ChildProcess], None]) -> None:
+        """Start the process; raises OSError if the system refuses. `gone` is called when it was reaped.
+
+        `store` is the full URL of the worker's store. It travels over the socket alone: it holds a password.
+        """
         self._loop = asyncio.get_running_loop()
         self._on_gone = gone
         self._frames = Frames(from_child)
@@ -77,7 +81,10 @@ class ChildProcess:
         self.jobs = 0
         """How many it was given."""
         self.idle_timer: asyncio.TimerHandle | None = None
-        self._unsent = encode(Hello(os.getpid(), [os.fsencode(place) for place in sys.path], main_file()))
+        path = [os.fsencode(place) for place in sys.path]
+        self._unsent = encode(
+            Hello(os.getpid(), path, main_file(), store=None if store is None else os.fsencode(store))
+        )
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
@@ -91,8 +98,14 @@ class ChildProcess:
                 self._socket.close()
                 raise
         self._socket.setblocking(False)
+        try:
+            threading.Thread(target=self._wait, name=f"holdfast-child-{self.pid}", daemon=True).start()
+        except RuntimeError as error:  # what Python makes of a system that grants no thread
+            self._process.kill()
+            self._process.wait()
+            self._socket.close()
+            raise OSError(errno.EAGAIN, str(error)) from error
         self._loop.add_reader(self._socket, self._readable)
-        threading.Thread(target=self._wait, name=f"holdfast-child-{self.pid}", daemon=True).start()
 
     @property
     def pid(self) -> int:

@@ -2,7 +2,7 @@
 
 ```text
    worker                                    child
-   Hello ──────────────────────────────────▶        once: where to import from
+   Hello ──────────────────────────────────▶        once: where to import from, and the store
    Run ────────────────────────────────────▶        one job at a time
                    ◀──────────────── Began, or Unready: the handler was not found
                    ◀──────────────── Settlement: how far a transaction of its own has completed the job
@@ -48,11 +48,19 @@ class MainFile(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Who the worker is, and where it imports from; paths are bytes, since not all of them are text."""
+    """Who the worker is, where it imports from, and its store; paths are bytes, since not all of them are text.
+
+    `store` is the full URL, which holds a password, so it is not shown; None: the app's own has to do.
+    """
 
     worker: int
     path: list[bytes]
     main: MainFile | None
+    store: bytes | None = None
+
+    def __repr__(self) -> str:
+        """Show who says so, and no password."""
+        return f"Hello({self.worker})"
 
 
 class Run(msgspec.Struct, frozen=True, tag=True):

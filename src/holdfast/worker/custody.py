@@ -50,6 +50,7 @@ class Custody:
         self._tally = Tally()
         self._endings = 0
         self._low = 0  # so few prefetched jobs that more should be claimed
+        self._good_until = float("inf")  # when the first of the prefetched leases may no longer be begun under
         self._phase = Phase.RUNNING
 
     def _hold(self, jobs: Sequence[LeasedJob], sent_at: float) -> None:
@@ -62,12 +63,17 @@ class Custody:
         self.holdings.add(jobs, sent_at)
         if self._phase is Phase.RUNNING:
             self._prefetched.extend(jobs)
+            if jobs:  # all were claimed at once
+                self._good_until = min(self._good_until, self.holdings.good_until(jobs[0]))
         else:
             for job in jobs:
                 self._releases.add(job.lease, started=False)
 
     def take(self) -> LeasedJob | None:
-        """Return the next job to begin, now running; None if there is none or no slot is free."""
+        """Return the next job to begin, now running; None if there is none or no slot is free.
+
+        Whose lease may be over is known to `decide`: call that first, and again when time has passed.
+        """
         running = self._running
         prefetched = self._prefetched
         if len(running) + len(self._ghosts) >= self._concurrency:
@@ -201,6 +207,17 @@ class Custody:
         for job in self._prefetched:
             self._releases.add(job.lease, started=False)
         self._prefetched.clear()
+
+    def _release_aged(self, now: float) -> None:
+        """Give back what was not extended in time to be begun: by now it may be another's, which the store knows."""
+        waiting = [(self.holdings.good_until(job), job) for job in self._prefetched]
+        self._good_until = min((until for until, _ in waiting if now < until), default=float("inf"))
+        self._prefetched.clear()
+        for until, job in waiting:
+            if now < until:
+                self._prefetched.append(job)
+            else:
+                self._releases.add(job.lease, started=False)
 
     def _abandon(self, seqs: Iterable[int]) -> None:
         for seq in seqs:

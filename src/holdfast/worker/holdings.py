@@ -9,10 +9,10 @@ single operation on a builtin with int keys (`d[k] = v`, `d.get`, `d.pop`, `d.co
 atomic in CPython.
 
 ```text
-   jobs, sent    written by the loop              copied, read by the extending thread
-   settling      written by loop or handler       read by both
-   stale         written by the extending thread  read, and taken out, by the loop
-   _extended     written and read by the extending thread alone
+   jobs, sent    written by the loop                copied, read by the extending thread
+   settling      written by loop or handler         read by both
+   stale         written by the extending thread    read, and taken out, by the loop
+   _extended     written by the extending thread    read by both
 ```
 
 What the extending thread sees may be a moment old. That is harmless: to extend a lease that has just been given up is
@@ -25,6 +25,9 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.model.job import Lease, LeasedJob
 
+GOOD_FOR = 0.75
+"""The share of a lease after which no handler is begun under it: it was due to be extended long before, and was not."""
+
 
 class Holdings:
     """What is held, by `seq`; and since when, counted from the *sending* of the claim or the last extension.
@@ -32,10 +35,11 @@ class Holdings:
     From the sending, because the store's clock started the lease somewhere between the request and its reply.
     """
 
-    __slots__ = ("_extended", "_prune_at", "_safe", "jobs", "sent", "settling_seqs", "stale")
+    __slots__ = ("_extended", "_good_for", "_prune_at", "_safe", "jobs", "sent", "settling_seqs", "stale")
 
     def __init__(self, *, lease: float, extend_at: float) -> None:
         self._safe = lease * extend_at
+        self._good_for = lease * GOOD_FOR
         self._prune_at = 64
         self._extended: dict[int, tuple[int, float]] = {}
         self.jobs: dict[int, LeasedJob] = {}
@@ -52,6 +56,8 @@ class Holdings:
         """Hold the jobs of one claim, sent at `sent_at`."""
         for fence in {job.fence for job in jobs}:
             self.sent[fence] = sent_at  # before the jobs: one without its time would be extended needlessly
+        if self.settling_seqs:  # what a former attempt has left
+            self.settling_seqs.difference_update([job.seq for job in jobs])
         self.jobs.update({job.seq: job for job in jobs})
         if len(self.sent) > self._prune_at:
             held = {job.fence for job in self.jobs.values()}
@@ -62,6 +68,10 @@ class Holdings:
     def drop(self, seq: int) -> None:
         """Hold a job no longer."""
         self.jobs.pop(seq, None)
+
+    def good_until(self, job: LeasedJob) -> float:
+        """Return until when a handler may be begun under this lease, as far as it has been extended by now."""
+        return self._last(job) + self._good_for
 
     # --- the loop or the handler's thread ---------------------------------------------------------------------------
 
@@ -81,23 +91,27 @@ class Holdings:
         """Note that the transaction was rolled back: the job is held as before."""
         self.settling_seqs.discard(seq)
 
+    def of(self, job: LeasedJob) -> Holding:
+        """Return the hold of one attempt, for its handler to tell of its own transaction."""
+        return Holding(self, job)
+
     # --- the extending thread ---------------------------------------------------------------------------------------
 
     def due(self, now: float) -> list[Lease]:
         """Return the leases to extend now: those last extended longer ago than the safe share of the lease."""
         jobs = self.jobs.copy()
-        extended = {seq: when for seq, when in self._extended.items() if seq in jobs}
-        self._extended = extended
+        self._extended = {seq: when for seq, when in self._extended.items() if seq in jobs}
         before = now - self._safe
-        due: list[Lease] = []
-        for seq, job in jobs.items():
-            last = self.sent.get(job.fence, before)
-            fence, again = extended.get(seq, (0, 0.0))
-            if fence == job.fence:
-                last = again
-            if last <= before and self.stale.get(seq) != job.fence:
-                due.append(Lease(job.id, seq, job.fence))
-        return due
+        return [
+            Lease(job.id, seq, job.fence)
+            for seq, job in jobs.items()
+            if self._last(job) <= before and self.stale.get(seq) != job.fence
+        ]
+
+    def _last(self, job: LeasedJob) -> float:
+        """Return when the claim, or the last extension of this lease that succeeded, was sent."""
+        fence, sent_at = self._extended.get(job.seq, (0, 0.0))
+        return sent_at if fence == job.fence else self.sent.get(job.fence, float("-inf"))
 
     def extended(self, leases: Iterable[Lease], sent_at: float) -> None:
         """Note leases that the store has extended by a request sent at `sent_at`; never for one that failed."""
@@ -113,3 +127,35 @@ class Holdings:
             job = self.jobs.get(lease.seq)
             if job is not None and job.fence == lease.fence and lease.seq not in self.settling_seqs:
                 self.stale[lease.seq] = lease.fence
+
+
+class Holding:
+    """What is held for one attempt, as its handler may speak of it; once another attempt is held it says nothing.
+
+    A handler whose lease was lost goes on for a while, and the next attempt at its job may be held by this very worker.
+    """
+
+    __slots__ = ("_holdings", "_job")
+
+    def __init__(self, holdings: Holdings, job: LeasedJob) -> None:
+        self._holdings = holdings
+        self._job = job
+
+    def settling(self, seq: int) -> None:
+        """Note that the handler's own transaction is about to settle the job."""
+        if self._held_fence() == self._job.fence:
+            self._holdings.settling(seq)
+
+    def settled(self, seq: int) -> None:
+        """Note that the transaction has committed."""
+        if self._held_fence() in {self._job.fence, None}:
+            self._holdings.settled(seq)
+
+    def unsettled(self, seq: int) -> None:
+        """Note that the transaction was rolled back."""
+        if self._held_fence() in {self._job.fence, None}:
+            self._holdings.unsettled(seq)
+
+    def _held_fence(self) -> int | None:
+        held = self._holdings.jobs.get(self._job.seq)
+        return None if held is None else held.fence

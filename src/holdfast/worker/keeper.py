@@ -8,7 +8,8 @@ not cost the worker its jobs. It does three things, again and again:
 - end the process when a handler is stuck past its time limit and a grace: a thread cannot be stopped, and a blocked
   event loop cannot stop anything. Whoever supervises the process starts a new one, and all jobs that it held are lost
   beside others, so they next run alone (see `model.budget`): the stuck one there meets its limit, in a process that can
-  be killed.
+  be killed. Where the whole process stood still (SIGSTOP, a paused machine) nobody was stuck: the grace then counts
+  from when it went on, so that the loop has the time to end what is past its limit.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from holdfast.worker.holdings import Holdings
 
 _logger = logging.getLogger("holdfast.worker")
 _CANCEL_LOOK = 0.5
+_LATE_TICKS = 4  # a wait may take so many ticks on a busy machine
 
 
 class Keeper:
@@ -65,6 +67,8 @@ class Keeper:
         self._tick = min(seconds / 20, _CANCEL_LOOK)
         self._beat_every = min(seconds / 2, 10.0)
         self._beat_at = 0.0
+        self._still_after = max(self._tick * _LATE_TICKS, stuck_grace / 2)  # less leaves the loop half of the grace
+        self._went_on_at = float("-inf")
         self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
 
     def start(self) -> None:
@@ -80,12 +84,21 @@ class Keeper:
         try:
             self._turn()
             self._turned()
-            while not self._stop.wait(self._tick):
+            while not self._waited():
                 self._turn()
         except BaseException as error:  # noqa: BLE001 - a dead keeper is told, never silent
             self._died(error)
         finally:
             self._close_extender()
+
+    def _waited(self) -> bool:
+        """Wait for the next turn; True if there is none. Note it if the process stood still meanwhile."""
+        began = time.monotonic()
+        is_over = self._stop.wait(self._tick)
+        now = time.monotonic()
+        if now - began > self._still_after:
+            self._went_on_at = now
+        return is_over
 
     def _turn(self) -> None:
         self._judge(time.monotonic())
@@ -111,8 +124,8 @@ class Keeper:
         if not due:
             return
         extension = extender.extend(due, self._lease)
-        lost = {(lease.seq, lease.fence) for lease in extension.lost}
-        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in lost), sent_at)
+        not_extended = {(lease.seq, lease.fence) for lease in (*extension.lost, *extension.skipped)}
+        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in not_extended), sent_at)
         if extension.lost:
             self._holdings.lost(extension.lost)
             self._lost(extension.lost)
@@ -131,7 +144,7 @@ class Keeper:
 
     def _judge(self, now: float) -> None:
         for limit, job in list(self._limits.values()):
-            if now > limit + self._stuck_grace:
+            if now > max(limit, self._went_on_at) + self._stuck_grace:
                 _logger.critical(
                     "job %s (%s) is stuck %.1f s past its time limit and cannot be stopped: ending this process (%d)",
                     job.id, job.task, now - limit, os.getpid(),

@@ -144,7 +144,10 @@ class Machine(Custody):
         self._aborts.extend((job, Why.SHUTDOWN) for job in self._running.values())
 
     def _leave_behind(self, now: float) -> None:
-        """Give back what would not unwind. A handler in its own transaction has as long again, then it is left."""
+        """Give back what would not unwind. A handler in its own transaction has as long again, then it is left.
+
+        Whoever is left behind is told that the job is held no longer, so that it need not run beside the next holder.
+        """
         patient = now < self._phase_until + self._settings.abort_grace
         for seq, job in list(self._running.items()):
             settling = seq in self.holdings.settling_seqs
@@ -157,6 +160,8 @@ class Machine(Custody):
                 self._releases.add(job.lease, started=True)
             else:
                 self._tally.completed += 1  # settled; only its handler goes on
+                continue
+            self._aborts.append((job, Why.LEASE_LOST))
 
     def _leave_at(self, now: float) -> float:
         if self._phase is Phase.RELEASING and now >= self._phase_until:
@@ -189,6 +194,8 @@ class Machine(Custody):
     def _decide_claim(self, now: float, decision: Decision) -> float:
         free = self._concurrency - len(self._running) - len(self._ghosts)
         self._claims.pace.sample(now, self._endings, running=len(self._running))
+        if now >= self._good_until:
+            self._release_aged(now)
         give_back_at = self._decide_patience(now, free)
         if self._finishes.congested:
             return give_back_at

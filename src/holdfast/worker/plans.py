@@ -14,6 +14,7 @@ from holdfast.jobs.context import Context
 from holdfast.jobs.run import arguments_of
 from holdfast.jobs.task import Executor, Task
 from holdfast.model.job import LeasedJob
+from holdfast.worker.child_pool import can_isolate
 
 _SUSPENDING = frozenset({"GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "YIELD_VALUE", "SEND"})
 
@@ -39,6 +40,8 @@ class Plan(msgspec.Struct, frozen=True):
     takes_context: bool
     ends_at_once: bool
     is_custom: bool
+    isolates: bool
+    """Whether its jobs can run alone, in a child process."""
     decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
 
     def arguments(self, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
@@ -55,7 +58,14 @@ def plan_for(task: Task) -> Plan:
         task.executor is Executor.LOOP and not takes_context and task.timeout is None and never_suspends(task.handler)
     )
     return Plan(
-        task, task.handler, task.executor, takes_context, at_once, is_custom=False, decode=task.signature.decode
+        task,
+        task.handler,
+        task.executor,
+        takes_context,
+        at_once,
+        is_custom=False,
+        isolates=can_isolate(task),
+        decode=task.signature.decode,
     )
 
 
@@ -63,5 +73,12 @@ def custom_plan_for(task: Task, process: Callable[..., Any]) -> Plan:
     """Plan a task whose jobs go through a worker's own `process(job, ctx)`."""
     executor = Executor.LOOP if inspect.iscoroutinefunction(process) else Executor.THREAD
     return Plan(
-        task, process, executor, takes_context=True, ends_at_once=False, is_custom=True, decode=task.signature.decode
+        task,
+        process,
+        executor,
+        takes_context=True,
+        ends_at_once=False,
+        is_custom=True,
+        isolates=False,
+        decode=task.signature.decode,
     )

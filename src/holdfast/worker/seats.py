@@ -66,6 +66,7 @@ class Seat:
         self.due: float | None = 0.0
         self.end: End | None = None
         self.is_replacing = False
+        self._is_asked = False
 
     def advance(self, *, stopping: bool) -> None:
         """Do what is due."""
@@ -84,11 +85,16 @@ class Seat:
         elif self.phase is Phase.BURYING:
             self._bury(now, stopping=stopping)
 
-    def ask_to_end(self, *, kill_after: float, replacing: bool = False) -> None:
-        """Ask the child to end, again if it was asked before, and set the time of its killing if none is set."""
+    def ask_to_end(self, *, kill_after: float, replacing: bool = False, again: bool = False) -> None:
+        """Ask the child to end, and set the time of its killing if none is set.
+
+        One that was asked before is not asked a second time, which would tell it to hurry, unless `again`.
+        """
         self.is_replacing = replacing and self.phase is Phase.RUNNING
         if self.phase is Phase.RUNNING:
-            self._occupied()[1].terminate()
+            if again or not self._is_asked:
+                self._occupied()[1].terminate()
+            self._is_asked = True
             self.due = self.due if self.due is not None else time.monotonic() + kill_after
 
     def note_ends(self, ended: Mapping[int, int]) -> None:
@@ -110,7 +116,7 @@ class Seat:
 
     def _fill(self) -> None:
         occupant = ChildSeat(self._index, f"{self._prefix}w{self._index}-{new_id()[-8:]}")  # the end is all random
-        self.is_replacing = False
+        self.is_replacing = self._is_asked = False
         try:
             child = self._start(occupant)
         except OSError as error:  # no memory or no process to be had just now

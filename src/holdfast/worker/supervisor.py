@@ -35,7 +35,8 @@ Who watches whom:
 Signals: SIGTERM and SIGINT (a terminal sends it to the supervisor alone, as the workers have groups of their
 own) are passed on as SIGTERM, each time they come, and end all restarts; who has not gone `kill_after`
 seconds after the first is killed, and its leases are released. SIGHUP replaces the workers one by one, each
-when its predecessor has drained. A supervisor that is itself stopped (SIGSTOP) reads no logs: workers
+when its predecessor has drained; a worker that drains for that is not told to hurry by the first SIGTERM, and SIGHUP
+has no effect after one. A supervisor that is itself stopped (SIGSTOP) reads no logs: workers
 then wait as soon as their pipe is full.
 """
 
@@ -117,11 +118,7 @@ class Supervisor:
         Raises ConfigError where forking would not be safe.
         """
         if threading.current_thread() is not threading.main_thread() or threading.active_count() > 1:
-            message = (
-                "cannot fork workers from a program that runs threads: start the supervisor from the main thread "
-                "before any threads, or use processes=1"
-            )
-            raise ConfigError(message)
+            raise ConfigError(_why_not_fork())
         self._lifeline = Lifeline()
         self._wake_read, self._wake_write = os.pipe()
         adopt_orphans(True)
@@ -168,16 +165,16 @@ class Supervisor:
             self._releases.note_ends(ended)
             for seat in self._seats:
                 seat.note_ends(ended)
-        if self._is_roll_asked:
-            self._is_roll_asked = False
+        is_roll_asked, self._is_roll_asked = self._is_roll_asked, False
+        if is_roll_asked and not self._stops_asked:
             self._roll = [seat for seat in self._seats if seat.phase is Phase.RUNNING and not seat.is_replacing]
             self._logs.say(f"replacing {len(self._roll)} workers, one by one")
         if self._stops_asked > self._stops_obeyed:
-            self._stops_obeyed = self._stops_asked
+            is_second, self._stops_obeyed = self._stops_obeyed > 0, self._stops_asked
             self._roll = []
             self._logs.say("stopping: every worker is asked to end")
             for seat in self._seats:
-                seat.ask_to_end(kill_after=self._kill_after)
+                seat.ask_to_end(kill_after=self._kill_after, again=is_second)
 
     def _roll_on(self) -> None:
         """Ask the next worker to make room, once the last one has been followed."""
@@ -213,3 +210,17 @@ class Supervisor:
             self._is_roll_asked = True
         else:
             self._stops_asked += 1
+
+
+def _why_not_fork() -> str:
+    """Say which threads run, and how those of Holdfast itself are ended."""
+    names = sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+    ours = (
+        "Those called holdfast-… serve `.sync` calls and an open store: end them with app.sync.close() first. "
+        if any(name.startswith("holdfast-") for name in names)
+        else ""
+    )
+    return (
+        f"cannot fork workers from a program that runs threads ({', '.join(names)}). {ours}"
+        "Else start the supervisor from the main thread before any threads, or use processes=1"
+    )

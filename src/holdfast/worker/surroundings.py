@@ -21,4 +21,4 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     def context(self, job: LeasedJob) -> Context:
         """Return the context of an attempt at a job."""
-        return Context(job, self.backend, lease=self.lease, keeper=self.holdings)
+        return Context(job, self.backend, lease=self.lease, keeper=self.holdings.of(job))

@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
 _INTERVAL = 0.00005
 
 
+class _Switching:
+    """The interval is the process's: the first worker to begin shortens it, the last to end restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers = 0
+        self._before = 0.0
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._workers:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before, _INTERVAL))
+            self._workers += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._workers -= 1
+            if not self._workers:
+                sys.setswitchinterval(self._before)
+
+
+_switching = _Switching()
+
+
 @contextmanager
 def quick_switches() -> Generator[None]:
-    """Let threads wait less for the interpreter lock while a worker runs.
+    """Let threads wait less for the interpreter lock while a worker runs; several may, in any order of their ends.
 
     A thread that comes back from the store waits for the lock until the event loop's thread lets it go (5 ms), at
     every statement. With 0.05 ms claim, handle and finish overlap: `drain.one` on SQLite rose from 70,000 to 138,000
     jobs a second for the same CPU time.
     """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _INTERVAL))
+    _switching.begin()
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        _switching.end()

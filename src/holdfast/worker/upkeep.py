@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import Enum, auto
 
+from holdfast.runtime.access import GAP_PER_LEASE, Access
 from holdfast.store.values import Promotion
-from holdfast.worker.access import Access
 from holdfast.worker.backoff import Backoff
 from holdfast.worker.settings import Settings
 
@@ -40,7 +40,7 @@ class Upkeep:
         self._half = settings.lease * RESCUE_AFTER
         self._begun: float | None = None  # the access for which rescue was last planned
         self._when = {Chore.PROMOTE: -NEVER, Chore.RESCUE: -NEVER, Chore.CHECK_EMPTY: -NEVER, Chore.PRUNE: -NEVER}
-        self.access = Access(settings.lease)
+        self.access = Access(gap=settings.lease * GAP_PER_LEASE)
         self.in_flight: Chore | None = None
         self.next_due_at = NEVER  # when a scheduled job is due, as far as known
 

@@ -82,7 +82,7 @@ class Worker:
             task.name: custom_plan_for(task, self.process) if self._is_custom else plan_for(task) for task in tasks
         }
         self._task_names = tuple(self._plans)
-        self._isolates = not self._is_custom and all(task.reference is not None for task in tasks)
+        self._isolates = all(plan.isolates for plan in self._plans.values())
         self._calls = StoreCalls(
             self._machine,
             lambda: self._backend.jobs,
@@ -142,7 +142,9 @@ class Worker:
         attempts = Attempts(
             Surroundings(self._backend, self._lease, holdings),
             self._plans,
-            children=ChildPool(lease=self._lease, limit=max(1, self.settings.concurrency)),
+            children=ChildPool(
+                lease=self._lease, limit=max(1, self.settings.concurrency), store=self._backend.full_url
+            ),
             ended=self._ended,
             broke=self._break,
         )
@@ -306,8 +308,8 @@ class Worker:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _forget(self) -> None:
-        """Take this worker off the list; what it still holds, if anything, is left to expire."""
-        if len(self._machine.holdings):
+        """Take this worker off the list, unless leases of its are left to expire: to forget it is to take those."""
+        if len(self._machine.holdings) or self._machine.status().totals.abandoned:
             return
         try:
             await self._backend.jobs.rescue_worker(self.worker_id, "it has ended", 1)

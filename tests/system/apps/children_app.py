@@ -201,6 +201,12 @@ async def leave_a_task_behind() -> int:
 
 
 @Handle
+async def leave_a_task_behind_and_raise() -> None:
+    _left.append(asyncio.create_task(asyncio.sleep(60)))
+    raise ValueError(os.getpid())
+
+
+@Handle
 async def effect(text: str, ctx: Context) -> None:
     ctx.result = f"wrote {text}"
     async with ctx.transaction() as connection:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+from contextlib import closing
 
 import click
 import pytest
@@ -54,6 +56,23 @@ def test_looking_at_a_database_of_something_else_puts_no_tables_into_it(shop, tm
     assert "`holdfast schema install`" in shop.run("job", "list", code=78).stderr
     assert "schema\tbad" in shop.run("doctor", code=1).stdout
     assert "the tables are missing" in shop.run("schema", "check", code=1).stderr
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_looking_at_a_database_of_something_else_changes_nothing_about_it(shop, tmp_path, journal):
+    path = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"pragma journal_mode = {journal}")
+        connection.execute("create table recipe (name text)")
+        connection.commit()
+    before = path.read_bytes()
+
+    shop.run("job", "list", code=78)
+    shop.run("doctor", code=1)
+    shop.run("schema", "check", code=1)
+
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_database_in_memory_is_refused_since_nobody_else_can_see_it(shop):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -44,6 +45,24 @@ async def let_run(store: Watched, count: int) -> None:
     """Give every caller its first step; they then wait for the store or for one another."""
     for _ in range(count + 2):
         await asyncio.sleep(0)
+
+
+def test_an_event_loop_in_which_enqueues_were_joined_is_not_kept_alive():
+    class Quick:
+        async def enqueue(self, jobs):
+            await asyncio.sleep(0)
+            return [True for _ in jobs]
+
+    joiner = EnqueueJoiner(Quick)  # type: ignore[arg-type]
+
+    async def enqueue_at_once() -> None:
+        await asyncio.gather(*[joiner.enqueue([new_job()]) for _ in range(3)])
+
+    for _ in range(3):
+        asyncio.run(enqueue_at_once())
+    gc.collect()
+
+    assert len(joiner._lines) == 0
 
 
 async def test_a_lone_enqueue_goes_straight_to_the_store(store):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, Share, Timing
+from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, Share, Timing, is_silent
 from holdfast.store.stream_values import Allotted, Member, NodeView, Survey
 from holdfast.streams.allocator import plan
 
@@ -32,6 +32,7 @@ class Board:
         self.nodes = {view.node.node_id: view for view in nodes}
         self.paused: frozenset[str] = frozenset()
         self.moved = 0
+        self.gone: list[NodeKey] | None = None  # None: whoever is silent by the store's clock
         self.rows = {
             Share(consumer, "companies", number): Allotted(
                 Share(consumer, "companies", number), AllocationState.FREE, 0
@@ -44,7 +45,8 @@ class Board:
         return Survey(tuple(self.nodes.values()), tuple(self.rows.values()), paused=self.paused)
 
     def plan(self) -> list[Move]:
-        return plan(self.survey(), TIMING)
+        gone = [view.node for view in self.nodes.values() if is_silent(view.silent, view.ttl, TIMING.grace)]
+        return plan(self.survey(), TIMING, gone=gone if self.gone is None else self.gone)
 
     def carry_out(self, moves: list[Move]) -> None:
         """Apply moves with the guards of the port; a move on something else than it was planned on fails the test."""

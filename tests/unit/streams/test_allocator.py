@@ -183,3 +183,29 @@ def test_whatever_comes_and_goes_it_settles_and_serves_every_share(data):
     board.release_all()
     board.settle()
     assert sum(board.counts().values()) == len(board.rows)
+
+
+def test_a_silent_node_that_may_live_is_left_alone_and_gets_nothing():
+    board = Board(6, [node("a"), node("b")])
+    board.settle()
+    board.gone = []
+    board.nodes["b"] = node("b", silent=3600)
+    assert board.plan() == []
+    board.rows[next(iter(board.rows))] = Allotted(next(iter(board.rows)), AllocationState.FREE, 9)
+    (move,) = board.plan()
+    assert isinstance(move, GrantTo)
+    assert move.node.node_id == "a"
+
+
+def test_a_node_whose_report_lies_far_in_the_future_gets_nothing():
+    board = Board(4, [node("a"), node("b", silent=-3600)])
+    board.settle()
+    assert board.counts() == {"a": 4, "b": 0}
+
+
+def test_a_node_that_seems_to_have_joined_in_the_future_takes_its_part():
+    board = Board(4, [node("a")])
+    board.settle()
+    board.nodes["b"] = node("b", joined=-3600)
+    board.settle()
+    assert board.counts() == {"a": 2, "b": 2}

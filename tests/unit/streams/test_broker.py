@@ -99,3 +99,36 @@ def test_dispatch_is_allowed_again_after_the_next_answer():
     assert not broker.may_dispatch(FENCE)
     broker.answered(Beat(True), sent=FENCE + 1)
     assert broker.may_dispatch(FENCE + 2)
+
+
+def test_a_look_at_what_is_ours_is_no_report():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True), sent=0)
+    assert broker.told(Beat(True, (owned(grant()),))) == [Begin(grant())]
+    assert broker.told(Beat(True, (owned(grant(), AllocationState.REVOKING),))) == [
+        Drain(grant(), timedelta(seconds=5))
+    ]
+    assert not broker.may_dispatch(FENCE)
+
+
+def test_what_a_report_has_waited_in_the_stores_own_line_is_not_lost():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, waited=timedelta(seconds=5)), sent=10)
+    assert broker.sure_for(15) == FENCE
+
+
+def test_a_share_granted_anew_and_revoked_while_the_former_consumption_was_ending_is_begun_and_drained():
+    broker = Broker(TIMING)
+    old, new = grant(generation=1), grant(generation=3)
+    broker.answered(Beat(True, (owned(old),)), sent=0)
+    broker.answered(Beat(True, (owned(new),)), sent=1)
+    broker.answered(Beat(True, (owned(new, AllocationState.REVOKING),)), sent=2)
+    broker.released(old)
+    assert broker.succeeding(old.share) == [Begin(new), Drain(new, timedelta(seconds=5))]
+
+
+def test_a_share_that_was_given_back_is_not_begun_again():
+    broker = Broker(TIMING)
+    broker.answered(Beat(True, (owned(grant()),)), sent=0)
+    broker.released(grant())
+    assert broker.succeeding(grant().share) == []

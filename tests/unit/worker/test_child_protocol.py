@@ -51,6 +51,7 @@ FAILURE = Failure("ValueError", "no\n“such”\x00thing", "Traceback …", "001
 TO_CHILD = [
     Hello(1, [b"", b"/a b", b"/not-text-\xff"], MainFile(b"/x/\xfe.py", "pkg")),
     Hello(1, [], None),
+    Hello(1, [], None, store=b"postgresql://ada:s3cret@db/shop"),
     Run("shop.tasks", "Mail.send", "send", JOB, timedelta(seconds=30, microseconds=1)),
     Notice(Why.CANCEL_ASKED),
     Notice(Why.LEASE_LOST),
@@ -93,6 +94,10 @@ def test_messages_arrive_whole_and_in_order_wherever_the_pieces_break(messages, 
     frames = Frames(from_child)
     pieces = [data[start:end] for start, end in itertools.pairwise(bounds)]
     assert [message for piece in pieces for message in frames.feed(piece)] == messages
+
+
+def test_the_password_of_the_store_is_not_shown():
+    assert "s3cret" not in repr(Hello(1, [], None, store=b"postgresql://ada:s3cret@db/shop"))
 
 
 def test_a_message_that_is_not_whole_is_not_handed_out():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from tests.unit.worker.driver import leased
 
 from holdfast.worker.holdings import Holdings
@@ -49,6 +50,39 @@ def test_a_settled_job_is_held_no_longer_and_one_rolled_back_is():
     assert held.due(120.0) == [leased(2).lease]
     held.lost([leased(2).lease])
     assert held.due(120.0) == []
+
+
+def test_what_a_former_attempt_at_a_job_has_to_say_does_not_touch_the_later_one():
+    held = holdings()
+    held.add([leased(1, fence=1)], 100.0)
+    former = held.of(leased(1, fence=1))
+    former.settling(1)
+    held.add([leased(1, fence=2)], 110.0)
+    later = held.of(leased(1, fence=2))
+    later.settling(1)
+    former.unsettled(1)
+    assert held.settling_seqs == {1}
+    former.settled(1)
+    assert (held.jobs, held.settling_seqs) == ({1: leased(1, fence=2)}, {1})
+    later.unsettled(1)
+    former.settling(1)
+    assert held.settling_seqs == set()
+    later.settled(1)
+    assert held.jobs == {}
+
+
+@pytest.mark.parametrize("ends_late", [True, False])
+def test_no_mark_of_settling_is_left_by_an_attempt_that_is_held_no_more(ends_late):
+    held = holdings()
+    held.add([leased(1, fence=1)], 100.0)
+    former = held.of(leased(1, fence=1))
+    former.settling(1)
+    held.drop(1)
+    if ends_late:
+        held.add([leased(1, fence=2)], 110.0)
+    former.unsettled(1)
+    former.settling(1)
+    assert held.settling_seqs == set()
 
 
 def test_memory_does_not_grow_with_the_number_of_claims():

@@ -5,33 +5,12 @@ from itertools import pairwise
 
 import pytest
 from tests.unit.worker.driver import finish_of, leased
+from tests.unit.worker.machines import DONE, LOST, begin, machine, with_jobs
 
-from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failure, Retried
-from holdfast.store.values import Promotion, Verdict
+from holdfast.store.values import Promotion
 from holdfast.worker.decision import Exit, Phase, Totals, Why
 from holdfast.worker.machine import Machine
-from holdfast.worker.settings import Settings
-
-DONE, LOST = Verdict.DONE, Verdict.LOST
-
-
-def machine(**settings) -> Machine:
-    return Machine(Settings(**settings))
-
-
-def with_jobs(count: int, **settings) -> Machine:
-    """A machine to which a claim has just brought jobs 1 to `count`, at time 0; no upkeep is in the way."""
-    m = machine(**settings)
-    asked = m.decide(0.0).claim
-    m.claimed(0.0, [leased(seq) for seq in range(1, count + 1)], asked=asked, sent_at=0.0)
-    return m
-
-
-def begin(m: Machine) -> LeasedJob:
-    job = m.take()
-    assert job is not None
-    return job
 
 
 def test_a_new_worker_claims_as_many_jobs_as_it_has_slots():
@@ -59,6 +38,27 @@ def test_a_job_whose_lease_was_lost_while_it_waited_is_not_begun():
     assert m.status().totals.lost == 1
     m.lost(0.1, [leased(1).lease])
     assert m.status().totals.lost == 1
+
+
+def test_jobs_whose_lease_may_be_over_when_their_claim_is_answered_are_given_back_and_not_begun():
+    m = machine(lease=30.0)
+    asked = m.decide(0.0).claim
+    m.claimed(45.0, [leased(1), leased(2)], asked=asked, sent_at=0.0)
+    assert m.decide(45.0).release_unstarted == [leased(1).lease, leased(2).lease]
+    assert m.take() is None
+    assert len(m.holdings) == 2, "extended until the store has answered: it may have been in time"
+
+
+def test_a_job_that_waited_while_its_lease_could_not_be_extended_is_given_back_and_not_begun():
+    m = with_jobs(3, concurrency=1, lease=30.0, patience=100.0)
+    job = begin(m)
+    m.holdings.extended([leased(3).lease], 15.0)
+    assert m.decide(22.0).release_unstarted == []
+    assert m.decide(23.0).release_unstarted == [leased(2).lease]
+    m.ended(24.0, job, Completed())
+    m.decide(24.0)
+    assert m.take() == leased(3)
+    assert m.decide(200.0).release_unstarted == []
 
 
 def test_a_finish_is_written_at_once_when_nothing_else_is_runnable():
@@ -238,62 +238,6 @@ def test_finishes_that_pile_up_stop_claims():
     m.flush_failed(0.2, m.decide(0.1).flush or [])
     m.woken(0.2)
     assert m.decide(0.25).claim == 0
-
-
-def test_a_stopped_worker_gives_back_what_has_not_begun_and_lets_handlers_go_on():
-    m = with_jobs(2, concurrency=1, drain_timeout=30.0)
-    job = begin(m)
-    m.stop(1.0)
-    decision = m.decide(1.0)
-    assert decision.release_unstarted == [leased(2).lease]
-    assert (decision.claim, decision.abort, decision.exit) == (0, [], None)
-    m.released(1.1, decision.release_unstarted)
-    m.ended(5.0, job, Completed())
-    m.flushed(5.1, m.decide(5.0).flush or [], [DONE])
-    assert m.decide(5.1).exit is Exit.DRAINED
-
-
-def test_jobs_of_a_claim_that_was_in_flight_at_the_stop_are_given_back():
-    m = machine()
-    asked = m.decide(0.0).claim
-    m.stop(0.1)
-    assert m.decide(0.1).exit is None
-    m.claimed(0.2, [leased(1)], asked=asked, sent_at=0.0)
-    assert m.take() is None
-    assert m.decide(0.2).release_unstarted == [leased(1).lease]
-
-
-@pytest.mark.parametrize("second_signal", [True, False])
-def test_after_a_second_stop_or_the_time_to_drain_handlers_are_aborted_and_their_jobs_given_back(second_signal):
-    m = with_jobs(2, drain_timeout=30.0, abort_grace=2.0)
-    quick, stuck = begin(m), begin(m)
-    m.stop(1.0)
-    now = 31.0
-    if second_signal:
-        now = 2.0
-        m.stop(now)
-    assert m.decide(now).abort == [(quick, Why.SHUTDOWN), (stuck, Why.SHUTDOWN)]
-    m.ended(now, quick, None)
-    decision = m.decide(now)
-    assert decision.release_started == [quick.lease]
-    m.released(now, [quick.lease])
-    assert m.decide(now + 1.9).release_started == []
-    assert m.decide(now + 2.1).release_started == [stuck.lease]
-    m.released(now + 2.2, [stuck.lease])
-    assert m.decide(now + 2.2).exit is Exit.RELEASED
-    assert int(Exit.RELEASED) == 3
-
-
-def test_leases_that_cannot_be_given_back_are_at_last_left_to_expire():
-    m = with_jobs(1)
-    m.stop(0.0)
-    now, tries = 0.0, 0
-    while (decision := m.decide(now)).exit is None:
-        if decision.release_unstarted:
-            tries += 1
-            m.release_failed(now, decision.release_unstarted)
-        now += decision.wait or 0.01
-    assert (tries, decision.exit, m.status().totals.abandoned) == (5, Exit.RELEASED, 1)
 
 
 def test_a_worker_until_empty_asks_when_idle_and_ends_when_nothing_is_left():

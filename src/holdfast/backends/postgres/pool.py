@@ -64,7 +64,8 @@ class AsyncPool:
         """Lend a connection until `give_back`, for those who do so often."""
         if self._slots.locked():
             try:
-                await asyncio.wait_for(self._slots.acquire(), _PATIENCE)
+                async with asyncio.timeout(_PATIENCE):
+                    await self._slots.acquire()
             except TimeoutError:
                 whose = "calls" if self._for_verbs else "transactions of async handlers"
                 raise _exhausted(self._location, f"{whose} in one event loop") from None

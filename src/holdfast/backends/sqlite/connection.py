@@ -11,8 +11,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, LiteralString
+from urllib.parse import quote
 
 from holdfast.backends.sqlite.location import Location
 from holdfast.backends.sqlite.statements import STATEMENTS
@@ -84,6 +86,18 @@ class Tx:
                 self._raw.execute("release holdfast")
             raise
         self._raw.execute("release holdfast")
+
+
+@contextmanager
+def looking_at(path: Path, *, patience: float) -> Generator[Tx]:
+    """See what is in a file without changing it: a `Connection` would switch it to a write-ahead log, for good."""
+    try:
+        uri = f"file:{quote(os.fsencode(path))}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)) as raw:
+            raw.execute("pragma trusted_schema = off")
+            yield Tx(raw, 0)
+    except sqlite3.Error as error:
+        raise translate(error, str(path)) from error
 
 
 class Connection:

@@ -7,15 +7,18 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import msgspec
 
 from holdfast.errors import ConfigError, StoreUnavailable
 
 _EXAMPLES = "sqlite:///jobs.db (beside the program), sqlite:////var/lib/app/jobs.db (absolute), sqlite:// (in memory)"
+
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}")
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -31,6 +34,15 @@ class Location(msgspec.Struct, frozen=True):
         if self.path is None:
             return "sqlite://"
         return f"sqlite:///{self.path}"
+
+    @property
+    def full_url(self) -> str | None:
+        """The URL that leads another process here, whatever its directory, with the settings; None in memory."""
+        if self.path is None:
+            return None
+        # Only what would be read as something else: a name that is not text must stay as the system spells it.
+        path = "".join(quote(letter) if letter.isascii() else letter for letter in str(self.path))
+        return f"sqlite:///{path}?synchronous={self.synchronous}&busy_timeout={self.busy_timeout:f}"
 
     @classmethod
     def parse(cls, url: str) -> Location:
@@ -52,7 +64,7 @@ def _with_settings(location: Location, url: str, query: str) -> Location:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "synchronous" and value in {"full", "normal"}:
             location = msgspec.structs.replace(location, synchronous=value)
-        elif name == "busy_timeout" and value.replace(".", "", 1).isdigit():
+        elif name == "busy_timeout" and _SECONDS.fullmatch(value):
             location = msgspec.structs.replace(location, busy_timeout=float(value))
         else:
             message = (

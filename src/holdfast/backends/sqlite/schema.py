@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 from holdfast.backends.sql.files import migrations
 from holdfast.backends.sql.version import require_version
-from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.connection import Tx, looking_at
 from holdfast.backends.sqlite.jobs import Runner
+from holdfast.backends.sqlite.location import Location
 
 MIGRATIONS = migrations("holdfast.backends.sqlite")
 CURRENT = max(MIGRATIONS)
@@ -17,15 +20,26 @@ CURRENT = max(MIGRATIONS)
 class SqliteSchema:
     """`Schema` on SQLite."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, location: Location) -> None:
         self._runner = runner
+        self._location = location
 
     async def install(self) -> int:
         """Bring the tables to this version; repeatable, and safe when several do it at once."""
         return await self._runner.write(_upgrade)
 
     async def check(self) -> None:
-        """Raise `SchemaMismatch` unless the tables are those of this version."""
+        """Raise `SchemaMismatch` unless the tables are those of this version. The file of somebody else stays as it is.
+
+        So it is first read by a connection that cannot write. One that keeps a write-ahead log already is then read as
+        ever, which changes nothing: whoever closes it last tidies up, but for a connection that cannot write.
+        """
+        if self._location.path is not None:
+            path, patience = self._location.path, self._location.busy_timeout
+            found = await asyncio.to_thread(_look, path, patience)
+            if found is not None:
+                _compare(found)
+                return
         version = await self._runner.read(_version)
         _compare(version)
 
@@ -39,6 +53,14 @@ class SqliteSchema:
     def script(self) -> str:
         """Return what `install` runs on an empty database."""
         return "\n".join(MIGRATIONS.values())
+
+
+def _look(path: Path, patience: float) -> int | None:
+    """Return the version of the tables in a file, 0 if there is none; None if it keeps a write-ahead log."""
+    if not path.exists():
+        return 0
+    with looking_at(path, patience=patience) as tx:
+        return None if tx.pragma("journal_mode") == "wal" else _version(tx)
 
 
 def _version(tx: Tx) -> int:

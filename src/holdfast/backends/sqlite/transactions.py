@@ -13,6 +13,7 @@ limit: a third of the lease. Extension begins at half of the lease, so that a wh
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -44,6 +45,8 @@ class SqliteTransactions:
         self._gate = gate
         self._notify = notify
         self._idle: list[Session] = []
+        self._is_closed = False
+        self._closing = threading.Lock()
         self._deadlines = Deadlines()
 
     @asynccontextmanager
@@ -88,7 +91,7 @@ class SqliteTransactions:
             await to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
             raise
         finally:
-            self._idle.append(session)
+            self._put_back(session)
 
     @contextmanager
     def _open_blocking(self, holding: Holding, limit: timedelta) -> Generator[OpenTransaction]:
@@ -108,11 +111,19 @@ class SqliteTransactions:
             session.run_blocking(transaction.abandon)
             raise
         finally:
-            self._idle.append(session)
+            self._put_back(session)
 
     def _put_back_when_free(self, session: Session) -> None:
         """Keep a session for the next only after its thread has done with what it waits for."""
-        session.submit(lambda _: None).add_done_callback(lambda _: self._idle.append(session))
+        session.submit(lambda _: None).add_done_callback(lambda _: self._put_back(session))
+
+    def _put_back(self, session: Session) -> None:
+        """Keep a session for the next, or close its connection if no next will come."""
+        with self._closing:
+            if not self._is_closed:
+                self._idle.append(session)
+                return
+        session.submit(lambda connection: connection.close())  # not waited for: this may be the session's own thread
 
     def _take(self) -> Session:
         try:
@@ -121,10 +132,13 @@ class SqliteTransactions:
             return self._new_session()
 
     def close(self) -> None:
-        """Close the idle sessions."""
+        """Roll back what is still open, so that no stuck handler keeps the write lock, and close the sessions."""
         self._deadlines.close()
-        while self._idle:
-            self._idle.pop().close()
+        with self._closing:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()
 
     def forget(self) -> None:
         """In a forked child: leave the parent's connections alone."""

@@ -202,7 +202,8 @@ class Conductor:
             async for line in process.stdout:
                 self._take(seat, process, line)
             await words
-            return await asyncio.wait_for(process.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                return await process.wait()
         finally:
             words.cancel()
             if process.returncode is not None:

@@ -18,8 +18,8 @@ from holdfast.app.held import HeldJob
 from holdfast.cli.demo.plan import Run
 from holdfast.cli.demo.records import Records
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionExpired
+from holdfast.runtime.access import GAP_PER_LEASE, Access
 from holdfast.store.backend import Backend
-from holdfast.worker.access import Access
 
 _logger = logging.getLogger("holdfast.demo")
 _PASSING = (StoreUnavailable, OutcomeUnknown)
@@ -53,7 +53,7 @@ class Consumer:
         self._name = name
         self._batch_size = batch_size
         self._told = told
-        self._access = Access(run.plan.work_timeout)
+        self._access = Access(gap=run.plan.work_timeout * GAP_PER_LEASE)
         self._rescue_at = 0.0
         self._hint = asyncio.Event()
         self._is_stopping = False

@@ -37,7 +37,8 @@ class Failpoint:
         with stage.log.fault(self.kind, seat.target, armed.failpoints):
             process = seat.process
             try:
-                await asyncio.wait_for(seat.ended.wait(), _PATIENCE)
+                async with asyncio.timeout(_PATIENCE):
+                    await seat.ended.wait()
             except TimeoutError:
                 return False
         return process is not None and process.returncode == -signal.SIGKILL

@@ -47,7 +47,8 @@ class Kill:
             ended = seat.ended
             for pid in pids:
                 _kill(pid)
-            await asyncio.wait_for(ended.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await ended.wait()
         return True
 
     async def _kill_one(self, stage: Stage, seat: Seat, pid: int) -> bool:

@@ -38,5 +38,6 @@ class Term:
         with stage.log.fault(self.kind, seat.target, "SIGTERM", asks=True):
             ended = seat.ended
             seat.send(signal.SIGTERM)
-            await asyncio.wait_for(ended.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await ended.wait()
         return True

@@ -46,7 +46,8 @@ class Appender:
             ahead = self._due(self._appending.appended) - (time.monotonic() - began)
             if ahead > 0:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopped.wait(), min(ahead, 1.0))
+                    async with asyncio.timeout(min(ahead, 1.0)):
+                        await self._stopped.wait()
         self._tell(is_last=True)
 
     def _due(self, appended: int) -> float:

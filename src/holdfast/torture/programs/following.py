@@ -25,7 +25,8 @@ class Follower:
     async def after(self, seconds: float) -> None:
         """Let some time pass."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurried.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
 
     async def cancel(self, job_id: str) -> None:
         """Ask to cancel a job."""

@@ -56,7 +56,8 @@ class Producer:
             ahead = self._due(self._enqueuer.enqueued) - (time.monotonic() - began)
             if ahead > 0:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopped.wait(), min(ahead, 1.0))
+                    async with asyncio.timeout(min(ahead, 1.0)):
+                        await self._stopped.wait()
         self._follower.hurry()
         if self._following:
             await asyncio.wait(self._following, timeout=4 * self._settings.lease)

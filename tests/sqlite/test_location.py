@@ -1,0 +1,42 @@
+"""URLs of SQLite: their settings, and the URL that leads another process to the same place."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.app.open import open_backend
+from holdfast.backends.sqlite.location import Location
+from holdfast.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///jobs.db",
+        "sqlite:////var/lib/app/jobs.db?synchronous=normal",
+        "sqlite:///50%25%3Foff%23now%20%0A.db?busy_timeout=0.25",
+        "sqlite:///größe.db?busy_timeout=120&synchronous=full",
+        "sqlite:///not-text-\udcff.db",
+    ],
+)
+def test_the_full_url_leads_to_the_same_place_from_any_directory(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    here = Location.parse(url)
+    monkeypatch.chdir("/")
+    assert here.full_url is not None
+    assert Location.parse(here.full_url) == here
+
+
+def test_a_database_in_memory_has_no_full_url():
+    assert open_backend("sqlite://").full_url is None
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("3", 3.0), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0)])
+def test_the_busy_timeout_is_a_number_of_seconds(text, seconds):
+    assert Location.parse(f"sqlite:///jobs.db?busy_timeout={text}").busy_timeout == seconds
+
+
+@pytest.mark.parametrize("text", ["", ".", "-1", "1e3", "nan", "inf", "²", "٣", "1.2.3", "9" * 400])
+def test_a_busy_timeout_that_is_no_plain_number_is_refused(text):
+    with pytest.raises(ConfigError, match="busy_timeout=<seconds>"):
+        Location.parse(f"sqlite:///jobs.db?busy_timeout={text}")

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from holdfast.runtime.uptime import uptime
+
+
+def test_it_never_goes_back():
+    looks = [uptime() for _ in range(1000)]
+    assert looks == sorted(looks)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts its sleep")
+def test_it_counts_the_time_that_the_machine_has_slept(monkeypatch):
+    asked = []
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: asked.append(clock) or 5.0)
+    assert uptime() == 5.0
+    assert asked == [time.CLOCK_BOOTTIME]

@@ -1,0 +1,84 @@
+"""When the extending thread ends its process: by a clock that the test moves, and with no store to be had."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.worker.driver import leased
+
+from holdfast.errors import StoreUnavailable
+from holdfast.store.jobs import Extender
+from holdfast.worker import keeper as keeper_module
+from holdfast.worker.decision import STUCK
+from holdfast.worker.holdings import Holdings
+from holdfast.worker.keeper import Keeper
+
+LIMIT, GRACE = 5.0, 10.0
+
+
+class Ended(BaseException):
+    """The process would have ended here."""
+
+
+def no_store() -> Extender:
+    raise StoreUnavailable("down")
+
+
+@pytest.fixture
+def ended_at(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let a keeper wait for these spans, one after the other, from time 0 on; return when it ended the process."""
+
+    def run(*waits: float) -> float | None:
+        now = 0.0
+        spans = list(waits)
+        ends: list[float] = []
+
+        def wait(_: float) -> bool:
+            nonlocal now
+            if spans:
+                now += spans.pop(0)
+                return False
+            return True
+
+        def exit_(code: int) -> None:
+            assert code == STUCK
+            ends.append(now)
+            raise Ended
+
+        monkeypatch.setattr(keeper_module, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(keeper_module, "os", SimpleNamespace(_exit=exit_, getpid=lambda: 1))
+        monkeypatch.setattr(logging, "shutdown", lambda: None)
+        keeper = Keeper(
+            Holdings(lease=30.0, extend_at=0.5),
+            open_extender=no_store,
+            beat=lambda: pytest.fail("there is no store to tell"),
+            lease=timedelta(seconds=30),
+            limits={(1, 1): (LIMIT, leased(1))},
+            stuck_grace=GRACE,
+            lost=lambda _: None,
+            cancel_asked=lambda _: None,
+            died=lambda _: None,
+            turned=lambda: None,
+        )
+        monkeypatch.setattr(keeper, "_stop", SimpleNamespace(wait=wait))
+        keeper._run()
+        return ends[0] if ends else None
+
+    return run
+
+
+def test_a_process_with_a_handler_past_its_limit_and_a_grace_is_ended(ended_at):
+    assert ended_at(*[0.5] * 40) == LIMIT + GRACE + 0.5
+
+
+def test_a_process_that_stood_still_past_the_limit_has_the_grace_from_when_it_goes_on(ended_at):
+    assert ended_at(1.0, 16.0, *[0.5] * 20) is None
+    assert ended_at(1.0, 16.0, *[0.5] * 21) == 17.0 + GRACE + 0.5
+
+
+def test_waits_that_are_somewhat_late_put_nothing_off(ended_at):
+    assert ended_at(*[2.0] * 10) == 16.0
