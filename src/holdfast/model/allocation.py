@@ -21,13 +21,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.model.duration import to_span
 
 _USUAL = 15.0  # seconds: how soon others take over from a dead node by the default timing, at the latest
 _QUICKEST = 2.0
+_Span = TypeVar("_Span", int, timedelta)
 
 
 SUSPECTED = 3
@@ -41,6 +44,15 @@ def losses_after(losses: int, *, is_trying: bool) -> int:
     counts alone if its owner had said that it was trying the next event of this very share.
     """
     return losses + (losses < SUSPECTED or is_trying)
+
+
+def is_silent(since: _Span, ttl: _Span, grace: _Span) -> bool:
+    """Tell whether a node counts as silent whose last report was `since` ago by the store's clock.
+
+    A report from the future was made before that clock was set back. One that lies further ahead than the time to live
+    proves nothing, and is not waited for: whoever lives reports again within a beat.
+    """
+    return not -ttl <= since <= ttl + grace
 
 
 class AllocationState(StrEnum):
@@ -83,6 +95,7 @@ class Leadership(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True):
     """How often a node reports and when it counts as gone; the first must be well below the last.
 
+    Durations are given in seconds or as timedeltas, and kept as timedeltas; raises `ConfigError` for what is none.
     `self_fence`: a node that has not reported for so long, by its own monotonic clock, counted from the sending of its
     last report that succeeded, dispatches nothing more. It is smaller than `ttl`, after which (and `grace`, both by the
     store's clock) the leader may take its shares.
@@ -98,9 +111,30 @@ class Timing(msgspec.Struct, frozen=True):
     drain: timedelta | None = timedelta(seconds=10)
     """How long an owner may take to end what it handles when a share is revoked; None: as long as it needs."""
 
+    if TYPE_CHECKING:  # what is taken is wider than what is kept
+
+        def __init__(
+            self,
+            beat: float | timedelta = ...,
+            self_fence: float | timedelta = ...,
+            ttl: float | timedelta = ...,
+            grace: float | timedelta = ...,
+            leader_lease: float | timedelta = ...,
+            allot_every: float | timedelta = ...,
+            settle: float | timedelta = ...,
+            drain: float | timedelta | None = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Make a timedelta of every duration."""
+        for name in self.__struct_fields__:
+            if name != "drain" or self.drain is not None:
+                msgspec.structs.force_setattr(self, name, to_span(getattr(self, name), name))
+
     @classmethod
-    def for_recovery(cls, seconds: float) -> Timing:
+    def for_recovery(cls, recovery: float | timedelta) -> Timing:
         """Return a timing under which others take over from a dead node within so many seconds, 2 at least."""
+        seconds = to_span(recovery, "recovery").total_seconds()
         if seconds < _QUICKEST:
             message = (
                 f"a recovery within {seconds:g} s is too quick: below {_QUICKEST:g} s a busy machine looks like a "
@@ -118,7 +152,7 @@ class Timing(msgspec.Struct, frozen=True):
 class SeizeReason(StrEnum):
     """Why a leader takes a share from its owner."""
 
-    SILENT = "silent"  # the owner has not reported for ttl + grace, by the store's clock
+    SILENT = "silent"  # the owner has not reported for ttl + grace, by the store's clock: see `is_silent`
     REPLACED = "replaced"  # another incarnation of the owner has joined, or the owner has left
     OVERDUE = "overdue"  # asked to release it, and the deadline has passed
 

@@ -37,7 +37,13 @@ class AllocationStore(Protocol):
         1. `is_known` is False if the node is not registered, or under another incarnation: stop all, then join.
         2. The shares are those granted to this incarnation, revoking ones included, in order.
         3. A node that was silent for long is alive again if nobody has taken its shares meanwhile.
+        4. It does not stand behind transactions of handlers, as far as the store has a say in that: a node whose report
+           comes late loses its shares.
         """
+        ...
+
+    async def owned(self, node: NodeKey) -> Beat:
+        """Return what `beat` would, and write nothing: it counts as no report."""
         ...
 
     async def leave(self, node: NodeKey) -> None:
@@ -58,7 +64,8 @@ class AllocationStore(Protocol):
         """Take leadership, or go on leading.
 
         1. The holder extends its lease and keeps its epoch, even if the lease has expired and nobody has taken it.
-        2. Another takes it only after the lease has expired; the epoch grows by one.
+        2. Another takes it only after the lease has expired; the epoch grows by one. A lease that would last for more
+           than twice as long as the one that is asked for counts as expired: the store's clock was set back.
         3. None while somebody else holds it; another incarnation of a node is somebody else.
         4. It needs no `join`: a node may lead and consume nothing.
         """
@@ -74,7 +81,7 @@ class AllocationStore(Protocol):
     async def survey(self) -> Survey:
         """Return all that the allocator looks at, as of one instant; nodes and allocations in order.
 
-        Nodes that have been silent for very long (a day at least) and own nothing may be left out and forgotten.
+        `silent` and `joined` of a node are negative where the store's clock was set back since.
         """
         ...
 
@@ -86,7 +93,7 @@ class AllocationStore(Protocol):
         2. A move takes effect only if generation and state are those that it was planned on. Each is judged after those
            before it in the call.
         3. `GrantTo`: the share is free, its consumer not paused, the node joined under this incarnation, not draining
-           and not silent past its ttl. The generation grows by one.
+           and not silent past its ttl (`is_silent`, without grace). The generation grows by one.
         4. `Revoke`: the share is granted. The generation stays. Without a deadline it never becomes overdue.
         5. `Seize`: the share is granted or revoking, and the reason is true by the store's clock in the same step. The
            generation grows by one, and `losses` counts how often in a row it was seized at the same position; from
@@ -99,7 +106,8 @@ class AllocationStore(Protocol):
     async def complete_shares(self, leadership: Leadership) -> int | None:
         """Make free allocations for partitions that consumers of the log, or of a category made later, lack; how many.
 
-        None if the leadership is stale.
+        1. None if the leadership is stale: then nothing is done.
+        2. Nodes that have been silent for more than a day and own nothing are forgotten.
         """
         ...
 

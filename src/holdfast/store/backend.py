@@ -157,6 +157,14 @@ class Backend(Protocol):
         ...
 
     @property
+    def full_url(self) -> str | None:
+        """The URL that leads another process to this very store, whatever its directory: settings and password too.
+
+        Never to be shown or logged. None where no other process can come: the store lives in this one's memory.
+        """
+        ...
+
+    @property
     def capabilities(self) -> Capabilities:
         """The facts of this store."""
         ...

@@ -217,10 +217,14 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """The answer to a node's report."""
+    """The answer to a node's report.
+
+    `waited`: for how long, at least, the report was under way before it took effect, where the store can tell.
+    """
 
     is_known: bool
     owned: tuple[Owned, ...] = ()
+    waited: timedelta = timedelta(0)
 
 
 class NodeView(msgspec.Struct, frozen=True):

@@ -2,7 +2,9 @@
 
 Four wishes, in this order:
 
-1. **Safe.** A share is taken from an owner only for a reason that the store checks again (silent, replaced, overdue).
+1. **Safe.** A share is taken from an owner only for a reason that the store checks again (silent, replaced, overdue);
+   and for silence only if the leader has seen enough to take it for death (see `holdfast.streams.witness`). Until then
+   a silent node gets nothing and is left alone.
 2. **Served.** A free share of a consumer that is not paused goes to a node that can run it, at once.
 3. **Even.** Of each consumer every node has its part in proportion to its capacity, give or take one.
 4. **Still.** Whoever has a share keeps it unless evenness demands otherwise; a node that has only just joined is left
@@ -14,18 +16,33 @@ Nothing here is needed for safety: a foolish plan, or two leaders with different
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
 from typing import Final
 
-from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, SeizeReason, Timing
+from holdfast.model.allocation import (
+    AllocationState,
+    GrantTo,
+    Move,
+    NodeKey,
+    Revoke,
+    Seize,
+    SeizeReason,
+    Timing,
+    is_silent,
+)
 from holdfast.store.stream_values import Allotted, NodeView, Survey
 from holdfast.streams.quotas import Seat, quotas
 
 _UNDER_WAY: Final = 4  # at most one in so many of a consumer's shares is being moved for the sake of evenness
+_NONE: Final = timedelta(0)
 
 
-def plan(survey: Survey, timing: Timing) -> list[Move]:
-    """Return the moves that bring the allocation nearer to what it should be; none when it is there."""
+def plan(survey: Survey, timing: Timing, *, gone: Collection[NodeKey]) -> list[Move]:
+    """Return the moves that bring the allocation nearer to what it should be; none when it is there.
+
+    From nodes that are `gone` shares are taken for their silence.
+    """
     nodes = {view.node: view for view in survey.nodes}
     by_consumer: dict[str, list[Allotted]] = defaultdict(list)
     for allocation in survey.allocations:
@@ -34,18 +51,20 @@ def plan(survey: Survey, timing: Timing) -> list[Move]:
     moves: list[Move] = []
     for consumer in sorted(by_consumer):
         allocations = sorted(by_consumer[consumer], key=lambda a: a.share)
-        moves += _Plan(consumer, allocations, nodes, timing, load, paused=consumer in survey.paused).moves()
+        planned = _Plan(consumer, nodes, timing, load, gone=gone, paused=consumer in survey.paused)
+        moves += planned.moves(allocations)
     return moves
 
 
-def seize_reason(allocation: Allotted, nodes: Mapping[NodeKey, NodeView], timing: Timing) -> SeizeReason | None:
+def seize_reason(
+    allocation: Allotted, nodes: Mapping[NodeKey, NodeView], gone: Collection[NodeKey]
+) -> SeizeReason | None:
     """Return why a share may be taken from its owner, None if it may not."""
     if allocation.owner is None:
         return None
-    owner = nodes.get(allocation.owner)
-    if owner is None:
+    if allocation.owner not in nodes:
         return SeizeReason.REPLACED
-    if owner.silent > owner.ttl + timing.grace:
+    if allocation.owner in gone:
         return SeizeReason.SILENT
     return SeizeReason.OVERDUE if allocation.overdue else None
 
@@ -56,28 +75,27 @@ class _Plan:
     def __init__(
         self,
         consumer: str,
-        allocations: list[Allotted],
         nodes: Mapping[NodeKey, NodeView],
         timing: Timing,
         load: Counter[str],
         *,
+        gone: Collection[NodeKey],
         paused: bool,
     ) -> None:
         self._consumer = consumer
         self._nodes = nodes
         self._timing = timing
         self._load = load
+        self._gone = gone
         self._paused = paused
         self._seized: list[Seize] = []
         self._free: list[Allotted] = []  # what is free, or will be after the seizures
         self._kept: dict[str, list[Allotted]] = defaultdict(list)
         self._revoking = 0
-        for allocation in allocations:
-            self._sort_in(allocation)
-        self._count = len(allocations)
+        self._count = 0
 
     def _sort_in(self, allocation: Allotted) -> None:
-        reason = seize_reason(allocation, self._nodes, self._timing)
+        reason = seize_reason(allocation, self._nodes, self._gone)
         if reason is not None:
             self._seized.append(Seize(allocation.share, allocation.generation, reason))
             self._free.append(Allotted(allocation.share, AllocationState.FREE, allocation.generation + 1))
@@ -88,12 +106,16 @@ class _Plan:
         else:
             self._kept[allocation.owner.node_id].append(allocation)
 
-    def moves(self) -> list[Move]:
+    def moves(self, allocations: Collection[Allotted]) -> list[Move]:
         """Return what is to be done: seizures first, since what they free is granted in the same step."""
+        self._count = len(allocations)
+        for allocation in allocations:
+            self._sort_in(allocation)
         if self._paused:
             return [*self._seized, *(self._revoke(held, None) for held in _all(self._kept))]
-        able = {view.node.node_id: view for view in self._nodes.values() if self._is_able(view)}
-        leaving = [held for node, kept in self._kept.items() if node not in able for held in kept]
+        fit = {view.node.node_id: view for view in self._nodes.values() if self._is_fit(view)}
+        able = {name: view for name, view in fit.items() if not is_silent(view.silent, view.ttl, _NONE)}
+        leaving = [held for node, kept in self._kept.items() if node not in fit for held in kept]
         due = quotas(self._count - self._revoking, self._seats(able))
         grants, lacking = self._grant(able, due)
         return [
@@ -103,23 +125,20 @@ class _Plan:
             *grants,
         ]
 
-    def _is_able(self, view: NodeView) -> bool:
-        return (
-            not view.is_draining
-            and view.silent <= view.ttl
-            and any(member.consumer == self._consumer for member in view.members)
-        )
+    def _is_fit(self, view: NodeView) -> bool:
+        return not view.is_draining and any(member.consumer == self._consumer for member in view.members)
 
     def _seats(self, able: Mapping[str, NodeView]) -> list[Seat]:
         """Return the nodes among which the shares are divided, with what each has.
 
         A node that has just joined waits, unless it has shares, is meant to have some back, or nobody else is there.
+        One that seems to have joined in the future did so before the store's clock was set back.
         """
         meant = {free.target for free in self._free}
         settled = {
             name: view
             for name, view in able.items()
-            if view.joined >= self._timing.settle or name in self._kept or name in meant
+            if not _NONE <= view.joined < self._timing.settle or name in self._kept or name in meant
         }
         return [
             Seat(name, self._capacity(view), len(self._kept.get(name, ())), self._load[name])

@@ -9,11 +9,15 @@ The node reports to the store and tells the broker what was answered. The broker
                        we are not known any more    Drop all, and join again
 ```
 
+It may also ask the store what is ours without reporting, when there is a hint that something has changed. A share that
+is granted anew while the former consumption of it is still ending is begun when that has ended (`succeeding`).
+
 **Self-fencing.** The leader may take our shares once we have been silent for `ttl + grace` by the store's clock. We do
 not know when that is, but we know when we *sent* the last report that succeeded; the store cannot have heard us before
-that. So `self_fence`, by our monotonic clock, after that sending we dispatch nothing more and interrupt what is being
-handled, and since `self_fence < ttl` we have stopped before anybody else begins. If the process was frozen meanwhile,
-the generation refuses what it writes.
+that. So `self_fence`, by a clock of ours that never steps, after that sending we dispatch nothing more and interrupt
+what is being handled, and since `self_fence < ttl` we have stopped before anybody else begins. A store that knows for
+how long the report stood in its own line says so, and the time counts from the end of that. If the process was frozen
+meanwhile, the generation refuses what it writes.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ class Broker:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._held: dict[Share, Owned] = {}
-        self._heard: float | None = None  # when the last report that succeeded was sent, by the monotonic clock
+        self._heard: float | None = None  # what the store cannot have heard us before, by our clock
 
     @property
     def grants(self) -> list[Grant]:
@@ -64,7 +68,12 @@ class Broker:
         if not beat.is_known:
             self._heard = None
             return self.drop_all()
-        self._heard = sent if self._heard is None else max(self._heard, sent)
+        heard = sent + beat.waited.total_seconds()
+        self._heard = heard if self._heard is None else max(self._heard, heard)
+        return self.told(beat)
+
+    def told(self, beat: Beat) -> list[Command]:
+        """Take in what the store says to be ours, as an answer to no report."""
         now_owned = {owned.grant.share: owned for owned in beat.owned}
         commands: list[Command] = []
         for share, held in list(self._held.items()):
@@ -85,6 +94,11 @@ class Broker:
         if is_revoking and held.state is not AllocationState.REVOKING:
             return [Drain(owned.grant, owned.drain_left)]
         return []
+
+    def succeeding(self, share: Share) -> list[Command]:
+        """Tell what is to be done with a share whose consumption has ended, if it was granted anew meanwhile."""
+        owned = self._held.get(share)
+        return [] if owned is None else self._compare(None, owned)
 
     def released(self, grant: Grant) -> None:
         """Note that a grant was given back, or was found to be stale."""

@@ -3,20 +3,27 @@
 Leadership is a row with an epoch and a lease: no session lock, so it works through a pooler and survives a connection.
 Every node tries to take it; the one that has it looks at everything and asks for the moves that the allocator plans.
 The store compares the epoch in the transaction of each move, so that a leader that was frozen changes nothing. Two
-leaders at once would do no harm either: what keeps effects single is the generation of each allocation.
+leaders at once would do no harm either: what keeps effects single is the generation of each allocation. A leader does
+not trust the store alone that a node is dead: see `holdfast.streams.witness`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 from holdfast.errors import StoreError
 from holdfast.model.allocation import Leadership, NodeKey, Timing
+from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
 from holdfast.streams.allocator import plan
+from holdfast.streams.witness import Witness
 
 _logger = logging.getLogger("holdfast.streams")
+T = TypeVar("T")
+_TIDY_EVERY: Final = 3600.0  # seconds; and at the beginning of each leadership
 
 
 class Leader:
@@ -27,6 +34,8 @@ class Leader:
         self._node = node
         self._timing = timing
         self._leadership: Leadership | None = None
+        self._witness = Witness(timing)
+        self._tidied = float("-inf")
 
     @property
     def is_leading(self) -> bool:
@@ -46,24 +55,39 @@ class Leader:
     async def allot_once(self) -> None:
         """Take or keep leadership; with it, carry out what the allocator plans."""
         store = self._backend.streams.allocations
-        was, self._leadership = self._leadership, await store.lead(self._node, self._timing.leader_lease)
+        was = self._leadership
+        self._leadership = await self._ask(store.lead(self._node, self._timing.leader_lease))
         if self._leadership is None:
+            self._witness.broken()
             return
         if was != self._leadership:
             _logger.info("node %s leads, epoch %d", self._node.node_id, self._leadership.epoch)
-        survey = await store.survey()
-        if not survey.is_complete:
-            await store.complete_shares(self._leadership)
-            survey = await store.survey()
-        moves = plan(survey, self._timing)
+            self._tidied = float("-inf")
+        survey = await self._ask(store.survey())
+        if not survey.is_complete or uptime() - self._tidied >= _TIDY_EVERY:
+            await self._ask(store.complete_shares(self._leadership))
+            self._tidied = uptime()
+            survey = await self._ask(store.survey())
+        moves = plan(survey, self._timing, gone=self._witness.gone(survey.nodes, uptime()))
         if not moves:
             return
-        done = await store.allot(self._leadership, moves, grace=self._timing.grace)
+        done = await self._ask(store.allot(self._leadership, moves, grace=self._timing.grace))
         if done is None:
             _logger.info("node %s was not the leader any more", self._node.node_id)
             self._leadership = None
         elif any(done):
             self._backend.notifier.notify()
+
+    async def _ask(self, call: Awaitable[T]) -> T:
+        """Call the store, under the eyes of the witness."""
+        sent = uptime()
+        try:
+            answer = await call
+        except StoreError:
+            self._witness.broken()
+            raise
+        self._witness.answered(sent=sent, now=uptime())
+        return answer
 
     async def resign(self) -> None:
         """Give leadership up, if it is held, so that another need not wait for the lease to expire."""

@@ -2,7 +2,7 @@
 
 Three things go on beside one another: the report (that we live; the answer says what is ours), the pass of the leader
 (only one of the nodes gets to do it), and one consumption for each share that we hold. The decisions are the broker's
-and the allocator's; here are the hands.
+and the allocator's, the consumptions are the hands'.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -21,19 +20,21 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.errors import ConfigError, HoldfastError, StoreError
-from holdfast.model.allocation import Grant, NodeKey, Share, Timing
+from holdfast.model.allocation import NodeKey, Share, Timing
 from holdfast.model.names import check_name
+from holdfast.runtime.uptime import uptime
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Member, NewNode
-from holdfast.streams.broker import Begin, Broker, Command, Drain, Drop
+from holdfast.streams.broker import Broker
 from holdfast.streams.consumer import Consumer
-from holdfast.streams.consumption import Consumption, Surroundings
+from holdfast.streams.consumption import Surroundings
+from holdfast.streams.hands import Hands
 from holdfast.streams.leader import Leader
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
-_HINTED_BEAT: Final = 0.2  # seconds between two reports that hints have brought forward
+_LOOK_EVERY: Final = 0.2  # seconds between two looks at what is ours that hints have brought about
 _STORE_WAIT: Final = 0.5
 _FAREWELL: Final = 5.0  # seconds for telling the store that we leave; it finds out by our silence, too
 
@@ -72,8 +73,7 @@ class Node:
         self._consumers = {consumer.name: consumer for consumer in consumers}
         self._stuck_grace = stuck_grace
         self._broker = Broker(self.timing)
-        self._working: dict[Share, tuple[Consumption, asyncio.Task[None]]] = {}
-        self._waiting: dict[Share, Grant] = {}  # granted anew while the former consumption is still ending
+        self._hands: Hands | None = None
         self._leader = Leader(backend, self.node, self.timing)
         self._hint = asyncio.Event()
         self._stop = asyncio.Event()
@@ -87,7 +87,7 @@ class Node:
 
     def status(self) -> NodeStatus:
         """Tell what the node is doing."""
-        shares = tuple(sorted(self._working))
+        shares = () if self._hands is None else self._hands.shares
         return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares)
 
     def stop(self) -> None:
@@ -104,21 +104,30 @@ class Node:
         await self._backend.open()
         loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
-        self._around = Surroundings(self._backend, self.timing, self._may_dispatch)
+        around = Surroundings(self._backend, self.timing, lambda: self._broker.may_dispatch(uptime()))
+        hands = self._hands = Hands(
+            self._consumers, self._broker, around, stuck_grace=self._stuck_grace, broken=self._break
+        )
         self._is_running = True
 
+        def take_hint() -> None:
+            self._hint.set()
+            hands.wake()
+
         def hinted() -> None:  # called from any thread
-            loop.call_soon_threadsafe(self._hinted)
+            loop.call_soon_threadsafe(take_hint)
 
         unlisten = self._backend.notifier.listen(hinted)
         try:
             await self._enter()
-            await self._take_part()
+            await self._take_part(hands)
         finally:
             unlisten()
             self._is_running = False
-            await self._depart()
-            self._around.threads.close()
+            try:
+                await self._depart(hands)
+            finally:
+                around.threads.close()
 
     async def _enter(self) -> None:
         for consumer in self._consumers.values():
@@ -133,13 +142,13 @@ class Node:
         members = tuple(Member(consumer.name, consumer.capacity) for consumer in self._consumers.values())
         return NewNode(self.node, socket.gethostname(), os.getpid(), members, self.timing)
 
-    async def _take_part(self) -> None:
+    async def _take_part(self, hands: Hands) -> None:
         assert self._broken is not None  # noqa: S101 - set by `run`
         parts: list[asyncio.Future[None]] = [
-            asyncio.create_task(self._report()),
-            asyncio.create_task(self._fence_itself()),
+            asyncio.create_task(self._report(hands)),
+            asyncio.create_task(self._fence_itself(hands)),
             asyncio.create_task(self._leader.run()),
-            asyncio.create_task(self._drain()),
+            asyncio.create_task(self._drain(hands)),
             self._broken,
         ]
         try:
@@ -151,77 +160,71 @@ class Node:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _drain(self) -> None:
+    async def _drain(self, hands: Hands) -> None:
         """Once stopped, end the consumptions, each with its last commit and release, while reports go on."""
         await self._stop.wait()
         with contextlib.suppress(StoreError, TimeoutError):  # then the leader will notice that we have gone
             async with asyncio.timeout(_FAREWELL):
                 await self._store.drain(self.node)
-        for consumption, _ in self._working.values():
-            consumption.drain()
-        limit = None if self.timing.drain is None else self.timing.drain.total_seconds()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit):
-                await self._until_idle_or_hurried()
-        for consumption, _ in self._working.values():
-            consumption.cut_short()
-        if self._working:
-            tasks = [task for _, task in self._working.values()]
-            _, stuck = await asyncio.wait(tasks, timeout=self._stuck_grace)
-            if stuck:
-                raise NodeBroken(f"{len(stuck)} handlers do not end though they were asked to and told to")
+        stuck = await hands.drain(self._hurry)
+        if stuck:
+            raise NodeBroken(f"{stuck} handlers do not end though they were asked to and told to")
 
-    async def _until_idle_or_hurried(self) -> None:
-        hurry = asyncio.create_task(self._hurry.wait())
-        try:
-            while self._working and not hurry.done():
-                tasks = [task for _, task in self._working.values()]
-                await asyncio.wait([hurry, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            hurry.cancel()
+    async def _depart(self, hands: Hands) -> None:
+        """Let go of everything; what cannot be said to the store it will find out by our silence.
 
-    async def _depart(self) -> None:
-        """Let go of everything; what cannot be said to the store it will find out by our silence."""
-        for consumption, task in self._working.values():
-            consumption.drop()
-            task.cancel()
+        Shares are not given up while a handler works on one of them, lest another node begins beside it: where one does
+        not end within the grace, all are left to our silence.
+        """
+        have_ended = await hands.end()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self._leader.resign()
-                await self._store.leave(self.node)
+                if have_ended:
+                    await self._store.leave(self.node)
             self._backend.notifier.notify()
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
-    def _may_dispatch(self) -> bool:
-        return self._broker.may_dispatch(time.monotonic())
-
-    def _hinted(self) -> None:
-        self._hint.set()
-        for consumption, _ in self._working.values():
-            consumption.wake()
-
-    async def _report(self) -> None:
+    async def _report(self, hands: Hands) -> None:
         """Report that we live, take in what is ours, again and again."""
         while True:
-            self._hint.clear()  # before the report: what changes after it brings the next one forward
-            sent = time.monotonic()
-            wait = self.timing.beat.total_seconds()
+            self._hint.clear()  # before the report: what changes after it is looked at before the next
+            sent = uptime()
+            due = sent + self.timing.beat.total_seconds()
             try:
                 beat = await self._store.beat(self.node, self.timing)
-                if beat.is_known:
-                    self._carry_out(self._broker.answered(beat, sent=sent))
-                else:
-                    await self._enter_again()
+                if not beat.is_known:
+                    await self._enter_again(hands)
                     continue
+                hands.carry_out(self._broker.answered(beat, sent=sent))
             except StoreError as error:
                 _logger.warning("node %s cannot report to the store: %s", self.node.node_id, error)
-                wait = min(wait, _STORE_WAIT)
-            await asyncio.sleep(min(_HINTED_BEAT, wait))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hint.wait(), max(0.0, wait - _HINTED_BEAT))
+                due = uptime() + min(self.timing.beat.total_seconds(), _STORE_WAIT)
+            await self._answer_hints(hands, due)
 
-    async def _fence_itself(self) -> None:
+    async def _answer_hints(self, hands: Hands, due: float) -> None:
+        """Until the next report is due, look at what is ours whenever something may have changed.
+
+        A hint is answered with a look and not with a report: a report is a change, and so a hint to others.
+        """
+        while (left := due - uptime()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._hint.wait()
+                    self._hint.clear()
+                    owned = await self._store.owned(self.node)
+                    if not owned.is_known:
+                        return
+                    hands.carry_out(self._broker.told(owned))
+                    await asyncio.sleep(_LOOK_EVERY)
+            except TimeoutError:
+                return
+            except StoreError as error:  # the report will say it louder
+                _logger.debug("node %s cannot look at what is its own: %s", self.node.node_id, error)
+                await asyncio.sleep(min(_LOOK_EVERY, left))
+
+    async def _fence_itself(self, hands: Hands) -> None:
         """Interrupt what is being handled whenever our reports have failed for so long that others may take over.
 
         If this loop stood still meanwhile, by a handler that blocks it or with the whole process, no report has failed:
@@ -229,17 +232,16 @@ class Node:
         """
         beat = self.timing.beat.total_seconds()
         while True:
-            begun = time.monotonic()
-            wait = self._broker.sure_for(begun) or beat
+            begun = uptime()
+            wait = min(self._broker.sure_for(begun) or beat, beat)  # a suspended machine makes a sleep longer, unseen
             await asyncio.sleep(wait)
-            now = time.monotonic()
+            now = uptime()
             if now - begun < wait + beat and not self._broker.sure_for(now):
-                for consumption, _ in self._working.values():
-                    consumption.interrupt()
+                hands.interrupt()
 
-    async def _enter_again(self) -> None:
+    async def _enter_again(self, hands: Hands) -> None:
         """Join again after the store has forgotten us; but not where another process has taken our name."""
-        self._carry_out(self._broker.drop_all())
+        hands.carry_out(self._broker.drop_all())
         for view in await self._store.nodes():
             if view.node.node_id == self.node.node_id and view.node != self.node:
                 message = (
@@ -250,67 +252,8 @@ class Node:
         _logger.warning("node %s was forgotten by the store (silent for too long?) and joins again", self.node.node_id)
         await self._store.join(self._described())
 
-    def _carry_out(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            match command:
-                case Begin(grant):
-                    self._begin(grant)
-                case Drain(grant, within):
-                    self._end(grant, None if within is None else within.total_seconds())
-                case Drop(grant):
-                    self._drop(grant)
-                case _:
-                    raise AssertionError(command)
-
-    # --- consumptions -------------------------------------------------------------------------------------------------
-
-    def _begin(self, grant: Grant) -> None:
-        if grant.share in self._working:
-            self._waiting[grant.share] = grant
-            return
-        consumption = Consumption(self._consumers[grant.share.consumer], grant, self._around)
-        if self._stop.is_set():  # granted before the leader learned that we are about to leave
-            consumption.drain()
-        self._working[grant.share] = (consumption, asyncio.create_task(self._consume(consumption)))
-
-    async def _consume(self, consumption: Consumption) -> None:
-        share = consumption.grant.share
-        try:
-            await consumption.run()
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits for the node
-            self._break(NodeBroken(f"{consumption!r} failed: {error!r}"), error)
-        finally:
-            del self._working[share]
-            self._broker.released(consumption.grant)
-            self._backend.notifier.notify()
-        following = self._waiting.pop(share, None)
-        if following is not None and following in self._broker.grants:
-            self._begin(following)
-
-    def _end(self, grant: Grant, within: float | None) -> None:
-        working = self._working.get(grant.share)
-        if working is None or working[0].grant != grant:
-            return
-        consumption, _ = working
-        consumption.drain()
-        if within is not None:  # that is when it may be seized; the grace before is for what is cut short to end in
-            grace = self.timing.grace.total_seconds()
-            asyncio.get_running_loop().call_later(max(0.0, within - grace), consumption.cut_short)
-
-    def _drop(self, grant: Grant) -> None:
-        self._waiting.pop(grant.share, None)
-        working = self._working.get(grant.share)
-        if working is None or working[0].grant != grant:
-            return
-        consumption, task = working
-        consumption.drop()
-        asyncio.get_running_loop().call_later(self._stuck_grace, self._check_ended, consumption, task)
-
-    def _check_ended(self, consumption: Consumption, task: asyncio.Task[None]) -> None:
-        if not task.done():
-            self._break(NodeBroken(f"the handler of {consumption!r} does not end though its share was taken away"))
-
-    def _break(self, error: NodeBroken, cause: BaseException | None = None) -> None:
+    def _break(self, reason: str, cause: BaseException | None) -> None:
+        error = NodeBroken(reason)
         error.__cause__ = cause
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(error)

@@ -62,6 +62,12 @@ class Location(msgspec.Struct, frozen=True):
     pool: int = 10
     prepare: str = "auto"
     patience: float = 30.0
+    full_url: str = ""
+    """As it was given, with the password: to lead another process here, and never to be shown."""
+
+    def __repr__(self) -> str:
+        """Show the place, without a password."""
+        return f"<Location {self.url}>"
 
     @classmethod
     def parse(cls, url: str) -> Location:
@@ -76,7 +82,7 @@ class Location(msgspec.Struct, frozen=True):
                 f"this is not a PostgreSQL URL ({_without_secrets(str(error), url)}): it must look like {_EXAMPLE}"
             )
             raise ConfigError(message) from None
-        location = cls(url=_shown_url(parts.netloc, parts.path, shown), conninfo=conninfo)
+        location = cls(url=_shown_url(parts.netloc, parts.path, shown), conninfo=conninfo, full_url=url)
         return _with_settings(location, ours)
 
 

@@ -191,6 +191,9 @@ class PostgresAllocations:
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
         return await self._runner.at_once(lambda: nodes.beat(node, timing))
 
+    async def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+        return await self._runner.look(lambda: nodes.owned(node))
+
     async def leave(self, node: NodeKey) -> None:  # noqa: D102
         await self._runner.write(lambda: nodes.leave(node))
 

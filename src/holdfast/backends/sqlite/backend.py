@@ -3,6 +3,7 @@
 ```text
    event loop        ──▶ writer session (a thread)  ──┐
    handlers          ──▶ a session per transaction  ──┼─ gate ──▶ the write lock of the file
+   nodes, leader     ──▶ a session for each         ──┤  (first)
    extending thread  ──▶ a connection of its own    ──┘  (first)
    people            ──▶ reader session (a thread)  ────────────▶ a snapshot
    watcher           ──▶ pragma data_version
@@ -27,13 +28,12 @@ from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
 from holdfast.backends.sqlite.location import Location, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction
-from holdfast.backends.sqlite.runners import CallersRunner, SessionRunner
+from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.sessions import Session
-from holdfast.backends.sqlite.streams import SqliteStreams
+from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
 from holdfast.backends.sqlite.transactions import SqliteTransactions, current
 from holdfast.backends.sqlite.verbs.finish import complete
-from holdfast.backends.sqlite.verbs.upkeep import Pruner
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
@@ -61,11 +61,17 @@ class _Parts:
         in_memory = self._memory is not None
         self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
         self.notifier = SqliteNotifier(None if in_memory else self.connect)
+        self._reporter = Session(lambda: self.connect(checkpoints=True), "reporter")  # an idle node writes nothing else
+        self._leader = Session(self.connect, "leader")
+        self.reports, self.leading = (
+            FirstRunner(session, self.reader, self.gate, gated_reads=in_memory, unheard=self.notifier.unheard)
+            for session in (self._reporter, self._leader)
+        )
         self.transactions = SqliteTransactions(
             lambda: Session(self.connect, "handler"), self.gate, self.notifier.notify
         )
         steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
-        self.jobs = SqliteJobs(self.runner, Pruner(), self.notifier.notify, steady)
+        self.jobs = SqliteJobs(self.runner, self.notifier.notify, steady)
 
     def connect(self, *, checkpoints: bool = False) -> Connection:
         """Open a connection to the file; in memory there is only one."""
@@ -81,6 +87,8 @@ class _Parts:
         """Close everything."""
         self.notifier.close()
         self.transactions.close()
+        self._reporter.close()
+        self._leader.close()
         self.reader.close()
         self.writer.close()
 
@@ -114,6 +122,10 @@ class SqliteBackend:
         return self._location.url
 
     @property
+    def full_url(self) -> str | None:  # noqa: D102
+        return self._location.full_url
+
+    @property
     def capabilities(self) -> Capabilities:  # noqa: D102
         in_memory = self._location.path is None
         return Capabilities(
@@ -133,7 +145,8 @@ class SqliteBackend:
     @property
     def streams(self) -> SqliteStreams:  # noqa: D102
         parts = self._parts
-        return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, self._callers)
+        allocations = SqliteAllocations(reports=parts.reports, leading=parts.leading)
+        return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, allocations, self._callers)
 
     @property
     def queues(self) -> SqliteQueues:  # noqa: D102
@@ -145,7 +158,7 @@ class SqliteBackend:
 
     @property
     def schema(self) -> SqliteSchema:  # noqa: D102
-        return SqliteSchema(self._parts.runner)
+        return SqliteSchema(self._parts.runner, self._location)
 
     @property
     def notifier(self) -> SqliteNotifier:  # noqa: D102
@@ -184,7 +197,7 @@ class SqliteBackend:
         return transaction is not None and transaction.is_entered and transaction.belongs_to(self._parts.gate)
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
-        return SqliteJobs(self._callers(using), Pruner(), self._parts.notifier.notify)
+        return SqliteJobs(self._callers(using), self._parts.notifier.notify)
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
         def work(tx: Tx) -> Verdict:

@@ -2,8 +2,8 @@
 
 SQLite has one write lock per file, and those who wait for it poll. Within a process that would be waste, and unfair:
 whoever stands at SQLite's own door while others hand the lock on within microseconds may wait for ever. So all writers
-of a process queue here, first come, first served, but for the extending thread, which goes before all others: jobs are
-lost when it waits too long.
+of a process queue here, first come, first served, but for the extending thread and the reports of nodes, which go
+before all others: jobs and shares are lost when they wait too long.
 """
 
 from __future__ import annotations

@@ -49,4 +49,4 @@ def holding_share(grant: Grant) -> Holding:
             )
             raise LeaseLost(message)
 
-    return Holding(name, "the self_fence of the node's timing: give it a longer one", check)
+    return Holding(name, "the self_fence of the node's timing less two beats: give it a longer self_fence", check)

@@ -3,6 +3,15 @@
 SQLite has no way to call another process. But `pragma data_version` of a connection changes whenever another one has
 committed; reading it costs about two microseconds and touches no file. So a thread looks every 5 ms while
 somebody listens, which is what another process's enqueue waits for at most.
+
+It changes with the commits of our own process, too. Those that others here should know of are followed by `notify`; the
+rest would only wake us for what we did ourselves. A commit that is to be `unheard` is told from those of others by two
+connections, the one that looks and the one that commits, whose own `data_version` is moved by others alone:
+
+```text
+   committing  begin ── its version: b ──────────── commit ───────────────── still b? then nobody else has committed
+   looking            └ nothing new until here                └ moved ────┘  since then, and it was us who moved it
+```
 """
 
 from __future__ import annotations
@@ -11,7 +20,8 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.errors import StoreError
@@ -19,6 +29,33 @@ from holdfast.errors import StoreError
 LOOK_EVERY = 0.005
 _AGAIN_AFTER = 1.0
 _logger = logging.getLogger("holdfast.sqlite")
+
+
+class _Watch:
+    """A connection that looks for commits of others."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.lock = threading.Lock()
+        self.is_open = True
+        self._raw = raw
+        self._seen = _version(raw)
+
+    def has_moved(self) -> bool:
+        """Tell whether anybody has committed since the last look; under the lock."""
+        before, self._seen = self._seen, _version(self._raw)
+        return before != self._seen
+
+    def beside(self, raw: sqlite3.Connection) -> tuple[bool, int] | None:
+        """Tell whether anybody has committed, and the version that another connection sees, read later.
+
+        None if it cannot be told: no commit fails of that. Under the lock.
+        """
+        if not self.is_open:
+            return None
+        try:
+            return self.has_moved(), _version(raw)
+        except sqlite3.Error:
+            return None
 
 
 class SqliteNotifier:
@@ -30,6 +67,7 @@ class SqliteNotifier:
         self._listeners: list[Callable[[], None]] = []
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._watch_now: _Watch | None = None
 
     def notify(self) -> None:
         """Wake the listeners of this process; other processes see the commit itself."""
@@ -73,6 +111,27 @@ class SqliteNotifier:
             self._listeners.clear()
             self._end_watch()
 
+    @contextmanager
+    def unheard(self, connection: Connection) -> Generator[None]:
+        """Wake nobody here by what this connection commits inside; enter it in the transaction, leave it after it."""
+        watch = self._watch_now
+        if watch is None:
+            yield
+            return
+        has_moved = True  # where it cannot be told, a hint too many does less harm than one too few
+        try:
+            with watch.lock:
+                before = watch.beside(connection.raw)
+                try:
+                    yield
+                finally:
+                    after = watch.beside(connection.raw)
+                    if before is not None and after is not None:
+                        has_moved = before[0] or after[1] != before[1]
+        finally:
+            if has_moved:
+                self.notify()
+
     def _watch(self, connect: Callable[[], Connection], stop: threading.Event) -> None:
         """Look until told to stop; trouble costs only wake-ups, so it is logged and tried again."""
         while not stop.is_set():
@@ -87,10 +146,19 @@ class SqliteNotifier:
                 stop.wait(_AGAIN_AFTER)
 
     def _look(self, raw: sqlite3.Connection, stop: threading.Event) -> None:
-        seen = None
-        while not stop.wait(LOOK_EVERY):
-            version = raw.execute("pragma data_version").fetchone()[0]
-            if version != seen:
-                if seen is not None:
+        watch = self._watch_now = _Watch(raw)
+        try:
+            while not stop.wait(LOOK_EVERY):
+                with watch.lock:
+                    has_moved = watch.has_moved()
+                if has_moved:
                     self.notify()
-                seen = version
+        finally:
+            self._watch_now = None
+            with watch.lock:
+                watch.is_open = False
+
+
+def _version(raw: sqlite3.Connection) -> int:
+    version: int = raw.execute("pragma data_version").fetchone()[0]
+    return version

@@ -162,6 +162,12 @@ class OpenTransaction:
                 self._note_undone(connection)
                 if self._state is State.EXPIRED:
                     raise self._over() from error
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:  # only this is: see `Connection`
+                    message = (
+                        "begin, commit and rollback are Holdfast's here: leave the `with` block to commit, raise to "
+                        "roll back, or use a savepoint"
+                    )
+                    raise ConfigError(message) from error
                 raise
             self._note_undone(connection)
             return result

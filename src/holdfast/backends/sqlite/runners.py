@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
 from holdfast.backends.sqlite.connection import Connection, Tx
@@ -31,11 +31,11 @@ class SessionRunner:
         if joined is not None:
             return joined
 
-        def transact(connection: Connection) -> T:
-            with self._gate.passage(), connection.write() as tx:
-                return work(tx)
+        return self._writer.run(lambda connection: self._transact(connection, work))
 
-        return self._writer.run(transact)
+    def _transact(self, connection: Connection, work: Callable[[Tx], T]) -> T:
+        with self._gate.passage(), connection.write() as tx:
+            return work(tx)
 
     def read(self, work: Callable[[Tx], T]) -> Awaitable[T]:
         """Do `work` in one snapshot."""
@@ -62,6 +62,32 @@ class SessionRunner:
                 return work(tx)
 
         return transaction.session.run(transaction.guard(join))
+
+
+class FirstRunner(SessionRunner):
+    """Runs the verbs of nodes and their leader.
+
+    A report that comes late costs its node all it holds. So it waits neither in the writer's thread, behind verbs that
+    wait for transactions of handlers, nor behind others at the gate. And it wakes nobody here: what nodes write most is
+    that they live, and if that were a hint to themselves, each report would bring about the next.
+    """
+
+    def __init__(
+        self,
+        writer: Session,
+        reader: Session,
+        gate: Gate,
+        *,
+        gated_reads: bool,
+        unheard: Callable[[Connection], AbstractContextManager[None]],
+    ) -> None:
+        super().__init__(writer, reader, gate, gated_reads=gated_reads)
+        self._unheard = unheard
+
+    def _transact(self, connection: Connection, work: Callable[[Tx], T]) -> T:
+        with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
+            after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
+            return work(tx)
 
 
 class CallersRunner:

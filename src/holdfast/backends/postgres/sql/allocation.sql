@@ -17,6 +17,9 @@ update {schema}.node set beat_at = {now}, ttl = %(ttl)s::bigint
 where node_id = %(node_id)s::text and incarnation = %(incarnation)s::text
 returning node_id;
 
+-- name: find_node
+select node_id from {schema}.node where node_id = %(node_id)s::text and incarnation = %(incarnation)s::text;
+
 -- name: owned
 select allocation.consumer, category.category, allocation.partition_id, allocation.generation, allocation.state,
        allocation.deadline_at - {now}
@@ -86,12 +89,14 @@ where node.beat_at < {now} - %(span)s::bigint
   and not exists (select 1 from {schema}.allocation as share where share.owner = node.node_id);
 
 -- name: take_leadership
--- One who leads extends; another takes it when the lease is over or was given up. Whoever allots holds the row until the
--- end of its transaction, so that this waits for it, or comes first.
+-- One who leads extends; another takes it when the lease is over or was given up, or when it is so long that the clock
+-- must have been set back. Whoever allots holds the row until the end of its transaction, so that this waits for it, or
+-- comes first.
 update {schema}.leadership
 set epoch = epoch + case when node_id = %(node_id)s::text and incarnation = %(incarnation)s::text then 0 else 1 end,
     node_id = %(node_id)s::text, incarnation = %(incarnation)s::text, until_at = {now} + %(lease)s::bigint
 where (node_id = %(node_id)s::text and incarnation = %(incarnation)s::text) or node_id is null or until_at < {now}
+   or until_at > {now} + 2 * %(lease)s::bigint
 returning epoch;
 
 -- name: hold_leadership

@@ -157,7 +157,9 @@ parked_stream as (
         where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id
         order by stream limit 1
     ) as something
-    cross join lateral (select distinct stream from measured) as given
+    cross join lateral (
+        select distinct stream from measured where bytes <= %(max_bytes)s::bigint or number = 1
+    ) as given
     cross join lateral (
         select 1 from {schema}.parked
         where consumer = share.consumer and category_id = share.category_id and partition_id = share.partition_id

@@ -24,6 +24,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    is_silent,
     losses_after,
 )
 from holdfast.model.instants import span_micros
@@ -66,7 +67,10 @@ def _lacking() -> Steps[list[tuple[str, int, int, int]]]:
 
 
 def complete_shares(leadership: Leadership) -> Steps[int | None]:
-    """Make the shares that there should be, at the beginning: their categories are newer than the subscriptions."""
+    """Make the shares that there should be, at the beginning: their categories are newer than the subscriptions.
+
+    And forget the nodes that are not there any more.
+    """
     if not (yield from hold_leadership(leadership)):
         return None
     yield from rows("hold_consumers", consumers=None)
@@ -146,7 +150,9 @@ class _Judge:
         node = self._nodes.get(move.node.node_id)
         if row.state != AllocationState.FREE or move.share.consumer in self._paused or node is None:
             return False
-        if node.incarnation != move.node.incarnation or node.draining or self._now - node.beat_at > node.ttl:
+        if node.incarnation != move.node.incarnation or node.draining:
+            return False
+        if is_silent(self._now - node.beat_at, node.ttl, 0):
             return False
         row.owner, row.incarnation = move.node.node_id, move.node.incarnation
         row.target = row.deadline = None
@@ -182,7 +188,7 @@ class _Judge:
             return node is None or node.incarnation != row.incarnation
         if node is None or node.incarnation != row.incarnation:
             return False
-        return self._now - node.beat_at > node.ttl + self._grace
+        return is_silent(self._now - node.beat_at, node.ttl, self._grace)
 
     def _note(self, row: _Row, state: AllocationState, node_id: str | None) -> None:
         share = row.share

@@ -50,6 +50,12 @@ def beat(node: NodeKey, timing: Timing) -> Steps[Beat]:
     return Beat(is_known=True, owned=tuple(map(_owned, owned))) if known else Beat(is_known=False)
 
 
+def owned(node: NodeKey) -> Steps[Beat]:
+    """Return what a node owns."""
+    known, rows_owned = yield from together(Ask("find_node", _key(node)), Ask("owned", _key(node)))
+    return Beat(is_known=True, owned=tuple(map(_owned, rows_owned))) if known else Beat(is_known=False)
+
+
 def _owned(row: Any) -> Owned:
     consumer, category, partition_id, generation, state, left = row
     return Owned(

@@ -20,6 +20,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    is_silent,
 )
 from holdfast.model.instants import span_micros
 from holdfast.store.stream_values import Allotted, Survey
@@ -59,7 +60,10 @@ def _lacking(tx: Tx) -> list[tuple[str, int, int, int]]:
 
 
 def complete_shares(tx: Tx, leadership: Leadership) -> int | None:
-    """Make the shares that there should be, at the beginning: their categories are newer than the subscriptions."""
+    """Make the shares that there should be, at the beginning: their categories are newer than the subscriptions.
+
+    And forget the nodes that are not there any more.
+    """
     if not holds(tx, leadership):
         return None
     lacking = _lacking(tx)
@@ -114,7 +118,7 @@ def _grant(tx: Tx, epoch: int, move: GrantTo, seen: _Seen, row: Row) -> bool:
     if seen.state != AllocationState.FREE or seen.paused or found is None:
         return False
     incarnation, draining, beat_at, ttl = found
-    if incarnation != move.node.incarnation or draining or tx.now - beat_at > ttl:
+    if incarnation != move.node.incarnation or draining or is_silent(tx.now - beat_at, ttl, 0):
         return False
     names = {**row.place, "owner": move.node.node_id, "incarnation": incarnation, "now": tx.now}
     tx.run("grant_share", names)
@@ -147,4 +151,4 @@ def _is_true(tx: Tx, reason: SeizeReason, seen: _Seen, grace: int) -> bool:
     is_other = found is None or found[0] != seen.incarnation
     if reason is SeizeReason.REPLACED:
         return is_other
-    return found is not None and not is_other and tx.now - found[2] > found[3] + grace
+    return found is not None and not is_other and is_silent(tx.now - found[2], found[3], grace)

@@ -47,6 +47,16 @@ def beat(tx: Tx, node: NodeKey, timing: Timing) -> Beat:
     """Note that a node lives; return what it owns."""
     if not tx.run("node_beat", {**_key(node), "ttl": span_micros(timing.ttl), "now": tx.now}):
         return Beat(is_known=False)
+    return _owns(tx, node)
+
+
+def owned(tx: Tx, node: NodeKey) -> Beat:
+    """Return what a node owns."""
+    found = tx.row("find_node", {"node_id": node.node_id})
+    return Beat(is_known=False) if found is None or found[0] != node.incarnation else _owns(tx, node)
+
+
+def _owns(tx: Tx, node: NodeKey) -> Beat:
     return Beat(is_known=True, owned=tuple(_owned(tx, row) for row in tx.rows("owned", _key(node))))
 
 
@@ -94,7 +104,8 @@ def lead(tx: Tx, node: NodeKey, lease: timedelta) -> Leadership | None:
     """Take leadership, or go on leading."""
     epoch, node_id, incarnation, until = tx.row("leadership")
     if NodeKey(node_id or "", incarnation or "") != node:
-        if node_id is not None and until >= tx.now:
+        left = until - tx.now
+        if node_id is not None and 0 <= left <= 2 * span_micros(lease):  # longer: the clock was set back
             return None
         epoch += 1
     tx.run("set_leadership", {**_key(node), "epoch": epoch, "until_at": tx.now + span_micros(lease)})

@@ -17,6 +17,7 @@ THEMES = (
     "parking",
     "nodes",
     "allocation",
+    "allocation_upkeep",
     "transitions",
     "fencing",
     "transactions",

@@ -24,6 +24,8 @@ from holdfast.testing.reference.streams import views
 from holdfast.testing.reference.streams.operators import Operators
 from holdfast.testing.reference.streams.records import NodeRecord, Row
 
+_FORGET_NODES_AFTER = timedelta(days=1)
+
 
 class StreamReference(Operators):
     """The reference model for streams: every verb of the port that concerns them."""
@@ -49,6 +51,12 @@ class StreamReference(Operators):
         record = self.nodes[node.node_id]
         record.seen_us = self.now
         record.ttl_us = span_micros(timing.ttl)
+        return self.owned(node)
+
+    def owned(self, node: NodeKey) -> Beat:
+        """Return what a node owns."""
+        if not self.is_there(node):
+            return Beat(is_known=False)
         return Beat(is_known=True, owned=tuple(views.owned(self, row) for row in self._held_by(node.node_id)))
 
     def leave(self, node: NodeKey) -> None:
@@ -72,7 +80,7 @@ class StreamReference(Operators):
     def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
         """Take leadership, or go on leading."""
         if self.holder != node:
-            if self.holder is not None and self.lease_until_us >= self.now:
+            if self.holder is not None and 0 <= self.lease_until_us - self.now <= 2 * span_micros(lease):
                 return None
             self.epoch += 1
             self.holder = node
@@ -99,6 +107,9 @@ class StreamReference(Operators):
         missing = [share for share in self.wanted() if share not in self.rows]
         for share in missing:
             self.make_row(share, 0)
+        for node_id, record in list(self.nodes.items()):
+            if self.now - record.seen_us > span_micros(_FORGET_NODES_AFTER) and not self._held_by(node_id):
+                del self.nodes[node_id]
         return len(missing)
 
     def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:

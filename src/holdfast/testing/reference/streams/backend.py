@@ -152,6 +152,9 @@ class ReferenceAllocations:
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:
         return self._model.beat(node, timing)
 
+    async def owned(self, node: NodeKey) -> Beat:
+        return self._model.owned(node)
+
     async def leave(self, node: NodeKey) -> None:
         self._model.leave(node)
 

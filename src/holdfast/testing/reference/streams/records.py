@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.errors import CategoryNotFound, ConsumerNotFound
-from holdfast.model.allocation import AllocationState, Grant, NodeKey, Share
+from holdfast.model.allocation import AllocationState, Grant, NodeKey, Share, is_silent
 from holdfast.model.event import StoredEvent, partition_of
 from holdfast.model.outcome import Failure
 from holdfast.store.stream_values import NewNode, Subscription, Transition
@@ -161,7 +161,7 @@ class StreamState:
     def is_silent(self, node: NodeKey, grace_us: int = 0) -> bool:
         """Whether a registered node has not reported for its ttl and the grace."""
         record = self.nodes[node.node_id]
-        return self.now - record.seen_us > record.ttl_us + grace_us
+        return is_silent(self.now - record.seen_us, record.ttl_us, grace_us)
 
     def lives(self, node: NodeKey) -> bool:
         """Whether a node is registered under this incarnation and not silent past its ttl."""
