@@ -52,6 +52,22 @@ async def test_slow_transactions_of_handlers_do_not_keep_a_node_from_reporting(a
     assert set(tries.values()) == {1}, "a handler was broken off"
 
 
+async def test_a_transaction_that_is_too_slow_is_an_attempt_that_failed_and_not_the_end_of_all_reports(app):
+    attempts: list[int] = []
+
+    @app.consumer("billing", category="orders", poll_interval=0.05, retry=0.01, max_attempts=2, on_error="skip")
+    async def billing(event: Event, ctx: EventContext) -> None:
+        attempts.append(ctx.attempt)
+        async with ctx.transaction():
+            await asyncio.sleep(TIMING.self_fence.total_seconds() - TIMING.beat.total_seconds())
+
+    await app.category("orders", partitions=1)
+    await append(app, "a", 1)
+    async with running(app.node(timing=TIMING)):
+        await eventually(drained(app))
+    assert attempts == [1, 2]
+
+
 async def test_of_two_nodes_on_one_file_neither_is_silenced_by_the_transactions_of_the_other(tmp_path):
     url = f"sqlite:///{tmp_path}/streams.db?synchronous=normal"
     tries: Counter[str] = Counter()
