@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import permutations, product
@@ -62,6 +62,7 @@ class Judge:
         """Return the results and states of all serial orders; None stands for an operation that was rolled back.
 
         An operation that met rows held by another may do as if the jobs were not there: all of them, or any one.
+        One that rescues may meet them again, free by then, when it says of the rest that it was not alone.
         """
         there = [number for number, operation in enumerate(operations) if operation is not None]
         sights: list[list[frozenset[str]]] = [[frozenset()] for _ in operations]
@@ -73,13 +74,19 @@ class Judge:
         outcomes: Outcomes = []
         for order in permutations(there):
             for unseen in product(*sights):
-                outcome = await self._serial(operations, order, unseen)
-                if outcome not in outcomes:
-                    outcomes.append(outcome)
+                for parts in (False, True) if any(unseen) else (False,):
+                    outcome = await self._serial(operations, order, unseen, parts=parts)
+                    if outcome not in outcomes:
+                        outcomes.append(outcome)
         return outcomes
 
     async def _serial(
-        self, operations: Sequence[Operation | None], order: Sequence[int], unseen: Sequence[frozenset[str]]
+        self,
+        operations: Sequence[Operation | None],
+        order: Sequence[int],
+        unseen: Sequence[frozenset[str]],
+        *,
+        parts: bool,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         model = copy.deepcopy(self.model)
         results: list[Any] = [None] * len(operations)
@@ -88,12 +95,32 @@ class Judge:
             assert operation is not None
             world = World(ReferenceVerbs(model), self.leases, f"side-{number}")
             if operation.name == "extend many" and unseen[number]:
-                results[number] = await operation(World(ReferenceVerbs(copy.deepcopy(model)), self.leases, ""))
+                lost, asked, _ = await operation(World(ReferenceVerbs(copy.deepcopy(model)), self.leases, ""))
+                results[number] = (lost, asked, [] if lost else [self.leases["holder"].job_id])
                 continue
             hidden = {job_id: model.records.pop(job_id) for job_id in unseen[number] if job_id in model.records}
-            results[number] = await operation(world)
+            with _beside(model, list(hidden.values()), parts=parts):
+                results[number] = await operation(world)
             model.records.update(hidden)
         return tuple(results), observed(model)
+
+
+@contextmanager
+def _beside(model: Reference, hidden: Sequence[Record], *, parts: bool) -> Generator[None]:
+    """Let the jobs of a worker not be alone while another of its jobs is passed over: it is still held."""
+    passed_over = [record.hold for record in hidden if record.hold is not None]
+    workers = {hold.worker_id for hold in passed_over}
+    holds = [hold for _, hold in model.held() if hold.isolated and hold.worker_id in workers]
+    number = len(model.held())
+    for hold in holds:
+        hold.isolated = False
+    yield
+    if len(model.held()) == number:  # nothing was taken, so nothing is said of the rest
+        for hold in holds:
+            hold.isolated = True
+    elif parts:
+        for hold in passed_over:
+            hold.isolated = False
 
 
 def observed(model: Reference) -> dict[str, Any]:

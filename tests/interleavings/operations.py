@@ -84,8 +84,8 @@ def _plain(result: Any) -> Any:
     match result:
         case Promotion(moved):
             return moved
-        case Extension(lost, asked):
-            return [lease.job_id for lease in lost], [lease.job_id for lease in asked]
+        case Extension(lost, asked, skipped):
+            return tuple([lease.job_id for lease in leases] for leases in (lost, asked, skipped))
         case [Rescued(), *_]:
             return sorted(result, key=lambda rescued: rescued.job_id)
         case _:

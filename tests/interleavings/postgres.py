@@ -27,7 +27,6 @@ from holdfast.backends.postgres.steps import Ask, Asked, Steps, run
 from holdfast.backends.postgres.trouble import is_worth_repeating
 from holdfast.backends.postgres.verbs import leases
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.backends.postgres.verbs.upkeep import Pruner
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import Extension, Verdict
@@ -134,7 +133,7 @@ class PostgresVerbs:
 
     def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(runner, lanes=lanes, floors=Floors(), pruner=Pruner(), notify=lambda: None)
+        self.jobs: JobStore = PostgresJobs(runner, lanes=lanes, floors=Floors(), notify=lambda: None)
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: leases.extend_many(held, duration))

@@ -59,21 +59,22 @@ async def test_the_script_installs_what_install_does(url: str):
     await backend.close()
 
 
+COMPLETED = """
+update {s}.meta set schema_version = 2;
+insert into {s}.job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes)
+select gen_random_uuid(), 1, '[]', 0, 5, 1, 1, 2 from generate_series(1, 5);
+insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
+select seq, 1, 'w', 1, 1, 1 from {s}.job;
+"""
+
+
 async def test_what_was_completed_before_pruning_went_by_age_is_pruned_after_the_upgrade(url: str):
     server, schema = parts_of(url)
     with psycopg.connect(server) as connection:
         connection.execute(f"create schema {schema}".encode())
         for version in (1, 2):
             connection.execute(fill_in(MIGRATIONS[version], schema).encode())
-        connection.execute(
-            f"""
-            update {schema}.meta set schema_version = 2;
-            insert into {schema}.job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes)
-            select gen_random_uuid(), 1, '[]', 0, 5, 1, 1, 2 from generate_series(1, 5);
-            insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
-            select seq, 1, 'w', 1, 1, 1 from {schema}.job;
-            """.encode()
-        )
+        connection.execute(COMPLETED.format(s=schema).encode())
     backend = open_backend(url)
     with pytest.raises(SchemaMismatch, match="holdfast schema upgrade"):
         await backend.open()

@@ -13,6 +13,7 @@ SOURCES = Path(postgres.__file__).parent
 # Statements that change `running` without a fence in them, and what makes it safe.
 UNFENCED = {
     "leave_running": "of rows that the same transaction has locked, by their fence or to take the lease away",
+    "isolate_no_more": "says only whom a later loss is blamed on; the holder keeps it",
     "ask_to_cancel": "asked by a person, under no lease; the holder keeps it",
 }
 CHANGES = re.compile(r"\b(update|delete\s+from)\s+\{schema\}\.running\b")

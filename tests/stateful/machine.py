@@ -200,6 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
         model = self.model.extend_all([handle.model for handle in handles], duration)
         assert {lease.job_id for lease in real.lost} == {lease.job_id for lease in model.lost}
         assert {lease.job_id for lease in real.cancel_asked} == {lease.job_id for lease in model.cancel_asked}
+        assert (real.skipped, model.skipped) == ([], [])
 
     @precondition(lambda self: self.handles)
     @rule(data=st.data(), percent=st.none() | st.sampled_from([0.0, 50.0]), note=st.none() | st.just("half"))

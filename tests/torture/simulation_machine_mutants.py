@@ -7,8 +7,8 @@ from typing import Any
 from tests.torture.simulation_planting import Mutants, Patch
 
 from holdfast.model.job import Lease
+from holdfast.runtime.access import Access
 from holdfast.store.values import Verdict
-from holdfast.worker.access import Access
 from holdfast.worker.batching import Claims
 from holdfast.worker.custody import Custody
 from holdfast.worker.finishes import Finishes

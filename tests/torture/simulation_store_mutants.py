@@ -220,7 +220,7 @@ def a_loss_is_always_excused(patch: Patch) -> None:
     patch.setattr(
         ModelUpkeep,
         "lose",
-        lambda model, record, hold, failure, *, isolated: real(model, record, hold, failure, isolated=False),
+        lambda model, record, hold, failure, *, alone: real(model, record, hold, failure, alone=False),
     )
 
 

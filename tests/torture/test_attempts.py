@@ -23,6 +23,7 @@ def two_attempts(how: str, used: int, *, isolated: tuple[bool, bool] = (False, F
         ("retried", 2, (False, False)),
         ("snoozed", 1, (False, False)),
         ("lost", 1, (False, True)),
+        ("lost", 1, (True, True)),
         ("lost", 2, (True, True)),
     ],
 )
@@ -38,7 +39,7 @@ def test_attempts_that_are_counted_as_the_rules_say_break_nothing(how, used, iso
         ("retried", 1, (False, False)),
         ("snoozed", 2, (False, False)),
         ("lost", 2, (False, True)),
-        ("lost", 1, (True, True)),
+        ("lost", 3, (True, True)),
     ],
 )
 def test_attempts_that_are_held_against_the_limit_wrongly_are_seen(how, used, isolated):

@@ -7,11 +7,17 @@ shutdown or lost together with others. What is left, `attempt - excused`, is hel
 **The lost-worker rule.** A worker that dies takes all jobs that it held with it, and nobody knows which one killed it.
 
 ```text
-   lost beside others ──▶ excused, but from now on it runs alone, in a child process of its own
+   lost beside others ──▶ excused, but from now on it runs isolated, in a child process of its own
    lost alone         ──▶ its own fault: the attempt counts, and after MAX_LOST losses the job is failed
 ```
 
 So the guilty job ends as failed ("worker lost") and the innocent ones run through.
+
+Alone is an isolated job whose own child died: its worker lives, and says so. When the whole worker is lost, it was not
+just the child that died, and whatever else the worker held is at least as suspect: a fresh job in the worker's own
+process, another child that killed its parent, or nothing of the kind: somebody pulled the plug. So it is then alone
+only if it was isolated and the worker held nothing else (`was_alone`). A job that takes its worker down from inside a
+child, always beside others, runs out of excuses, and then of attempts.
 """
 
 from __future__ import annotations
@@ -38,18 +44,26 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     failed_because: str | None
 
 
-def after_loss(counters: Counters, *, max_attempts: int, isolated: bool) -> Verdict:
-    """Decide what becomes of a job whose worker died or fell silent while it held the job.
+def was_alone(*, isolated: bool, held: int) -> bool:
+    """Tell whether a job was alone when its worker was lost with `held` jobs, this one included.
 
-    `isolated` says that the job ran with no neighbours.
+    The worker's leases may be taken one by one. What is left of them when the first are taken is not isolated any more:
+    else the last one would seem to have been alone.
     """
-    lost = counters.lost + 1
-    if isolated:
-        blamed = msgspec.structs.replace(counters, lost=lost)
-        if lost >= MAX_LOST:
-            return Verdict(blamed, f"worker lost {lost} times while it ran this job")
+    return isolated and held == 1
+
+
+def after_loss(counters: Counters, *, max_attempts: int, alone: bool) -> Verdict:
+    """Decide what becomes of a job whose worker, or own child process, died or fell silent while it held the job.
+
+    Beside others `lost` is raised but once: it says that the job is to be isolated, and not whose fault that was.
+    """
+    if alone:
+        blamed = msgspec.structs.replace(counters, lost=counters.lost + 1)
+        if blamed.lost >= MAX_LOST:
+            return Verdict(blamed, f"worker lost {blamed.lost} times while it ran this job")
         return _unless_used_up(blamed, max_attempts, "worker lost on the last attempt")
-    return _interrupted(msgspec.structs.replace(counters, lost=lost), max_attempts, "worker lost")
+    return _interrupted(msgspec.structs.replace(counters, lost=max(counters.lost, 1)), max_attempts, "worker lost")
 
 
 def after_interruption(counters: Counters, *, max_attempts: int) -> Verdict:

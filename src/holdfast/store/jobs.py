@@ -60,7 +60,7 @@ class JobStore(Protocol):
         2. A repeat of a finish that was written, under the same fence, is answered DONE and changes nothing.
         3. Every attempt that did not complete leaves a record; the first few and the last few are kept.
         4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own.
-        5. Lost is decided by `model.budget.after_loss` with isolated=True.
+        5. Lost is decided by `model.budget.after_loss` with alone=True.
         6. A job that would run again though somebody asked to cancel it is cancelled, in release and rescue too.
         7. The end of the head of a line, by whatever verb it comes to be completed, failed or cancelled, brings up the
            next in the same transaction: ready, or scheduled if not yet due. One that will run again stays the head.
@@ -89,11 +89,16 @@ class JobStore(Protocol):
            Time spent inside the call, waiting for the store, breaks the access too: then nothing is taken.
         2. Expiry is judged by the store's clock in the same step that takes the lease.
         3. What becomes of each job is decided by `model.budget.after_loss`; one asked to cancel is cancelled.
+        4. Whether a job was alone is decided by `model.budget.was_alone`, from all leases that its worker has in this
+           step, expired or not. Those that are left to the worker are not isolated any more.
         """
         ...
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
-        """Take at most `limit` leases, expired or not, of a worker that is known to be dead, and forget the worker."""
+        """Take at most `limit` leases, expired or not, of a worker that is known to be dead, and forget the worker.
+
+        What becomes of each job is decided as by `rescue`.
+        """
         ...
 
     async def reset(self, job_id: str) -> bool:
@@ -151,7 +156,8 @@ class Extender(Protocol):
 
         1. A lease whose fence is stale is answered as lost and changes nothing.
         2. A lease that has expired but that nobody has rescued is extended.
-        3. A lease that a transaction holds locked is skipped, and not answered as lost.
+        3. A lease that a transaction holds locked is not answered as lost. Either the call waits for the end of the
+           transaction, or the lease stays as it is and is answered as skipped: it is to be extended again soon.
         """
         ...
 

@@ -288,8 +288,9 @@ class ExtenderBeside:
         except (StoreUnavailable, OutcomeUnknown) as error:
             self._extended([(lease, _trouble(error)) for lease in leases], duration, sent_us)
             raise
-        lost = {(lease.seq, lease.fence) for lease in extension.lost}
-        verdicts = [(lease, "lost" if (lease.seq, lease.fence) in lost else "done") for lease in leases]
+        others = {(lease.seq, lease.fence): "lost" for lease in extension.lost}
+        others |= {(lease.seq, lease.fence): "skipped" for lease in extension.skipped}
+        verdicts = [(lease, others.get((lease.seq, lease.fence), "done")) for lease in leases]
         self._extended(verdicts, duration, sent_us)
         return extension
 

@@ -161,7 +161,7 @@ class Released(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Extended(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A lease was to be extended; verdicts as in `Finished`."""
+    """A lease was to be extended; verdicts as in `Finished`, and skipped: a transaction held it, and it stayed."""
 
     verdict: str
     sent_us: int

@@ -71,7 +71,7 @@ COUNTING = (
         "no_lost_worker_rule",
         SQLITE,
         "a job that kills its worker is excused each time, for ever",
-        Code(f"{_BUDGET}:after_loss", "if isolated:", "if False:"),
+        Code(f"{_BUDGET}:after_loss", "if alone:", "if False:"),
         Code(f"{_BUDGET}:_interrupted", "if counters.interrupted < MAX_INTERRUPTED:", "if True:"),
         caught_by="I1 I5",
         under="killers",

@@ -166,7 +166,7 @@ ENDINGS = (
         "prune_without_retention",
         SQLITE,
         "finished jobs are pruned whatever their retention",
-        Code(f"{_VERBS}.upkeep:Pruner._prune_state", "if finished_at <= before", "if finished_at <= tx.now"),
+        Code(f"{_VERBS}.upkeep:_prune_state", '"before": before', '"before": tx.now'),
         caught_by="I1 I19",
         under="terms",
     ),

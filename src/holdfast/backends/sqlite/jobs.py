@@ -49,11 +49,8 @@ class Runner(Protocol):
 class SqliteJobs:
     """`JobStore` on SQLite."""
 
-    def __init__(
-        self, runner: Runner, pruner: upkeep.Pruner, notify: Callable[[], None], steady: Steady | None = None
-    ) -> None:
+    def __init__(self, runner: Runner, notify: Callable[[], None], steady: Steady | None = None) -> None:
         self._runner = runner
-        self._pruner = pruner
         self._notify = notify
         self._steady = steady
         self._was_full = False
@@ -145,7 +142,7 @@ class SqliteJobs:
         return await self._runner.write(lambda tx: finishing.standing(tx, lease))
 
     async def prune(self, retention: Retention, limit: int) -> int:  # noqa: D102
-        return await self._runner.write(lambda tx: self._pruner.prune(tx, retention, limit))
+        return await self._runner.write(lambda tx: upkeep.prune(tx, retention, limit))
 
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:  # noqa: D102
         return await self._runner.read(lambda tx: insight.outstanding(tx, tasks, queues))

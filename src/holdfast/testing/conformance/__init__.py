@@ -24,6 +24,7 @@ THEMES = (
     "leases",
     "fencing",
     "rescue_prune",
+    "losses",
     "queues",
     "notify",
     "concurrency",

@@ -92,7 +92,7 @@ class TestExtend(Conformance):
         clock.advance(20)
         assert await backend.jobs.extend(jobs[0].lease, LEASE) is Verdict.DONE
         extension = await in_extender(backend, lambda extender: extender.extend([jobs[1].lease], LEASE))
-        assert extension.lost == []
+        assert (extension.lost, extension.skipped) == ([], [])
         assert [(await lease_of(backend, job.id)).expires_in for job in jobs] == [LEASE, LEASE]
 
     async def test_a_lease_is_never_made_shorter(self, backend: Backend) -> None:
@@ -155,7 +155,7 @@ class TestExtend(Conformance):
 
     async def test_extending_nothing_answers_nothing(self, backend: Backend) -> None:
         extension = await in_extender(backend, lambda extender: extender.extend([], LEASE))
-        assert (extension.lost, extension.cancel_asked) == ([], [])
+        assert (extension.lost, extension.cancel_asked, extension.skipped) == ([], [], [])
 
     async def test_a_beat_tells_the_store_that_this_worker_lives(self, backend: Backend, clock: ManualClock) -> None:
         beat = WorkerBeat(

@@ -15,7 +15,7 @@ from holdfast.model.ids import new_id
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.backend import Backend
 from holdfast.store.jobs import Extender
-from holdfast.store.values import Cancellation, Promotion, Retention, Standing, Verdict, WorkerBeat
+from holdfast.store.values import Cancellation, Finish, Promotion, Retention, Standing, Verdict, WorkerBeat
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import (
     LEASE,
@@ -283,8 +283,10 @@ class TestByAPersonsWord(Conformance):
             else:
                 await finish(backend, job.lease, OUTCOMES["lost"])
             assert await backend.jobs.retry(job.id)
-            assert (await claim_one(backend)).lost == 1
+            again = await claim_one(backend)
+            assert again.lost == 1
             assert (await lease_of(backend, job.id)).isolated
+            await finish(backend, again.lease, OUTCOMES["completed"])
 
 
 class TestPrune(Conformance):
@@ -312,6 +314,35 @@ class TestPrune(Conformance):
             await bring_to(backend, JobState.COMPLETED)
         clock.advance(timedelta(days=8))
         assert [await backend.jobs.prune(Retention(), 2) for _ in range(4)] == [2, 2, 1, 0]
+
+    async def test_of_jobs_that_finished_in_one_call_it_deletes_at_most_limit_too(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        for number in (5, 1, 3):
+            await enqueue(backend, *(a_job() for _ in range(number)))
+            await backend.jobs.finish([Finish(job.lease, OUTCOMES["completed"]) for job in await claim(backend)])
+        clock.advance(timedelta(days=8))
+        assert [await backend.jobs.prune(Retention(), 2) for _ in range(6)] == [2, 2, 2, 2, 1, 0]
+
+    async def test_what_is_kept_stays_near_rate_times_retention_in_whatever_order_jobs_finish(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        """More jobs finish between two calls than one call may delete, and long ones finish behind short ones."""
+        retention = Retention(completed=timedelta(minutes=10), counts=None)
+        await enqueue(backend, *(a_job("long") for _ in range(60)))
+        long = await claim(backend, queues=["long"], lease=timedelta(hours=2))
+        kept = 0
+        for job in long:
+            clock.advance(timedelta(minutes=1))
+            await enqueue(backend, *(a_job() for _ in range(20)))
+            ended = [job, *(await claim(backend, queues=["default"]))]
+            await backend.jobs.finish([Finish(each.lease, OUTCOMES["completed"]) for each in ended])
+            kept += len(ended)
+            pruned = 10
+            while pruned == 10:  # a worker follows a full batch by another
+                pruned = await backend.jobs.prune(retention, 10)
+                kept -= pruned
+        assert kept == 21 * 10
 
     async def test_it_never_deletes_a_job_that_has_not_ended(self, backend: Backend, clock: ManualClock) -> None:
         ids = [(await bring_to(backend, state))[0] for state in (JobState.SCHEDULED, JobState.RUNNING, JobState.READY)]

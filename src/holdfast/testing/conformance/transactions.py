@@ -26,11 +26,13 @@ from holdfast.testing.conformance.base import (
     enqueue,
     hold_one,
     in_extender,
+    lease_of,
     make_stale,
     state_of,
 )
 
 LIMIT = timedelta(seconds=10)
+SHORT = timedelta(seconds=2)
 
 
 class HandlerError(Exception):
@@ -289,6 +291,40 @@ class TestShared(Conformance):
             await asyncio.wait([extending], timeout=0.2)  # a store with one write lock makes it wait for the end
         assert (await extending).lost == []
         assert await effects.count(job.id) == 1
+
+    async def test_a_lease_that_was_skipped_is_told_and_not_extended_and_the_next_extension_works(
+        self, backend: Backend, clock: ManualClock, make_backend: MakeBackend
+    ) -> None:
+        other = await make_backend()
+        job, free = await hold_one(backend), await hold_one(backend)
+        clock.advance(LEASE - SHORT)
+        async with backend.transactions.begin(job.lease, limit=LIMIT):
+            extending = asyncio.create_task(
+                in_extender(other, lambda extender: extender.extend([job.lease, free.lease], LEASE))
+            )
+            await asyncio.wait([extending], timeout=0.2)
+        extension = await extending
+        assert extension.skipped in ([], [job.lease])  # with one write lock it waits for the end, and skips nothing
+        assert (await lease_of(backend, job.id)).expires_in == (SHORT if extension.skipped else LEASE)
+        assert (await lease_of(backend, free.id)).expires_in == LEASE
+        again = await in_extender(other, lambda extender: extender.extend([job.lease], LEASE))
+        assert (again.lost, again.skipped) == ([], [])
+        assert (await lease_of(backend, job.id)).expires_in == LEASE
+
+    async def test_a_completion_of_the_callers_own_that_is_rolled_back_leaves_a_lease_that_is_told_as_it_stands(
+        self, backend: Backend, clock: ManualClock, effects: Effects, make_backend: MakeBackend
+    ) -> None:
+        other = await make_backend()
+        job = await hold_one(backend)
+        clock.advance(LEASE - SHORT)
+        with effects.connect() as connection:
+            assert backend.transactions.complete(job.lease, None, using=connection) is Verdict.DONE
+            extending = asyncio.create_task(in_extender(other, lambda extender: extender.extend([job.lease], LEASE)))
+            await asyncio.wait([extending], timeout=0.2)
+            connection.rollback()
+        extension = await extending
+        assert extension.lost == []
+        assert (await lease_of(backend, job.id)).expires_in == (SHORT if extension.skipped else LEASE)
 
     async def test_verify_waits_for_a_transaction_in_flight_that_touches_the_lease(
         self, backend: Backend, make_backend: MakeBackend

@@ -49,6 +49,7 @@ class ReferenceBackend:
     def __init__(self, model: Reference, streams: StreamReference | None = None) -> None:
         self.model = model
         self.url = "reference:"
+        self.full_url = None
         self.capabilities = Capabilities(
             store="reference",
             version="1",

@@ -124,7 +124,7 @@ class Reference(Upkeep):
                 self.note(record, hold, "cancelled", None)
                 self.give_up(record, reason)
             case Lost(failure):
-                self.lose(record, hold, failure, isolated=True)
+                self.lose(record, hold, failure, alone=True)
             case _:
                 assert_never(outcome)
         return Verdict.DONE

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.errors import JobNotFound
 from holdfast.model.budget import Verdict as Decision
-from holdfast.model.budget import after_loss, after_retry, after_return
+from holdfast.model.budget import after_loss, after_retry, after_return, was_alone
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Failure
@@ -47,17 +48,26 @@ class Upkeep(State):
             for record, hold in self.held()
             if hold.expires_us <= self.now and (access is None or 2 * access >= hold.duration_us)
         ]
-        return [self._rescue(record, hold, "the lease expired") for record, hold in expired[:limit]]
+        return self._rescue(expired[:limit], "the lease expired")
 
     def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
         """Take at most `limit` leases of a worker that is known to be dead, and forget the worker."""
         held = [(record, hold) for record, hold in self.held() if hold.worker_id == worker_id]
         if len(held) <= limit:
             self.workers.pop(worker_id, None)
-        return [self._rescue(record, hold, reason) for record, hold in held[:limit]]
+        return self._rescue(held[:limit], reason)
 
-    def _rescue(self, record: Record, hold: Hold, reason: str) -> Rescued:
-        self.lose(record, hold, Failure(error_class="WorkerLost", message=reason), isolated=hold.isolated)
+    def _rescue(self, taken: Sequence[tuple[Record, Hold]], reason: str) -> list[Rescued]:
+        held = Counter(hold.worker_id for _, hold in self.held())
+        failure = Failure(error_class="WorkerLost", message=reason)
+        for record, hold in taken:
+            self.lose(record, hold, failure, alone=was_alone(isolated=hold.isolated, held=held[hold.worker_id]))
+        workers = {hold.worker_id for _, hold in taken}
+        for _, hold in self.held():
+            hold.isolated = hold.isolated and hold.worker_id not in workers
+        return [self._rescued(record, hold) for record, hold in taken]
+
+    def _rescued(self, record: Record, hold: Hold) -> Rescued:
         return Rescued(
             job_id=record.new.id,
             task=record.new.task,
@@ -196,11 +206,11 @@ class Upkeep(State):
         if line and line[0].state is JobState.BLOCKED:
             line[0].state = JobState.SCHEDULED if line[0].run_us > self.now else JobState.READY
 
-    def lose(self, record: Record, hold: Hold, failure: Failure, *, isolated: bool) -> None:
+    def lose(self, record: Record, hold: Hold, failure: Failure, *, alone: bool) -> None:
         """Take the job from a worker that died or fell silent."""
         self.note(record, hold, "lost", failure)
         self.count(record, "lost")
-        self.settle(record, after_loss(record.counters, max_attempts=record.new.max_attempts, isolated=isolated))
+        self.settle(record, after_loss(record.counters, max_attempts=record.new.max_attempts, alone=alone))
 
     def settle(self, record: Record, decision: Decision) -> None:
         """Make the job ready again at its old turn, unless it is failed or somebody asked to cancel it."""

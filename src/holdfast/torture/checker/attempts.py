@@ -48,10 +48,7 @@ class Attempts(Invariant):
         if len(job.attempts) > most:
             what = f"began {len(job.attempts)} times; with all that may be excused, {most} are allowed"
             yield self.broken(what, job=job)
-        lost_alone = sum(
-            kept.outcome == "lost" and any(b.attempt == kept.attempt and b.isolated for b in job.attempts)
-            for kept in (job.row.attempts if job.row is not None else ())
-        )
+        lost_alone = sum(_told_lost(job, began) == {"done"} for began in job.attempts)
         if lost_alone > MAX_LOST:
             yield self.broken(f"was lost {lost_alone} times while it ran alone: {MAX_LOST} are allowed", job=job)
 
@@ -88,9 +85,11 @@ class Attempts(Invariant):
 
     def _next(self, job: JobHistory, before: AttemptBegan, after: AttemptBegan, *, how: str) -> Iterator[Violation]:
         step = after.used - before.used
-        alone = before.isolated or _told_lost(job, before) == {"done"}
+        alone = _told_lost(job, before) == {"done"}
         if how in _COUNTED:
             fits = step == 1
+        elif how == "lost" and self.run.settings.isolates and before.isolated and not alone:
+            fits = step in {0, 1}  # it was lost with its worker: what else that held, this history does not say
         elif how in _EXCUSED or (how == "lost" and self.run.settings.isolates and not alone):
             fits = step == 0 or len(job.attempts) > MAX_INTERRUPTED or bool(_told_lost(job, before))
         elif how == "lost" and self.run.settings.isolates:

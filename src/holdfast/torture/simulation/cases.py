@@ -86,12 +86,14 @@ class Case:
         else:
             self._again_unless_used_up()
 
-    def lose(self, *, isolated: bool) -> None:
+    def lose(self, *, alone: bool) -> None:
         """Note that its worker died, or its own child process."""
-        self.lost += 1
-        if not isolated:
+        if not alone:
+            self.lost = max(self.lost, 1)
             self.interrupt()
-        elif self.lost >= MAX_LOST and not self.cancel_asked:
+            return
+        self.lost += 1
+        if self.lost >= MAX_LOST and not self.cancel_asked:
             self.end(JobState.FAILED)
         else:
             self._again_unless_used_up()

@@ -22,6 +22,7 @@ at the first answer that breaks a rule. The rules, by the names under which they
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
@@ -175,7 +176,7 @@ class Judge:
             case Cancelled():
                 case.end(JobState.CANCELLED)
             case Lost():
-                case.lose(isolated=True)
+                case.lose(alone=True)
 
     def released(self, leases: Sequence[Lease], verdicts: Sequence[Verdict], *, started: bool) -> None:
         """Judge leases that were given back."""
@@ -223,6 +224,7 @@ class Judge:
     def rescued(self, rescuer: Witness | None, rescued: Sequence[Rescued]) -> None:
         """Judge what was taken from silent workers, by a worker or, with None, by a person."""
         now = self._model.now
+        alone = self._alone()
         for each in rescued:
             case = self.cases[each.job_id]
             if case.fence is None or case.expires > now:
@@ -231,8 +233,21 @@ class Judge:
             if rescuer is not None and rescuer.lease <= case.duration:
                 self._check_patience(case, rescuer)
                 self._check_health(case, rescuer)
-            case.lose(isolated=case.isolated)
+            case.lose(alone=case.id in alone)
             self._check_state(case, each.state)
+        self._part({each.worker_id for each in rescued})
+
+    def _alone(self) -> set[str]:
+        """Return the jobs that are isolated and all that their worker holds."""
+        held = [case for case in self.cases.values() if case.fence is not None]
+        hands = Counter(case.worker for case in held)
+        return {case.id for case in held if case.isolated and hands[case.worker] == 1}
+
+    def _part(self, workers: set[str]) -> None:
+        """Note that workers have lost some of what they held: the rest was not alone."""
+        for case in self.cases.values():
+            if case.fence is not None and case.worker in workers:
+                case.isolated = False
 
     def _check_patience(self, case: Case, rescuer: Witness) -> None:
         weather, now = self._weather, self._world.now
@@ -252,12 +267,14 @@ class Judge:
 
     def buried(self, worker_id: str, rescued: Sequence[Rescued]) -> None:
         """Judge what was taken from a worker that is dead."""
+        alone = self._alone()
         for each in rescued:
             case = self.cases[each.job_id]
             if case.fence is None or case.worker != worker_id:
                 raise Violated("rescue", f"taken as one of {worker_id}, but held by {case.worker}", case.id)
-            case.lose(isolated=case.isolated)
+            case.lose(alone=case.id in alone)
             self._check_state(case, each.state)
+        self._part({worker_id})
 
     def _check_state(self, case: Case, state: JobState) -> None:
         expected = case.state or JobState.READY

@@ -74,8 +74,8 @@ class Keeper:
         if self._waits(lambda: self._extended(due, extension, sent_at)):
             return
         shell = self._shell
-        lost = {(lease.seq, lease.fence) for lease in extension.lost}
-        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in lost), sent_at)
+        not_extended = {(lease.seq, lease.fence) for lease in (*extension.lost, *extension.skipped)}
+        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in not_extended), sent_at)
         if extension.lost:
             self._holdings.lost(extension.lost)
             self._tell_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))

@@ -181,7 +181,7 @@ order by gone.turn, gone.seq;
 -- name: complete
 -- A running row keeps its fence for life, so what `held` has matched in the snapshot is what the delete finds, if
 -- anything. Heads of lines are completed only if `keyed`, in a transaction that brings up the next of each; else a batch
--- with one of them is left as it is, and they are named.
+-- with one of them is left as it is, and they are named. One row of the ledger gets the whole batch: see `old_completed`.
 with held as materialized (
     select running.seq, running.keyed, given.fence, given.result
     from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
@@ -198,8 +198,9 @@ gone as (
 ),
 instant as materialized (select {now} as now),
 written as (
-    insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at, result)
-    select gone.seq, gone.fence, gone.worker_id, gone.attempt, gone.started_at, instant.now, held.result
+    insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at, result, batch)
+    select gone.seq, gone.fence, gone.worker_id, gone.attempt, gone.started_at, instant.now, held.result,
+           case when gone.seq = (select seq from gone limit 1) then %(seqs)s::bigint[] end
     from gone cross join instant join held on held.seq = gone.seq
 ),
 counted as (

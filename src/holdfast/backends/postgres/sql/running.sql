@@ -28,7 +28,8 @@ cross join lateral (
 ) as job;
 
 -- name: lock_expired
--- Rows that a handler's transaction holds are passed over: their holder is at work.
+-- Rows that a handler's transaction holds are passed over: their holder is at work. What a worker has in its hands is
+-- counted in the same snapshot: of two calls that take from one worker at once, each sees what the other takes.
 with expired as materialized (
     select seq, lane_id, fence, worker_id, started_at, attempt, excused, interrupted, lost, isolated, keyed,
            cancel_asked, cancel_reason, lease_span
@@ -36,11 +37,17 @@ with expired as materialized (
     where lease_until <= {now} and (%(unbroken)s::bigint is null or lease_span <= 2 * %(unbroken)s::bigint)
     order by lease_until limit %(limit)s
     for update skip locked
+),
+hands as materialized (
+    select worker_id, count(*) as held from {schema}.running
+    where worker_id = any(array(select worker_id from expired)) group by worker_id
 )
 select expired.seq, expired.lane_id, expired.fence, expired.worker_id, expired.started_at, expired.attempt,
        expired.excused, expired.interrupted, expired.lost, expired.isolated, expired.keyed,
-       expired.cancel_asked, expired.cancel_reason, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}, expired.lease_span
-from expired cross join lateral (
+       expired.cancel_asked, expired.cancel_reason, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now},
+       hands.held, expired.lease_span
+from expired join hands on hands.worker_id = expired.worker_id
+cross join lateral (
     select max_attempts, turn, priority, payload_bytes from {schema}.job where seq = expired.seq limit 1
 ) as job;
 
@@ -52,10 +59,19 @@ with held as materialized (
     order by seq limit %(limit)s
     for update skip locked
 )
-select held.*, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now}
+select held.*, job.max_attempts, job.turn, job.priority, job.payload_bytes, {now},
+       (select count(*) from {schema}.running where worker_id = %(worker_id)s)
 from held cross join lateral (
     select max_attempts, turn, priority, payload_bytes from {schema}.job where seq = held.seq limit 1
 ) as job;
+
+-- name: isolate_no_more
+-- What is left to workers that have lost some of their leases. To wait for rows that others have locked might be to wait
+-- for each other; such a row stays as it is, and the worst that comes of it is that the job is blamed for one loss.
+update {schema}.running set isolated = false
+where seq = any(array(
+    select seq from {schema}.running where worker_id = any(%(worker_ids)s::text[]) and isolated for update skip locked
+));
 
 -- name: any_expired
 select exists (
@@ -128,7 +144,7 @@ from unnest(
 ) as given (at, lane_id, enqueued, retried, failed, cancelled, lost);
 
 -- name: extend_many
--- `held` skips what a transaction has locked; a row that is there all the same is not lost.
+-- `held` skips what a transaction has locked; a row that is there all the same is not lost, but is told as not extended.
 with instant as materialized (select {now} as now),
 given as materialized (
     select seq, fence from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) as given (seq, fence)
@@ -146,7 +162,7 @@ extended as (
     from instant
     where seq = any(array(select seq from held))
 )
-select given.seq, given.fence, running.cancel_asked
+select given.seq, given.fence, running.cancel_asked, given.seq = any(array(select seq from held))
 from given cross join lateral (
     select cancel_asked from {schema}.running where seq = given.seq and fence = given.fence limit 1
 ) as running;

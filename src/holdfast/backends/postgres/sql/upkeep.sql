@@ -33,8 +33,10 @@ returning queue;
 update {schema}.queue set paused = false where queue = %(queue)s and paused returning queue;
 
 -- name: promote
+-- `(select {now})`, here and below, is an instant by which an index can be entered; a clock that may go on from row to row
+-- is none, and everything that is not yet due would be read.
 with due as materialized (
-    select ctid as place from {schema}.scheduled where run_at <= {now} order by run_at, seq limit %(limit)s
+    select ctid as place from {schema}.scheduled where run_at <= (select {now}) order by run_at, seq limit %(limit)s
     for update skip locked
 ),
 gone as (
@@ -53,15 +55,38 @@ returning lane_id, turn, seq;
 select greatest(0, run_at - {now}) from {schema}.scheduled order by run_at, seq limit 1;
 
 -- name: old_completed
--- The ledger is read in order of seq from a remembered place, a bounded stretch at a time: no index on finished_at has
--- to be written for each job.
-select seq, finished_at <= {now} - %(keep)s from {schema}.completed where seq > %(after)s order by seq limit %(limit)s;
+-- The oldest first, by the rows that stand for their batches: the others of a batch before that row, so that it is there
+-- for as long as any of them. What was given with a batch but completed by another statement is not of its age; what an
+-- earlier call has taken of the first batch is passed over. `between_them` counts the jobs between that batch and this.
+with oldest as materialized (
+    select seq, batch, finished_at,
+           sum(cardinality(batch)) over by_age - cardinality(batch)
+           - first_value(cardinality(batch)) over by_age as between_them
+    from (
+        select seq, batch, finished_at from {schema}.completed
+        where batch is not null and finished_at <= (select {now}) - %(keep)s
+        order by finished_at limit %(limit)s
+    ) as front
+    window by_age as (order by finished_at, seq)
+)
+select member.seq
+from oldest cross join lateral (
+    select other.seq, false as is_last
+    from unnest(oldest.batch) as given (seq)
+    cross join lateral (select seq, finished_at from {schema}.completed where seq = given.seq limit 1) as other
+    where other.seq <> oldest.seq and other.finished_at = oldest.finished_at
+    union all
+    select oldest.seq, true
+) as member
+where oldest.between_them < %(limit)s
+order by oldest.finished_at, oldest.seq, member.is_last
+limit %(limit)s;
 
 -- name: old_failed
-select seq, finished_at <= {now} - %(keep)s from {schema}.failed where seq > %(after)s order by seq limit %(limit)s;
+select seq from {schema}.failed where finished_at <= (select {now}) - %(keep)s order by finished_at limit %(limit)s;
 
 -- name: old_cancelled
-select seq, finished_at <= {now} - %(keep)s from {schema}.cancelled where seq > %(after)s order by seq limit %(limit)s;
+select seq from {schema}.cancelled where finished_at <= (select {now}) - %(keep)s order by finished_at limit %(limit)s;
 
 -- name: prune_completed
 delete from {schema}.completed

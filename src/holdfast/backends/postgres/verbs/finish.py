@@ -113,7 +113,7 @@ def _end(moves: Moves, running: Running, outcome: object) -> None:
             moves.record(running, "cancelled", Failure("Cancelled", reason))
             moves.to_cancelled(running, reason)
         case Lost(failure):
-            lose(moves, running, failure, isolated=True, by_holder=True)
+            lose(moves, running, failure, alone=True, by_holder=True)
         case _:
             raise AssertionError(outcome)
 

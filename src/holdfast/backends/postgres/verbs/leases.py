@@ -25,10 +25,12 @@ def extend_many(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension
         fences=numbers(lease.fence for lease in leases),
         span=span_micros(duration),
     )
-    asked = {(seq, fence): cancel_asked for seq, fence, cancel_asked in found}
+    there = {(seq, fence): (asked, extended) for seq, fence, asked, extended in found}
+    answers = [(lease, there.get((lease.seq, lease.fence))) for lease in leases]
     return Extension(
-        lost=[lease for lease in leases if (lease.seq, lease.fence) not in asked],
-        cancel_asked=[lease for lease in leases if asked.get((lease.seq, lease.fence))],
+        lost=[lease for lease, answer in answers if answer is None],
+        cancel_asked=[lease for lease, answer in answers if answer is not None and answer[0]],
+        skipped=[lease for lease, answer in answers if answer is not None and not answer[1]],
     )
 
 

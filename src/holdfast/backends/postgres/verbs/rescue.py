@@ -13,7 +13,7 @@ from datetime import timedelta
 from holdfast.backends.postgres.steps import Steps, rows, run, value
 from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.moves import Moves, Running
-from holdfast.model.budget import after_interruption, after_loss, after_return
+from holdfast.model.budget import after_interruption, after_loss, after_return, was_alone
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
@@ -31,11 +31,11 @@ def lock(leases: Iterable[tuple[int, int]]) -> Steps[list[Running]]:
     return [Running(*row) for row in found]
 
 
-def lose(moves: Moves, running: Running, failure: Failure, *, isolated: bool, by_holder: bool) -> JobState:
+def lose(moves: Moves, running: Running, failure: Failure, *, alone: bool, by_holder: bool) -> JobState:
     """Apply the lost-worker rule to one running job."""
     moves.record(running, "lost", failure, by_holder=by_holder)
     moves.count(running.now, running.lane_id, lost=1)
-    verdict = after_loss(running.counters, max_attempts=running.max_attempts, isolated=isolated)
+    verdict = after_loss(running.counters, max_attempts=running.max_attempts, alone=alone)
     if verdict.failed_because is not None and not running.cancel_asked:
         return moves.to_failed(running, verdict.failed_because, lost=verdict.counters.lost)
     return moves.to_ready(running, verdict.counters)
@@ -57,32 +57,35 @@ def rescue(unbroken: timedelta | None, limit: int, *, asked_at: float) -> Steps[
     """
     found = yield from rows("lock_expired", unbroken=_access(unbroken), limit=limit)
     waited = span_micros(timedelta(seconds=time.monotonic() - asked_at))
-    taken = [Running(*row) for *row, span in found if unbroken is None or _LATE * waited <= span]
+    taken = [(Running(*row), held) for *row, held, span in found if unbroken is None or _LATE * waited <= span]
     return (yield from _take(taken, "its lease expired"))
 
 
 def rescue_worker(worker_id: str, reason: str, limit: int) -> Steps[tuple[list[Rescued], Moves]]:
     """Take all leases of a dead worker; forget it once none is left."""
     found = yield from rows("lock_of_worker", worker_id=worker_id, limit=limit)
-    rescued = yield from _take([Running(*row) for row in found], reason)
+    rescued = yield from _take([(Running(*row), held) for *row, held in found], reason)
     if len(found) < limit:
         yield from run("forget_worker", worker_id=worker_id)
     return rescued
 
 
-def _take(taken: Sequence[Running], reason: str) -> Steps[tuple[list[Rescued], Moves]]:
+def _take(taken: Sequence[tuple[Running, int]], reason: str) -> Steps[tuple[list[Rescued], Moves]]:
+    """Take running jobs, each with the number of jobs that its worker held."""
     moves = Moves()
     if not taken:
         return [], moves
-    described = yield from rows("describe_jobs", seqs=[running.seq for running in taken])
+    described = yield from rows("describe_jobs", seqs=[running.seq for running, _ in taken])
     names = {seq: names for seq, *names in described}
     rescued: list[Rescued] = []
-    for running in taken:
+    for running, held in taken:
         failure = Failure("WorkerLost", f"worker {running.worker_id} was lost: {reason}")
-        state = lose(moves, running, failure, isolated=running.isolated, by_holder=False)
+        alone = was_alone(isolated=running.isolated, held=held)
+        state = lose(moves, running, failure, alone=alone, by_holder=False)
         job_id, queue, task = names[running.seq]
         rescued.append(Rescued(job_id, task, queue, running.worker_id, running.attempt, state))
     yield from moves.write()
+    yield from run("isolate_no_more", worker_ids=sorted({running.worker_id for running, _ in taken}))
     return rescued, moves
 
 

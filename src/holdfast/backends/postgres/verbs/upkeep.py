@@ -24,36 +24,26 @@ def promote(limit: int) -> Steps[tuple[Promotion, Rows]]:
     return Promotion(len(moved), (yield from next_due())), moved
 
 
-class Pruner:
-    """Prunes a stretch of each final table at a time, from a remembered place.
+def prune(retention: Retention, limit: int) -> Steps[int]:
+    """Delete at most `limit` finished jobs with all that belongs to them, the oldest first; how many."""
+    pruned = 0
+    for state in ("completed", "failed", "cancelled"):
+        keep: timedelta | None = getattr(retention, state)
+        if keep is not None and pruned < limit:
+            pruned += yield from _prune_state(state, span_micros(keep), limit - pruned)
+    yield from run("fold_counts", limit=_FOLD)
+    if retention.counts is not None:
+        yield from run("prune_counts", keep=span_micros(retention.counts))
+    yield from run("prune_workers", keep=span_micros(_FORGET_WORKERS_AFTER))
+    return pruned
 
-    The place is a hint of this process. Jobs finish roughly in the order of their seq, so the old ones lie at the
-    front; one that finished late is passed over and met again in the next round.
-    """
 
-    def __init__(self) -> None:
-        self._after = {"completed": 0, "failed": 0, "cancelled": 0}
-
-    def prune(self, retention: Retention, limit: int) -> Steps[int]:
-        """Delete at most `limit` finished jobs with all that belongs to them; how many."""
-        pruned = 0
-        for state in self._after:
-            keep: timedelta | None = getattr(retention, state)
-            if keep is not None and pruned < limit:
-                pruned += yield from self._prune_state(state, span_micros(keep), limit - pruned)
-        yield from run("fold_counts", limit=_FOLD)
-        if retention.counts is not None:
-            yield from run("prune_counts", keep=span_micros(retention.counts))
-        yield from run("prune_workers", keep=span_micros(_FORGET_WORKERS_AFTER))
-        return pruned
-
-    def _prune_state(self, state: str, keep: int, limit: int) -> Steps[int]:
-        stretch = yield from rows(f"old_{state}", after=self._after[state], keep=keep, limit=limit)
-        old = [seq for seq, is_old in stretch if is_old]
-        pruned: list[int] = []
-        if old:
-            pruned = [seq for (seq,) in (yield from rows(f"prune_{state}", seqs=old, keep=keep))]
-            for statement in ("prune_attempts", "prune_jobs"):
-                yield from run(statement, seqs=pruned)
-        self._after[state] = 0 if len(stretch) < limit else stretch[-1][0]
-        return len(pruned)
+def _prune_state(state: str, keep: int, limit: int) -> Steps[int]:
+    old = [seq for (seq,) in (yield from rows(f"old_{state}", keep=keep, limit=limit))]
+    if not old:
+        return 0
+    # Another may have pruned some of them meanwhile, or a person may have sent one back.
+    pruned = [seq for (seq,) in (yield from rows(f"prune_{state}", seqs=old, keep=keep))]
+    for statement in ("prune_attempts", "prune_jobs"):
+        yield from run(statement, seqs=pruned)
+    return len(pruned)

@@ -208,6 +208,14 @@ order by lease_until limit :limit;
 -- name: held_by_worker
 select seq from holdfast_running where worker_id = :worker_id order by seq limit :limit;
 
+-- name: held_by_each
+select worker_id, count(*) from holdfast_running where worker_id in (select value from json_each(:worker_ids))
+group by worker_id;
+
+-- name: isolate_no_more
+update holdfast_running set isolated = 0
+where isolated = 1 and worker_id in (select value from json_each(:worker_ids));
+
 -- name: describe_job
 select job.id, lane.queue, lane.task from holdfast_job as job join holdfast_lane as lane using (lane_id)
 where job.seq = :seq;

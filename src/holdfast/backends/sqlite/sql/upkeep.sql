@@ -1,15 +1,13 @@
 -- Pruning, workers, queues and the schema's own state.
 
 -- name: old_completed
--- The ledger is read in order of seq from a remembered place, a bounded stretch at a time: no index on finished_at has
--- to be written for each job.
-select seq, finished_at from holdfast_completed where seq > :after order by seq limit :limit;
+select seq from holdfast_completed where finished_at <= :before order by finished_at limit :limit;
 
 -- name: old_failed
-select seq, finished_at from holdfast_failed where seq > :after order by seq limit :limit;
+select seq from holdfast_failed where finished_at <= :before order by finished_at limit :limit;
 
 -- name: old_cancelled
-select seq, finished_at from holdfast_cancelled where seq > :after order by seq limit :limit;
+select seq from holdfast_cancelled where finished_at <= :before order by finished_at limit :limit;
 
 -- name: prune_completed
 delete from holdfast_completed where seq in (select value from json_each(:seqs));

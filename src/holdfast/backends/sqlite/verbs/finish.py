@@ -121,7 +121,7 @@ def _end_otherwise(tx: Tx, running: Running, outcome: Retried | Snoozed | Failed
             rows.record(tx, running, "cancelled", Failure("Cancelled", reason))
             rows.to_cancelled(tx, running, reason)
         case Lost(failure):
-            lose(tx, running, failure, isolated=True, by_holder=True)
+            lose(tx, running, failure, alone=True, by_holder=True)
         case _:
             assert_never(outcome)
 

@@ -9,22 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs import running as rows
 from holdfast.backends.sqlite.verbs.counting import count
 from holdfast.backends.sqlite.verbs.running import Running
-from holdfast.model.budget import after_interruption, after_loss, after_return
+from holdfast.model.budget import after_interruption, after_loss, after_return, was_alone
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
 from holdfast.store.values import Rescued, Verdict
 
+_encode = msgspec.json.encode
 
-def lose(tx: Tx, running: Running, failure: Failure, *, isolated: bool, by_holder: bool) -> JobState:
+
+def lose(tx: Tx, running: Running, failure: Failure, *, alone: bool, by_holder: bool) -> JobState:
     """Apply the lost-worker rule to one running job."""
     rows.record(tx, running, "lost", failure, by_holder=by_holder)
     count(tx, running.lane_id, lost=1)
-    verdict = after_loss(running.counters, max_attempts=running.max_attempts, isolated=isolated)
+    verdict = after_loss(running.counters, max_attempts=running.max_attempts, alone=alone)
     if verdict.failed_because is not None and not running.cancel_asked:
         return rows.to_failed(tx, running, verdict.failed_because, lost=verdict.counters.lost)
     return rows.to_ready(tx, running, verdict.counters)
@@ -48,14 +52,16 @@ def rescue_worker(tx: Tx, worker_id: str, reason: str, limit: int) -> list[Rescu
 
 def _take(tx: Tx, seqs: Sequence[int], reason: str) -> list[Rescued]:
     rescued: list[Rescued] = []
-    for seq in seqs:
-        running = rows.find(tx, seq, None)
-        if running is None:
-            continue
+    taken = [running for running in (rows.find(tx, seq, None) for seq in seqs) if running is not None]
+    workers = {"worker_ids": _encode(sorted({running.worker_id for running in taken})).decode()}
+    held = dict(tx.rows("held_by_each", workers))
+    for running in taken:
         failure = Failure("WorkerLost", f"worker {running.worker_id} was lost: {reason}")
-        state = lose(tx, running, failure, isolated=bool(running.isolated), by_holder=False)
-        job_id, queue, task = tx.row("describe_job", {"seq": seq})
+        alone = was_alone(isolated=bool(running.isolated), held=held[running.worker_id])
+        state = lose(tx, running, failure, alone=alone, by_holder=False)
+        job_id, queue, task = tx.row("describe_job", {"seq": running.seq})
         rescued.append(Rescued(job_id, task, queue, running.worker_id, running.attempt, state))
+    tx.run("isolate_no_more", workers)
     return rescued
 
 

@@ -28,34 +28,23 @@ def next_due(tx: Tx) -> timedelta | None:
     return None if run_at is None else timedelta(microseconds=max(0, run_at - tx.now))
 
 
-class Pruner:
-    """Prunes a stretch of each final table at a time, from a remembered place.
+def prune(tx: Tx, retention: Retention, limit: int) -> int:
+    """Delete at most `limit` finished jobs with all that belongs to them, the oldest first; how many."""
+    pruned = 0
+    for state in ("completed", "failed", "cancelled"):
+        keep: timedelta | None = getattr(retention, state)
+        if keep is not None and pruned < limit:
+            pruned += _prune_state(tx, state, tx.now - span_micros(keep), limit - pruned)
+    if retention.counts is not None:
+        tx.run("prune_counts", {"before": tx.now - span_micros(retention.counts)})
+    tx.run("prune_workers", {"before": tx.now - span_micros(_FORGET_WORKERS_AFTER)})
+    return pruned
 
-    The place is a hint of this process. Jobs finish roughly in order of their seq, so the old ones lie in front; one
-    that finished late is passed over and met again in the next round.
-    """
 
-    def __init__(self) -> None:
-        self._after = {"completed": 0, "failed": 0, "cancelled": 0}
-
-    def prune(self, tx: Tx, retention: Retention, limit: int) -> int:
-        """Delete at most `limit` finished jobs with all that belongs to them; how many."""
-        pruned = 0
-        for state in self._after:
-            keep: timedelta | None = getattr(retention, state)
-            if keep is not None and pruned < limit:
-                pruned += self._prune_state(tx, state, tx.now - span_micros(keep), limit - pruned)
-        if retention.counts is not None:
-            tx.run("prune_counts", {"before": tx.now - span_micros(retention.counts)})
-        tx.run("prune_workers", {"before": tx.now - span_micros(_FORGET_WORKERS_AFTER)})
-        return pruned
-
-    def _prune_state(self, tx: Tx, state: str, before: int, limit: int) -> int:
-        rows = tx.rows(f"old_{state}", {"after": self._after[state], "limit": limit})
-        old = [seq for seq, finished_at in rows if finished_at <= before]
-        if old:
-            seqs = {"seqs": _encode(old).decode()}
-            for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
-                tx.run(statement, seqs)
-        self._after[state] = 0 if len(rows) < limit else rows[-1][0]
-        return len(old)
+def _prune_state(tx: Tx, state: str, before: int, limit: int) -> int:
+    old = [seq for (seq,) in tx.rows(f"old_{state}", {"before": before, "limit": limit})]
+    if old:
+        seqs = {"seqs": _encode(old).decode()}
+        for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
+            tx.run(statement, seqs)
+    return len(old)
