@@ -24,6 +24,7 @@ async def app(file_app):
     return file_app
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitions", "seconds", "each"),
     [(1, 0.9, 4), (8, 0.2, 3)],
@@ -68,6 +69,7 @@ async def test_a_transaction_that_is_too_slow_is_an_attempt_that_failed_and_not_
     assert attempts == [1, 2]
 
 
+@pytest.mark.slow
 async def test_of_two_nodes_on_one_file_neither_is_silenced_by_the_transactions_of_the_other(tmp_path):
     url = f"sqlite:///{tmp_path}/streams.db?synchronous=normal"
     tries: Counter[str] = Counter()
@@ -113,6 +115,7 @@ async def commits(app: App, seconds: float) -> int:
     return await asyncio.to_thread(count)
 
 
+@pytest.mark.slow
 async def test_an_idle_node_writes_once_for_each_beat_and_each_pass_and_reads_at_its_poll_interval(app):
     looks: list[float] = []
     timing = Timing(beat=1.0, allot_every=1.0)

@@ -78,7 +78,7 @@ def assert_untouched(cluster: Cluster) -> None:
     assert [name for name, node in cluster.nodes.items() if node.process.poll() is not None] == []
 
 
-@pytest.mark.parametrize("fault", ["hole", pytest.param("refuse", marks=SLOW)])
+@pytest.mark.parametrize("fault", [pytest.param("hole", marks=SLOW), pytest.param("refuse", marks=SLOW)])
 def test_a_node_that_is_cut_off_breaks_off_what_it_handles_before_another_begins_it(
     cluster: Cluster, proxy: Proxy, tmp_path: Path, fault: str
 ):

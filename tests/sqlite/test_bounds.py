@@ -18,6 +18,7 @@ from holdfast.testing.conformance.base import a_job, claim, enqueue
 from holdfast.testing.stores import open_store
 
 
+@pytest.mark.slow
 async def test_ten_thousand_retries_leave_a_short_history():
     clock = ManualClock()
     failure = Failure("ValueError", "m" * 2048, "t" * 8192, "s" * 16)

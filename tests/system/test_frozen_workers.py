@@ -58,6 +58,7 @@ def test_a_handler_that_was_frozen_before_its_transaction_writes_nothing_when_it
     ledger.assert_once([job, later])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", INSIDE)
 @pytest.mark.parametrize("task", ["pay", "pay_in_thread"])
 def test_a_worker_frozen_inside_its_transaction_doubles_nothing_and_loses_nothing(ledger, workers, point, task):
