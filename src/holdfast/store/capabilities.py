@@ -14,6 +14,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     `joins_transactions`: effect and completion can commit together, and an enqueue can join the caller's transaction.
     `repeats_tell`: a write of unknown outcome, done again under the same ids, tells what became of the first: it is the
     reply that was lost, not the sync. Where a sync has failed, what a repeat still sees may not outlive the machine.
+    `one_writer`: it has one write lock, so that a handler's transaction holds up every other write, reports too.
     `refusals`: for each thing it cannot do, the reason.
     """
 
@@ -24,6 +25,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     joins_transactions: bool
     shared: bool
     repeats_tell: bool = False
+    one_writer: bool = False
     refusals: dict[str, str] = {}
 
     def require(self, what: str) -> None:

@@ -78,9 +78,11 @@ class Consumption:
     def _limit(self) -> timedelta:
         """How long a handler's transaction may last: it must end before anybody else can be given the share.
 
-        On SQLite it also holds up the reports of this node: one that ends in time must leave them time to arrive.
+        Where it holds up the reports of this node, one that ends in time must leave them time to arrive.
         """
-        return self._around.timing.self_fence - 2 * self._around.timing.beat
+        timing = self._around.timing
+        one_writer = self._around.backend.capabilities.one_writer
+        return timing.self_fence - 2 * timing.beat if one_writer else timing.self_fence
 
     # --- from outside -------------------------------------------------------------------------------------------------
 

@@ -135,6 +135,7 @@ class SqliteBackend:
             notifies=True,
             joins_transactions=True,
             shared=not in_memory,
+            one_writer=True,
             refusals={"be shared with another process": "the database is in memory"} if in_memory else {},
         )
 
