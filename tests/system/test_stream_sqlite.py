@@ -45,11 +45,11 @@ def test_nodes_on_a_full_disk_stop_say_so_and_go_on_when_there_is_space(request,
 def test_somebody_who_holds_the_write_lock_past_the_time_to_live_delays_the_nodes_and_nothing_else(tmp_path):
     store = SqliteStore(tmp_path / "ledger.db")
     with cluster_on(store, tmp_path) as cluster:
-        anna, ben = cluster.started("anna", "ben", recovery=6.0)
+        anna, ben = cluster.started("anna", "ben", recovery=2.0)
         cluster.append(400)
         granted = cluster.grants()
         with store.locked():
-            time.sleep(7.5)  # the length of the fault: half as long again as a node may be silent
+            time.sleep(2.5)  # the length of the fault: half as long again as a node may be silent
             calls = len(cluster.calls())
             time.sleep(0.3)
             assert len(cluster.calls()) == calls

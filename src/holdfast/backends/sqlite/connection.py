@@ -3,11 +3,18 @@
 Writers begin with `begin immediate`: a transaction that reads first and then wants to write fails at once, whatever the
 busy timeout, if another has written in between. A connection belongs to the process that opened it: in a forked child
 it is refused, and never closed there, since closing would drop the parent's locks on the file.
+
+Processes do not queue for the write lock, they ask for it again and again. SQLite's own waiting asks ever less often,
+up to every tenth of a second; a neighbour that writes without a pause has the lock for all but a fiftieth of its time,
+and who asks so seldom misses the moments when it is free: waits of 1.7 s on average and of 7.5 s at most were measured,
+long enough for leases and shares to run out in healthy hands. So we ask ourselves, every millisecond or two: 0.06 s and
+0.18 s under the same load, for a fiftieth of a core while waiting. At random times, lest two that keep time never meet.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +25,7 @@ from urllib.parse import quote
 
 from holdfast.backends.sqlite.location import Location
 from holdfast.backends.sqlite.statements import STATEMENTS
-from holdfast.backends.sqlite.trouble import translate
+from holdfast.backends.sqlite.trouble import is_busy, translate
 from holdfast.errors import StoreError
 
 Parameters = Mapping[str, object] | Sequence[object]
@@ -27,6 +34,8 @@ _NOTHING: tuple[object, ...] = ()
 # Not the plain words: a handler's own "commit" must not meet a statement prepared, and so permitted, here.
 _COMMIT = "commit /* holdfast */"
 _ROLLBACK = "rollback /* holdfast */"
+
+_ASK_AGAIN = (0.0005, 0.0025)  # seconds, from and to
 
 _inherited: list[sqlite3.Connection] = []
 
@@ -109,6 +118,7 @@ class Connection:
         self._process = os.getpid()
         self._in_control = False
         self._patience = location.busy_timeout
+        self._be_patient = f"pragma busy_timeout = {round(location.busy_timeout * 1000)}"
         try:
             self.raw = sqlite3.connect(
                 location.path or ":memory:",
@@ -145,7 +155,7 @@ class Connection:
             try:
                 return str(self.raw.execute("pragma journal_mode = wal").fetchone()[0])
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                if not is_busy(error) or time.monotonic() > give_up:
                     raise
                 time.sleep(0.01)
 
@@ -169,18 +179,18 @@ class Connection:
     @contextmanager
     def write(self) -> Generator[Tx]:
         """Hold the write lock; commit at the end, roll back if it raises."""
-        with self._transaction("begin immediate") as tx:
+        with self._transaction(self.begin) as tx:
             yield tx
 
     @contextmanager
     def read(self) -> Generator[Tx]:
         """See one snapshot."""
-        with self._transaction("begin deferred") as tx:
+        with self._transaction(self._begin_reading) as tx:
             yield tx
 
     @contextmanager
-    def _transaction(self, begin: str) -> Generator[Tx]:
-        self.begin(begin)
+    def _transaction(self, begin: Callable[[], None]) -> Generator[Tx]:
+        begin()
         try:
             yield Tx(self.raw, self._clock())
         except sqlite3.Error as error:
@@ -191,11 +201,37 @@ class Connection:
             raise
         self.commit()
 
-    def begin(self, how: str = "begin immediate") -> None:
-        """Begin a transaction."""
+    def begin(self) -> None:
+        """Begin a transaction that holds the write lock, as soon as it is free; fails when that takes too long."""
+        self._check_process()
+        give_up = time.monotonic() + self._patience
+        try:
+            self.raw.execute("pragma busy_timeout = 0")  # 3 µs
+            try:
+                while not self._takes_lock(or_raise=time.monotonic() > give_up):
+                    time.sleep(random.uniform(*_ASK_AGAIN))  # noqa: S311
+            finally:
+                self.raw.execute(self._be_patient)
+        except sqlite3.Error as error:
+            self.rollback()
+            raise translate(error, self.where) from error
+        except BaseException:  # as with a commit
+            self.rollback()
+            raise
+
+    def _takes_lock(self, *, or_raise: bool) -> bool:
+        try:
+            self._control("begin immediate")
+        except sqlite3.OperationalError as error:
+            if or_raise or not is_busy(error):
+                raise
+            return False
+        return True
+
+    def _begin_reading(self) -> None:
         self._check_process()
         try:
-            self._control(how)
+            self._control("begin deferred")
         except sqlite3.Error as error:
             raise translate(error, self.where) from error
 

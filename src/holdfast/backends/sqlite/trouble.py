@@ -9,6 +9,11 @@ from holdfast.errors import HoldfastError, OutcomeUnknown, StoreError, StoreUnav
 _PRIMARY = 0xFF  # the low byte of an extended error code
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Tell whether another has a lock that was asked for, and may have left it the next time."""
+    return (error.sqlite_errorcode & _PRIMARY) == sqlite3.SQLITE_BUSY
+
+
 def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> HoldfastError:
     """Return what to raise in place of `error`.
 
