@@ -12,7 +12,7 @@ from holdfast.app import app as app_module
 from holdfast.app.serve import Crew
 from holdfast.store.stream_values import StartAt, Subscription
 from holdfast.streams.node import Node
-from holdfast.worker.restarts import CONFIGURATION
+from holdfast.worker.supervision.restarts import CONFIGURATION
 
 
 class Late:

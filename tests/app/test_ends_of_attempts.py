@@ -22,9 +22,9 @@ from holdfast.store.backend import Backend
 from holdfast.store.jobs import JobStore
 from holdfast.testing.conformance.base import claim
 from holdfast.worker.attempts import RUNNING, Attempts
-from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Why
 from holdfast.worker.holdings import Holdings
+from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.plans import plan_for
 from holdfast.worker.surroundings import Surroundings
 

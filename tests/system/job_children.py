@@ -13,7 +13,7 @@ from tests.system.apps import children_app as app
 
 from holdfast.model.ids import new_id
 from holdfast.model.job import LeasedJob
-from holdfast.worker.child_pool import ChildPool
+from holdfast.worker.job_child.pool import ChildPool
 
 SOON = 10.0
 _seqs = itertools.count(1)
@@ -41,7 +41,7 @@ def children() -> list[psutil.Process]:
 
 def _is_job_child(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE or "holdfast.worker.child" in process.cmdline()
+        return process.status() == psutil.STATUS_ZOMBIE or "holdfast.worker.job_child.program" in process.cmdline()
     except psutil.NoSuchProcess:  # ended between the two looks
         return False
 

@@ -23,8 +23,8 @@ PROLOGUE = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from holdfast.errors import ConfigError, StoreUnavailable
-from holdfast.worker.restarts import Delays
-from holdfast.worker.supervisor import ChildSeat, Supervisor
+from holdfast.worker.supervision.restarts import Delays
+from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
 
 HERE = Path(__file__).parent
 

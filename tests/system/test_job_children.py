@@ -22,11 +22,11 @@ from tests.system.supervised_program import wait_until_gone
 
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Retried, Snoozed
 from holdfast.testing.stores import open_store
-from holdfast.worker import child_pool
-from holdfast.worker.child_pool import ChildPool
-from holdfast.worker.child_process import ChildProcess
-from holdfast.worker.child_protocol import Ended, Frames, Hello, Notice, Run, encode, from_child
 from holdfast.worker.decision import Why
+from holdfast.worker.job_child import pool as child_pool
+from holdfast.worker.job_child.pool import ChildPool
+from holdfast.worker.job_child.process import ChildProcess
+from holdfast.worker.job_child.protocol import Ended, Frames, Hello, Notice, Run, encode, from_child
 
 pytestmark = pytest.mark.slow
 pool, url = job_children.pool, job_children.url  # fixtures
@@ -69,7 +69,7 @@ async def test_an_error_comes_back_as_text_and_is_retried_by_policy(pool):
     assert isinstance(outcome, Retried)
     assert (outcome.failure.error_class, outcome.failure.message) == ("ValueError", "no such order")
     assert "raise ValueError(text)" in outcome.failure.traceback
-    assert "holdfast/worker/child.py" not in outcome.failure.traceback
+    assert "holdfast/worker/job_child/program.py" not in outcome.failure.traceback
 
 
 async def test_a_handler_that_returns_a_coroutine_has_not_done_its_work(pool):
@@ -278,7 +278,7 @@ def said_until_ended(ours: socket.socket) -> list[object]:
 async def test_a_lost_lease_is_told_to_a_child_that_is_asked_to_tell(tmp_path):
     ours, theirs = socket.socketpair()
     ours.settimeout(SOON)
-    command = [sys.executable, "-P", "-m", "holdfast.worker.child", str(theirs.fileno())]
+    command = [sys.executable, "-P", "-m", "holdfast.worker.job_child.program", str(theirs.fileno())]
     mark = tmp_path / "mark"
     environment = {**os.environ, app.URL: f"sqlite:///{tmp_path}/jobs.db"}
     with ours, ended_child(command, pass_fds=(theirs.fileno(),), env=environment) as child:

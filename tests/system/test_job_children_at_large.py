@@ -29,9 +29,9 @@ from holdfast.model.job import JobState, LeasedJob, NewJob
 from holdfast.model.outcome import Completed, Retried, Snoozed
 from holdfast.store.values import ClaimRequest, Finish, Verdict
 from holdfast.testing.stores import open_store
-from holdfast.worker import child_pool
-from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Why
+from holdfast.worker.job_child import pool as child_pool
+from holdfast.worker.job_child.pool import ChildPool
 
 pytestmark = pytest.mark.slow
 pool, url = job_children.pool, job_children.url  # fixtures
@@ -251,7 +251,7 @@ from __future__ import annotations
 import asyncio, os, sys, time
 from tests.system.apps.children_app import App, Handle, LEASE, sleep
 from tests.system.job_children import job_for
-from holdfast.worker.child_pool import ChildPool
+from holdfast.worker.job_child.pool import ChildPool
 
 app = App()
 

@@ -39,8 +39,8 @@ from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
-from holdfast.worker.children import ChildSeat
 from holdfast.worker.decision import Totals
+from holdfast.worker.supervision.children import ChildSeat
 from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")

@@ -15,9 +15,9 @@ from holdfast.app.sync import THREAD
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.streams.node import Node, NodeBroken
 from holdfast.worker.decision import BROKEN, UNAVAILABLE, Exit
-from holdfast.worker.restarts import CONFIGURATION
 from holdfast.worker.settings import Settings
-from holdfast.worker.supervisor import ChildSeat, Supervisor
+from holdfast.worker.supervision.restarts import CONFIGURATION
+from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from holdfast.torture.names import QUEUE, QUEUES
 from holdfast.torture.plan import Plan
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.worker.decision import UNAVAILABLE
-from holdfast.worker.restarts import CONFIGURATION
+from holdfast.worker.supervision.restarts import CONFIGURATION
 
 _SUPERVISED = 0.25
 _STRANGERS = 0.2

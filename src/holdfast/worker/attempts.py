@@ -33,8 +33,8 @@ from holdfast.jobs.task import Executor
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
 from holdfast.runtime.threads import Threads
-from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Why
+from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.plans import Plan
 from holdfast.worker.surroundings import Surroundings
 

@@ -14,7 +14,7 @@ from holdfast.jobs.context import Context
 from holdfast.jobs.run import arguments_of
 from holdfast.jobs.task import Executor, Task
 from holdfast.model.job import LeasedJob
-from holdfast.worker.child_pool import can_isolate
+from holdfast.worker.job_child.pool import can_isolate
 
 _SUSPENDING = frozenset({"GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "YIELD_VALUE", "SEND"})
 

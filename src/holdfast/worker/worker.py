@@ -26,10 +26,10 @@ from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Outstanding, Retention, WorkerBeat
 from holdfast.worker.attempts import RUNNING, Attempts
 from holdfast.worker.calls import PASSING, StoreCalls
-from holdfast.worker.child_pool import ChildPool
 from holdfast.worker.decision import Exit, Status
 from holdfast.worker.endings import in_any_case
 from holdfast.worker.identity import incarnation
+from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.keeper import Keeper
 from holdfast.worker.machine import Machine
 from holdfast.worker.plans import custom_plan_for, plan_for

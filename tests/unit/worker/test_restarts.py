@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.worker.restarts import Delays, End, Restart, decide, is_hopeless
+from holdfast.worker.supervision.restarts import Delays, End, Restart, decide, is_hopeless
 
 
 def delays_of(ends: list[End]) -> list[float]:

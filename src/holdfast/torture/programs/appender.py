@@ -13,11 +13,11 @@ import time
 
 import msgspec
 
+from holdfast.runtime.parent_death import die_with
 from holdfast.torture.programs.appending import Appending
 from holdfast.torture.programs.settings import Produced, ProducerSettings
 from holdfast.torture.recorder import recorder
 from holdfast.torture.streams.app import app
-from holdfast.worker.parent_death import die_with
 
 _TELL_EVERY = 0.5  # seconds
 _TRICKLE = 5  # times slower, once all that was wanted is appended

@@ -11,11 +11,11 @@ import msgspec
 
 from holdfast.model.allocation import Timing
 from holdfast.runtime import failpoint
+from holdfast.runtime.parent_death import die_with
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.recorder import recorder
 from holdfast.torture.streams import consumers
 from holdfast.torture.streams.app import app
-from holdfast.worker.parent_death import die_with
 
 
 def main() -> int:

@@ -13,11 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 
+from holdfast.runtime.parent_death import die_with
 from holdfast.torture.events import OutsideAccepted, OutsideRefused
 from holdfast.torture.history import now_us
 from holdfast.torture.programs.settings import Listening, OutsideSettings
 from holdfast.torture.recorder import recorder
-from holdfast.worker.parent_death import die_with
 
 TAKEN, KNOWN, STALE = 201, 200, 409
 

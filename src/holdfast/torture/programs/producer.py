@@ -13,6 +13,7 @@ import time
 
 import msgspec
 
+from holdfast.runtime.parent_death import die_with
 from holdfast.torture.programs.enqueueing import Enqueuer
 from holdfast.torture.programs.following import Follower
 from holdfast.torture.programs.settings import Produced, ProducerSettings
@@ -20,7 +21,6 @@ from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app
 from holdfast.torture.work.base import Work
 from holdfast.torture.work.catalogue import Drawer
-from holdfast.worker.parent_death import die_with
 
 _TELL_EVERY = 0.5  # seconds
 _BATCHES = 4  # a second

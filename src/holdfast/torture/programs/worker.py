@@ -12,12 +12,12 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.runtime import failpoint
+from holdfast.runtime.parent_death import die_with
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work import catalogue
 from holdfast.torture.work.app import app
 from holdfast.torture.work.strangers import UNKNOWN
-from holdfast.worker.parent_death import die_with
 
 _POLL = 0.2  # seconds
 

@@ -21,8 +21,8 @@ reference model, which the conformance suite ties to every backend.
 **What is retold.** The shell around the machine has I/O, so its decisions are written again here, close to the
 original: `worker.worker` and `worker.calls` in `shell` and `calls` (one event for each answer, `stalled` before a late
 one), `worker.keeper` in `keeper` (the order of its turn, what is noted from the sending and what from the answer),
-`worker.attempts`, `worker.child_pool` and `jobs.context` in `attempts` (settling around a commit, verifying after an
-unknown one, what an abort does where). A change there that matters here has to be made here too. Of the backends'
+`worker.attempts`, `worker.job_child.pool` and `jobs.context` in `attempts` (settling around a commit, verifying after
+an unknown one, what an abort does where). A change there that matters here has to be made here too. Of the backends'
 own care one piece is retold: a rescue that was long on its way takes nothing.
 
 **What is not covered.** Anything that only exists in the originals: asyncio, threads, processes, SQL. Steps are atomic

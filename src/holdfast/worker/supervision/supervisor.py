@@ -26,8 +26,8 @@ Who watches whom:
   incarnation), which is how it knows whose leases these are. Orphans of the dead become the supervisor's own
   children (Linux), so it is told of the end of each at once. The seat is filled again after a back-off.
 - A **guardian** per group watches the supervisor, and kills its group when the supervisor dies; see
-  `worker.parent_death`. If the whole machine dies, leases expire, as they do for everyone.
-- A **release helper** talks to the store on the supervisor's behalf; see `worker.release_helper`. It may fail or
+  `runtime.parent_death`. If the whole machine dies, leases expire, as they do for everyone.
+- A **release helper** talks to the store on the supervisor's behalf; see `supervision.release_helper`. It may fail or
   hang without harm to the supervision.
 - Nobody has to watch the release for safety's sake: it makes recovery fast. Were it to reach the store too
   soon or twice, fences would still turn away what an old holder writes.
@@ -52,12 +52,12 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import ConfigError
 from holdfast.model.names import check_name
-from holdfast.worker.children import WATCHED, Child, ChildSeat, reap
-from holdfast.worker.joined_logs import JoinedLogs
-from holdfast.worker.parent_death import Lifeline, adopt_orphans
-from holdfast.worker.release_helper import ReleaseHelper
-from holdfast.worker.restarts import Delays, is_hopeless
-from holdfast.worker.seats import Phase, Seat
+from holdfast.runtime.parent_death import Lifeline, adopt_orphans
+from holdfast.worker.supervision.children import WATCHED, Child, ChildSeat, reap
+from holdfast.worker.supervision.joined_logs import JoinedLogs
+from holdfast.worker.supervision.release_helper import ReleaseHelper
+from holdfast.worker.supervision.restarts import Delays, is_hopeless
+from holdfast.worker.supervision.seats import Phase, Seat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

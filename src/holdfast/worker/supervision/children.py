@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from holdfast.errors import ConfigError
-from holdfast.worker.parent_death import Lifeline, die_with
-from holdfast.worker.restarts import CONFIGURATION, EXCEPTION
+from holdfast.runtime.parent_death import Lifeline, die_with
+from holdfast.worker.supervision.restarts import CONFIGURATION, EXCEPTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -33,9 +33,9 @@ from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Lost, Outcome, Snoozed
 from holdfast.runtime.failure import describe_reason
-from holdfast.worker.child_process import ChildProcess, Gone, Word, main_file
-from holdfast.worker.child_protocol import Began, Ended, Notice, Run, Stage, Unready, is_loading_main
 from holdfast.worker.decision import Why
+from holdfast.worker.job_child.process import ChildProcess, Gone, Word, main_file
+from holdfast.worker.job_child.protocol import Began, Ended, Notice, Run, Stage, Unready, is_loading_main
 
 _logger = logging.getLogger("holdfast.worker")
 _MAX_JOBS: Final = 1000

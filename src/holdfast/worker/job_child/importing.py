@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 from holdfast.errors import ConfigError
 from holdfast.jobs.task import Task
 from holdfast.store.backend import Backend
-from holdfast.worker.child_protocol import Hello, MainFile, Run, loading_main
+from holdfast.worker.job_child.protocol import Hello, MainFile, Run, loading_main
 
 _logger = logging.getLogger("holdfast.worker")
 _MAIN_NAME: Final = "__holdfast_main__"

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import StoreUnavailable
-from holdfast.worker.children import describe, fork
-from holdfast.worker.restarts import Delays
+from holdfast.worker.supervision.children import describe, fork
+from holdfast.worker.supervision.restarts import Delays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from holdfast.worker.joined_logs import JoinedLogs, Source
+    from holdfast.worker.supervision.joined_logs import JoinedLogs, Source
 
 _HANG: Final = 10  # seconds after which a helper's alarm ends it
 _KEEP: Final = 300.0  # seconds after which the lease's own end has long done the same

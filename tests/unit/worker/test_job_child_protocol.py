@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Retried, Snoozed
-from holdfast.worker.child_protocol import (
+from holdfast.worker.decision import Why
+from holdfast.worker.job_child.protocol import (
     Began,
     End,
     Ended,
@@ -27,7 +28,6 @@ from holdfast.worker.child_protocol import (
     from_child,
     to_child,
 )
-from holdfast.worker.decision import Why
 
 JOB = LeasedJob(
     id="0190",

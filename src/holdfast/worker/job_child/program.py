@@ -1,4 +1,4 @@
-"""A job child: a process in which a handler runs alone. Started as `python -m holdfast.worker.child <fd>`.
+"""A job child: a process in which a handler runs alone. Started as `python -m holdfast.worker.job_child.program <fd>`.
 
 ```text
    main thread     finds the handler, runs the event loop or the plain function, and between jobs waits for the next
@@ -32,10 +32,12 @@ from holdfast.errors import ConfigError, StoreError
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import arguments_of, outcome_of_error, outcome_of_value, unless_settled
 from holdfast.model.outcome import Cancelled, Outcome
+from holdfast.runtime.parent_death import die_with
 from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
-from holdfast.worker.child_import import Finder, Handle
-from holdfast.worker.child_protocol import (
+from holdfast.worker.decision import Why
+from holdfast.worker.job_child.importing import Finder, Handle
+from holdfast.worker.job_child.protocol import (
     DEAF_TO,
     Began,
     Ended,
@@ -51,8 +53,6 @@ from holdfast.worker.child_protocol import (
     encode,
     to_child,
 )
-from holdfast.worker.decision import Why
-from holdfast.worker.parent_death import die_with
 
 _logger = logging.getLogger("holdfast.worker")
 _ORPHANED: Final = 4  # who would have read this code is gone

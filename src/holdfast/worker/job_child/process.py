@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.worker.child_protocol import (
+from holdfast.worker.job_child.protocol import (
     DEAF_TO,
     Began,
     End,
@@ -90,7 +90,7 @@ class ChildProcess:
             try:
                 with _blocked(DEAF_TO):  # until the child can handle them
                     self._process = subprocess.Popen(  # noqa: S603 - our own module
-                        [sys.executable, "-P", "-m", "holdfast.worker.child", str(theirs.fileno())],
+                        [sys.executable, "-P", "-m", "holdfast.worker.job_child.program", str(theirs.fileno())],
                         stdin=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(),),
                     )

@@ -15,14 +15,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from holdfast.model.ids import new_id
-from holdfast.worker.children import Child, ChildSeat, describe
-from holdfast.worker.restarts import EXCEPTION, Delays, End, decide
+from holdfast.worker.supervision.children import Child, ChildSeat, describe
+from holdfast.worker.supervision.restarts import EXCEPTION, Delays, End, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.worker.joined_logs import JoinedLogs, Source
-    from holdfast.worker.release_helper import ReleaseHelper
+    from holdfast.worker.supervision.joined_logs import JoinedLogs, Source
+    from holdfast.worker.supervision.release_helper import ReleaseHelper
 
 _BURIAL: Final = 2.0  # seconds for a killed group to be gone; only a process stuck in the kernel takes longer
 _LOOK: Final = 0.05  # seconds between looks at a group that is going: not everywhere are we told of its last end
