@@ -10,9 +10,9 @@ from tests.app.work import LIMIT, QUICK
 from holdfast import App, Event, JobState
 from holdfast.app import app as app_module
 from holdfast.app.serve import Crew
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import StartAt, Subscription
 from holdfast.streams.node import Node
-from holdfast.worker.supervision.restarts import CONFIGURATION
 
 
 class Late:
@@ -116,5 +116,5 @@ async def test_a_consumer_that_cannot_subscribe_ends_the_crew_as_a_wrong_configu
     await backend.streams.consumers.subscribe("billing", Subscription("payments", None), StartAt.BEGINNING)
     Late(file_app)
     crew = Crew(file_app.worker(**QUICK), file_app.node(timing=TIMING))
-    assert await asyncio.wait_for(crew.run(), LIMIT) == CONFIGURATION
+    assert await asyncio.wait_for(crew.run(), LIMIT) == ExitCode.CONFIGURATION
     assert "give the new one another name" in caplog.text

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.app.sync import THREAD
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.streams.node import Node, NodeBroken
-from holdfast.worker.decision import BROKEN, UNAVAILABLE, Exit
 from holdfast.worker.settings import Settings
-from holdfast.worker.supervision.restarts import CONFIGURATION
 from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
 
@@ -85,13 +84,13 @@ async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
         return int(await work or 0)
     except (WorkerBroken, NodeBroken) as error:
         _logger.critical("%s", error, exc_info=error)
-        return BROKEN
+        return ExitCode.BROKEN
     except (ConfigError, SchemaMismatch) as error:
         _logger.critical("%s", error)
-        return CONFIGURATION
+        return ExitCode.CONFIGURATION
     except StoreUnavailable as error:  # only at the start: what runs waits for its store to come back
         _logger.critical("the store cannot be opened: %s", error)
-        return UNAVAILABLE
+        return ExitCode.UNAVAILABLE
 
 
 def tell_of_consumers_left_out(app: App) -> None:
@@ -120,7 +119,7 @@ def run_one(app: App, make_crew: Callable[[], Crew]) -> int:
         else:
             _tell_what_is_left(crew.worker)
             _logger.info("%s has ended: %s", crew.name, crew.worker.status().totals)
-        if code in {Exit.RELEASED, BROKEN}:
+        if code in {ExitCode.RELEASED, ExitCode.BROKEN}:
             _end_now(code)
         await app.close()
         return code

@@ -18,11 +18,12 @@ from click.core import ParameterSource
 
 import holdfast
 from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Code, Failure, debug_option, is_debugging, warn
+from holdfast.cli.failures import Failure, debug_option, is_debugging, warn
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError
+from holdfast.runtime.exit_code import ExitCode
 
 _MANY = 100  # from here on a figure is read without decimals
 
@@ -158,7 +159,7 @@ def _run(benchmarks: Benchmarks, plan: Any) -> Report:
     except benchmarks.UnknownStoreError as error:
         raise ConfigError(str(error)) from None
     except benchmarks.UnreachableError as error:
-        raise Failure(str(error), Code.UNAVAILABLE) from None
+        raise Failure(str(error), ExitCode.UNAVAILABLE) from None
     except benchmarks.Wrong as error:
         raise Failure(f"the figures are worth nothing: {error}") from None
 

@@ -11,7 +11,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from holdfast.cli.failures import Code, Failure
+from holdfast.cli.failures import Failure
+from holdfast.runtime.exit_code import ExitCode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,15 +34,15 @@ def require_consent(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Failure(f"{question}\nThere is no terminal to ask at: add --yes to do it.", Code.USAGE)
+        raise Failure(f"{question}\nThere is no terminal to ask at: add --yes to do it.", ExitCode.USAGE)
     try:
         with _interruptible():
             agreed = click.confirm(question, err=True)
     except _Interrupted:
         click.echo(err=True)  # the terminal's ^C stands in the line of the question
-        raise Failure("nothing was changed.", Code.INTERRUPTED) from None
+        raise Failure("nothing was changed.", ExitCode.INTERRUPTED) from None
     if not agreed:
-        raise Failure("Nothing was changed.", Code.WRONG)
+        raise Failure("Nothing was changed.", ExitCode.WRONG)
 
 
 class _Interrupted(Exception):  # noqa: N818 - a person's wish

@@ -7,11 +7,11 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.checkup import examine
 from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Code
 from holdfast.cli.finding import Finding, Verdict
 from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.text import mask
+from holdfast.runtime.exit_code import ExitCode
 
 _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding"))
 
@@ -42,7 +42,7 @@ def doctor(target: Target, *, as_json: bool) -> None:
         if out.is_terminal:
             out.print(f"\n{_SUMMARIES[worst]}", style=STYLES[worst.word])
     if worst is Verdict.BAD:
-        click.get_current_context().exit(Code.WRONG)
+        click.get_current_context().exit(ExitCode.WRONG)
 
 
 _SUMMARIES = {

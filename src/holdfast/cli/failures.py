@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from enum import IntEnum
 from typing import Any, NoReturn
 
 import click
@@ -20,63 +19,49 @@ from holdfast.errors import (
     TaskNotFound,
     Unsupported,
 )
-from holdfast.worker.decision import BROKEN, STUCK, Exit
+from holdfast.runtime.exit_code import ExitCode
 
 _DEBUG = "holdfast.debug"
 
 
-class Code(IntEnum):
-    """The exit codes of every command."""
-
-    FINE = 0
-    WRONG = 1
-    USAGE = 2
-    RELEASED = Exit.RELEASED
-    UNAVAILABLE = 69
-    INTERNAL = BROKEN
-    STUCK = STUCK
-    CONFIGURATION = 78
-    INTERRUPTED = 130
-
-
 MEANINGS = {
-    Code.FINE: "fine",
-    Code.WRONG: "something is wrong: no such job, nothing done, or a check that failed",
-    Code.USAGE: "the command was used wrongly, or refused for want of --yes",
-    Code.RELEASED: "the worker gave jobs back before they were done",
-    Code.UNAVAILABLE: "the store cannot be reached, or there is none",
-    Code.INTERNAL: "an error inside Holdfast",
-    Code.STUCK: "the worker ended itself because a handler was stuck",
-    Code.CONFIGURATION: "a URL, app, name or setting cannot work, or the tables need an upgrade",
-    Code.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.FINE: "fine",
+    ExitCode.WRONG: "something is wrong: no such job, nothing done, or a check that failed",
+    ExitCode.USAGE: "the command was used wrongly, or refused for want of --yes",
+    ExitCode.RELEASED: "the worker gave jobs back before they were done",
+    ExitCode.UNAVAILABLE: "the store cannot be reached, or there is none",
+    ExitCode.BROKEN: "an error inside Holdfast",
+    ExitCode.STUCK: "the worker ended itself because a handler was stuck",
+    ExitCode.CONFIGURATION: "a URL, app, name or setting cannot work, or the tables need an upgrade",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 
-_CODES: tuple[tuple[type[HoldfastError], Code], ...] = (
-    (SchemaMismatch, Code.CONFIGURATION),
-    (StoreError, Code.UNAVAILABLE),
-    (ConfigError, Code.CONFIGURATION),
-    (Unsupported, Code.CONFIGURATION),
-    (PayloadError, Code.USAGE),
-    (TaskNotFound, Code.USAGE),
+_CODES: tuple[tuple[type[HoldfastError], ExitCode], ...] = (
+    (SchemaMismatch, ExitCode.CONFIGURATION),
+    (StoreError, ExitCode.UNAVAILABLE),
+    (ConfigError, ExitCode.CONFIGURATION),
+    (Unsupported, ExitCode.CONFIGURATION),
+    (PayloadError, ExitCode.USAGE),
+    (TaskNotFound, ExitCode.USAGE),
 )
 
 
 class Failure(Exception):  # noqa: N818 - reads as the sentence it states
     """An end of the command with words for a person and an exit code."""
 
-    def __init__(self, message: str, code: Code = Code.WRONG) -> None:
+    def __init__(self, message: str, code: ExitCode = ExitCode.WRONG) -> None:
         super().__init__(message)
         self.code = code
 
     @classmethod
     def of(cls, error: HoldfastError) -> Failure:
         """Return the failure for an error of Holdfast."""
-        code = next((code for kind, code in _CODES if isinstance(error, kind)), Code.WRONG)
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.WRONG)
         return cls(str(error) or type(error).__name__, code)
 
     def show(self) -> None:
         """Print the words to stderr, without anything that acts on a terminal, and without passwords."""
-        if self.code is Code.INTERRUPTED:
+        if self.code is ExitCode.INTERRUPTED:
             _tell("Stopped:", str(self), "bold yellow")  # as the person wanted
         else:
             _tell("Error:", str(self), "bold red")
@@ -138,13 +123,13 @@ class Root(Noun):
                 _show_traceback(error)
             self._end(ctx, Failure.of(error))
         except KeyboardInterrupt:
-            self._end(ctx, Failure("interrupted", Code.INTERRUPTED))
+            self._end(ctx, Failure("interrupted", ExitCode.INTERRUPTED))
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click ends the program as it should
         except Exception as error:  # noqa: BLE001 - the last place where anything unexpected can be told
             _show_traceback(error)
             message = "this is a fault in Holdfast itself: please report it with the lines above"
-            self._end(ctx, Failure(message, Code.INTERNAL))
+            self._end(ctx, Failure(message, ExitCode.BROKEN))
 
     def _end(self, ctx: click.Context, failure: Failure) -> NoReturn:
         failure.show()

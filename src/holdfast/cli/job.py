@@ -10,7 +10,7 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.consent import require_consent, yes_to_several
 from holdfast.cli.document import details_fields, fields_of, json_option, show_json
-from holdfast.cli.failures import Code, warn
+from holdfast.cli.failures import warn
 from holdfast.cli.ids import whole_id, whole_ids
 from holdfast.cli.job_enqueue import enqueue
 from holdfast.cli.job_retry import retry
@@ -18,6 +18,7 @@ from holdfast.cli.job_view import show_details, show_jobs
 from holdfast.cli.target import Target, store_options
 from holdfast.errors import JobNotFound
 from holdfast.model.job import JobState
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Cancellation, JobDetails, JobPage, JobView
 
 # In the order of how soon a person wants to know.
@@ -164,4 +165,4 @@ def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> N
         return all_done
 
     if not target.run(change):
-        click.get_current_context().exit(Code.WRONG)
+        click.get_current_context().exit(ExitCode.WRONG)

@@ -11,12 +11,13 @@ from rich.progress import Progress
 from holdfast.app.app import App
 from holdfast.cli.consent import require_consent, yes_to_several
 from holdfast.cli.counts import counted
-from holdfast.cli.failures import Code, warn
+from holdfast.cli.failures import warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.table import console
 from holdfast.cli.target import Target, store_options
 from holdfast.errors import JobNotFound
 from holdfast.model.job import JobState
+from holdfast.runtime.exit_code import ExitCode
 
 _PAGE = 500
 _LONG = 100  # jobs: fewer are done before a bar could be read
@@ -91,7 +92,7 @@ def retry(
         return all([await _retry_one(app, job_id, again=again) for job_id in meant])
 
     if not target.run(change):
-        click.get_current_context().exit(Code.WRONG)
+        click.get_current_context().exit(ExitCode.WRONG)
 
 
 async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:

@@ -9,13 +9,14 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.consent import require_consent, yes_to_several
 from holdfast.cli.document import fields_of, json_option, show_json
-from holdfast.cli.failures import Code, Noun, warn
+from holdfast.cli.failures import Noun, warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_view import progress_of
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import span
 from holdfast.errors import JobNotFound
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import LeaseView
 
 _COLUMNS = (
@@ -96,7 +97,7 @@ def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> 
         return await _rescue(app, yes=yes) if expired else await _reset(app, ids, yes=yes)
 
     if not target.run(change):
-        click.get_current_context().exit(Code.WRONG)
+        click.get_current_context().exit(ExitCode.WRONG)
 
 
 async def _reset(app: App, ids: tuple[str, ...], *, yes: bool) -> bool:

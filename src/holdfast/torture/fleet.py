@@ -16,13 +16,12 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime import failpoint
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUE, QUEUES
 from holdfast.torture.plan import Plan
 from holdfast.torture.programs.settings import WorkerSettings
-from holdfast.worker.decision import UNAVAILABLE
-from holdfast.worker.supervision.restarts import CONFIGURATION
 
 _SUPERVISED = 0.25
 _STRANGERS = 0.2
@@ -160,8 +159,8 @@ class Fleet:
             began = loop.time()
             await self._sit(seat)
             code = seat.process.returncode if seat.process else None
-            is_refusal = code == CONFIGURATION  # told by the worker itself: nothing that comes later will change it
-            if code == UNAVAILABLE and not self._is_stopping:  # the server is down, as it must be now and then
+            is_refusal = code == ExitCode.CONFIGURATION  # told by the worker itself: nothing later will change it
+            if code == ExitCode.UNAVAILABLE and not self._is_stopping:  # the server is down, as it must be now and then
                 await asyncio.sleep(_BACK_OFF)  # as a supervisor would: a start takes a second of a processor
                 continue
             if not is_refusal and (seat.was_hit or loop.time() - began > _QUICK * self._plan.slowness):

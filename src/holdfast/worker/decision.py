@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 import msgspec
 
 from holdfast.model.job import Lease, LeasedJob
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Finish
 
 
@@ -33,10 +34,10 @@ class Why(StrEnum):
 
 
 class Exit(IntEnum):
-    """How the worker ended; the process's exit code."""
+    """How the worker ended."""
 
-    DRAINED = 0
-    RELEASED = 3  # some jobs were broken off and given back, or left to expire
+    DRAINED = ExitCode.FINE
+    RELEASED = ExitCode.RELEASED
 
 
 class Decision(msgspec.Struct, gc=False):
@@ -90,13 +91,3 @@ class Status(msgspec.Struct, frozen=True):
     prefetched: int
     buffered: int
     totals: Totals
-
-
-STUCK = 71
-"""The exit code of a process that ended itself because a handler was stuck past its time limit."""
-
-BROKEN = 70
-"""The exit code of a worker whose own loop or thread has died."""
-
-UNAVAILABLE = 69
-"""The exit code of a worker that could not open its store."""

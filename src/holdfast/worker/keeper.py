@@ -23,9 +23,9 @@ from datetime import timedelta
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.model.job import Lease, LeasedJob
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.jobs import Extender
 from holdfast.store.values import WorkerBeat
-from holdfast.worker.decision import STUCK
 from holdfast.worker.holdings import Holdings
 
 _logger = logging.getLogger("holdfast.worker")
@@ -150,7 +150,7 @@ class Keeper:
                     job.id, job.task, now - limit, os.getpid(),
                 )  # fmt: skip
                 logging.shutdown()
-                os._exit(STUCK)
+                os._exit(ExitCode.STUCK)
 
     def _close_extender(self) -> None:
         extender, self._extender = self._extender, None

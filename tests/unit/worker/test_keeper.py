@@ -11,9 +11,9 @@ import pytest
 from tests.unit.worker.driver import leased
 
 from holdfast.errors import StoreUnavailable
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.jobs import Extender
 from holdfast.worker import keeper as keeper_module
-from holdfast.worker.decision import STUCK
 from holdfast.worker.holdings import Holdings
 from holdfast.worker.keeper import Keeper
 
@@ -45,7 +45,7 @@ def ended_at(monkeypatch: pytest.MonkeyPatch) -> Any:
             return True
 
         def exit_(code: int) -> None:
-            assert code == STUCK
+            assert code == ExitCode.STUCK
             ends.append(now)
             raise Ended
 

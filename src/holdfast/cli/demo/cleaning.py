@@ -11,9 +11,10 @@ from typing import Final
 from holdfast.app.app import App
 from holdfast.cli.demo.ground import Ground
 from holdfast.cli.demo.records import QUEUE_PREFIX, Records
-from holdfast.cli.failures import Code, Failure
+from holdfast.cli.failures import Failure
 from holdfast.cli.target import file_of
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.runtime.exit_code import ExitCode
 
 URL: Final = "sqlite:///holdfast-demo.db"
 _JOURNALS = ("", "-wal", "-shm")
@@ -57,7 +58,7 @@ async def _install(app: App, ground: Ground) -> None:
             f"the demo cannot make a schema of its own, {ground.schema}, at {app.backend.url}: {error}\n"
             f"Let the role create schemas there, or play on a file: `holdfast demo --url {URL}`."
         )
-        raise Failure(message, Code.CONFIGURATION) from error
+        raise Failure(message, ExitCode.CONFIGURATION) from error
 
 
 def _refusal(app: App, reason: str) -> Failure:
@@ -65,7 +66,7 @@ def _refusal(app: App, reason: str) -> Failure:
         f"the demo would disturb {app.backend.url}: {reason}\n"
         f"Give the demo a place of its own, as in `holdfast demo --url {URL}`."
     )
-    return Failure(message, Code.CONFIGURATION)
+    return Failure(message, ExitCode.CONFIGURATION)
 
 
 def _is_vacant(file: Path) -> bool:

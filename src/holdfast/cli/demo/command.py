@@ -18,9 +18,10 @@ from holdfast.cli.demo.stage import Crew, Interrupted, consume, new_plan, produc
 from holdfast.cli.demo.steps import clean_command, consume_command, produce_command, verify_command
 from holdfast.cli.demo.verify import count
 from holdfast.cli.demo.view import View
-from holdfast.cli.failures import Code, Noun, debug_option
+from holdfast.cli.failures import Noun, debug_option
 from holdfast.cli.table import console
 from holdfast.cli.text import line
+from holdfast.runtime.exit_code import ExitCode
 
 
 @click.group(cls=Noun, invoke_without_command=True, short_help="Watch consumers die, and every work be done once.")
@@ -51,7 +52,7 @@ def demo(
     crew = Crew(consumers=consumers, batch_size=batch_size, kill=kill)
     chosen = chosen_url(url)
     is_good = with_records(chosen, lambda records: _whole(records, new_plan(**options), crew, url=chosen), fresh=fresh)
-    ctx.exit(Code.FINE if is_good else Code.WRONG)
+    ctx.exit(ExitCode.FINE if is_good else ExitCode.WRONG)
 
 
 async def _whole(records: Records, plan: Plan, crew: Crew, *, url: str) -> bool:

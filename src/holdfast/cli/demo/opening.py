@@ -16,10 +16,11 @@ from holdfast.cli.demo.cleaning import clean, enter
 from holdfast.cli.demo.options import source
 from holdfast.cli.demo.plan import Plan, Run
 from holdfast.cli.demo.records import Records
-from holdfast.cli.failures import Code, Failure, is_debugging
+from holdfast.cli.failures import Failure, is_debugging
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.target import is_sqlite, require_file
 from holdfast.errors import SchemaMismatch, StoreUnavailable
+from holdfast.runtime.exit_code import ExitCode
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ async def _require_store(app: App) -> None:
         message = (
             f"there is no demo at {app.backend.url}: `holdfast demo produce` begins one, or name another with --url"
         )
-        raise Failure(message, Code.UNAVAILABLE) from error
+        raise Failure(message, ExitCode.UNAVAILABLE) from error
 
 
 def quieten() -> None:
@@ -100,4 +101,4 @@ def stopped(where: str = "") -> Failure:
     remedy = "the same command goes on from there"
     if click.get_current_context().params["fresh"]:
         remedy = "without --fresh the same command goes on from there"
-    return Failure(f"interrupted{where}; {remedy}", Code.INTERRUPTED)
+    return Failure(f"interrupted{where}; {remedy}", ExitCode.INTERRUPTED)

@@ -20,11 +20,12 @@ from holdfast.cli.demo.report import show_verdict
 from holdfast.cli.demo.stage import Interrupted, new_plan, produce, stopping
 from holdfast.cli.demo.verify import count
 from holdfast.cli.demo.view import View
-from holdfast.cli.failures import Code, debug_option
+from holdfast.cli.failures import debug_option
 from holdfast.cli.table import console
 from holdfast.cli.target import require_file
 from holdfast.cli.text import line
 from holdfast.errors import StoreUnavailable
+from holdfast.runtime.exit_code import ExitCode
 
 
 @click.command("produce")
@@ -88,7 +89,7 @@ def verify_command(ctx: click.Context, *, url: str | None) -> None:
         run = await required_run(records)
         return show_verdict(run, await count(records, run)).is_good
 
-    ctx.exit(Code.FINE if with_records(chosen_url(url), whole, creates=False) else Code.WRONG)
+    ctx.exit(ExitCode.FINE if with_records(chosen_url(url), whole, creates=False) else ExitCode.WRONG)
 
 
 @click.command("clean", short_help="Remove what a demo has left.")

@@ -15,10 +15,11 @@ import click
 import msgspec
 
 from holdfast.cli.document import json_option
-from holdfast.cli.failures import Code, Failure, debug_option, is_debugging, warn
+from holdfast.cli.failures import Failure, debug_option, is_debugging, warn
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import console
 from holdfast.cli.text import has_password, line
+from holdfast.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -78,7 +79,7 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     never restarted, and no table but the run's own is changed; one that holds jobs of others is refused without --yes.
     """
     if url is not None and server is not None:
-        raise Failure("--url names a server that runs, --server starts one: give one of them", Code.USAGE)
+        raise Failure("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)
     if url is not None and has_password(url):
         warn("the URL on the command line holds a password, which everybody on this machine can read in the list")
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
@@ -88,7 +89,7 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
         own = stack.enter_context(own_server()) if server is not None else None
         chosen = own.url if own is not None else url or URL
         report = _run(chosen, own, **more)
-    ctx.exit(Code.FINE if report.is_clean else Code.WRONG)
+    ctx.exit(ExitCode.FINE if report.is_clean else ExitCode.WRONG)
 
 
 def _run(  # noqa: PLR0913 - the options of the command, by name
@@ -187,7 +188,7 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
         return asyncio.run(whole())
     except asyncio.CancelledError:
         message = f"interrupted: every process of the run was ended; what was written until then is in {history}"
-        raise Failure(message, Code.INTERRUPTED) from None
+        raise Failure(message, ExitCode.INTERRUPTED) from None
 
 
 def _clean(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from holdfast.errors import ConfigError
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.runtime.parent_death import Lifeline, die_with
-from holdfast.worker.supervision.restarts import CONFIGURATION, EXCEPTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,7 +97,7 @@ def _run(
     parent: int | None,
     mask: Iterable[int],
 ) -> NoReturn:
-    code = EXCEPTION
+    code: int = ExitCode.BROKEN
     try:
         os.setpgid(0, group)
         if parent is not None:
@@ -109,7 +109,7 @@ def _run(
         code = _code_of(request)
     except ConfigError:
         traceback.print_exc()
-        code = CONFIGURATION
+        code = ExitCode.CONFIGURATION
     except BaseException:  # noqa: BLE001 - this is where the child ends: nothing above could catch it
         traceback.print_exc()
     finally:

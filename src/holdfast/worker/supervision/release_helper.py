@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import StoreUnavailable
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.worker.supervision.children import describe, fork
 from holdfast.worker.supervision.restarts import Delays
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _HANG: Final = 10  # seconds after which a helper's alarm ends it
 _KEEP: Final = 300.0  # seconds after which the lease's own end has long done the same
-_TEMPORARY: Final = 75  # EX_TEMPFAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class ReleaseHelper:
                 self._release(dead.worker_id, dead.reason)
             except StoreUnavailable as error:
                 print(f"{dead.worker_id}: {error}", flush=True)  # noqa: T201 - standard output is the joined log
-                code = _TEMPORARY
+                code = ExitCode.TEMPORARY
             except Exception:  # noqa: BLE001 - one that fails must not keep the others from their turn
                 traceback.print_exc()
-                code = _TEMPORARY
+                code = ExitCode.TEMPORARY
         return code

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from holdfast.runtime.exit_code import ExitCode
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DONE: Final = 0
-EXCEPTION: Final = 70  # EX_SOFTWARE: the child's function raised
-CONFIGURATION: Final = 78  # EX_CONFIG: starting again cannot help
 _DOUBLINGS: Final = 64  # beyond any limit; keeps the power small in a loop that never ends
 
 
@@ -41,7 +40,7 @@ class End:
 
     def is_misconfigured(self, *, within: float = 1.0) -> bool:
         """Tell whether the child gave up over its settings before it can have worked."""
-        return self.code == CONFIGURATION and self.lived <= within
+        return self.code == ExitCode.CONFIGURATION and self.lived <= within
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def decide(
         return None
     if replacing:
         return Restart(delay=0.0, failures=0)
-    if end.code == DONE:
+    if end.code == ExitCode.FINE:
         return None
     delays = delays or Delays()
     earlier = 0 if end.lived >= delays.healthy_after else failures

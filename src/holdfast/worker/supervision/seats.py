@@ -15,8 +15,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from holdfast.model.ids import new_id
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.worker.supervision.children import Child, ChildSeat, describe
-from holdfast.worker.supervision.restarts import EXCEPTION, Delays, End, decide
+from holdfast.worker.supervision.restarts import Delays, End, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,7 +121,7 @@ class Seat:
         try:
             child = self._start(occupant)
         except OSError as error:  # no memory or no process to be had just now
-            self.end = End(EXCEPTION, 0.0)
+            self.end = End(ExitCode.BROKEN, 0.0)
             self._succeed(f"{occupant.worker_id} cannot be started ({error})", stopping=False)
             return
         self._filled = occupant, child, self._logs.add(child.output, occupant.label)
@@ -142,7 +143,7 @@ class Seat:
 
     def _succeed(self, what: str, *, stopping: bool) -> None:
         """Decide who follows."""
-        end = self.end or End(EXCEPTION, 0.0)
+        end = self.end or End(ExitCode.BROKEN, 0.0)
         restart = decide(
             end, failures=self._failures, stopping=stopping, replacing=self.is_replacing, delays=self._delays
         )
