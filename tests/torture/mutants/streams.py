@@ -46,7 +46,7 @@ _STREAMS: Final = (
         "seize_from_the_living",
         SQLITE,
         "whether an owner is silent is not looked at when its share is taken",
-        Code(f"{_ALLOT}:_is_true", "is_silent(tx.now - found[2], found[3], grace)", "True"),
+        Code("holdfast.model.judgement:_is_true", "is_silent(node.since, node.ttl, grace)", "True"),
         caught_by=CONFORMANCE,
         under="test_allocation",
     ),

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 
-from holdfast.runtime.parent_death import die_with
 from holdfast.torture.events import OutsideAccepted, OutsideRefused
 from holdfast.torture.history import now_us
+from holdfast.torture.programs.opening import opened
 from holdfast.torture.programs.settings import Listening, OutsideSettings
 from holdfast.torture.recorder import recorder
 
@@ -66,21 +66,15 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serve until SIGTERM."""
-    settings = msgspec.json.decode(sys.argv[1], type=OutsideSettings)
-    die_with(settings.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    recorder.open()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with opened(OutsideSettings), ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
 
-    def stop(*_: object) -> None:
-        threading.Thread(target=server.shutdown).start()  # waits for the loop that this very thread runs
+        def stop(*_: object) -> None:
+            threading.Thread(target=server.shutdown).start()  # waits for the loop that this very thread runs
 
-    signal.signal(signal.SIGTERM, stop)
-    sys.stdout.buffer.write(msgspec.json.encode(Listening(f"http://127.0.0.1:{server.server_address[1]}")) + b"\n")
-    sys.stdout.buffer.flush()
-    server.serve_forever()
-    server.server_close()
-    recorder.close()
+        signal.signal(signal.SIGTERM, stop)
+        sys.stdout.buffer.write(msgspec.json.encode(Listening(f"http://127.0.0.1:{server.server_address[1]}")) + b"\n")
+        sys.stdout.buffer.flush()
+        server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import os
 import random
-import signal
-import sys
-import time
 
-import msgspec
-
-from holdfast.runtime.parent_death import die_with
 from holdfast.torture.programs.enqueueing import Enqueuer
 from holdfast.torture.programs.following import Follower
+from holdfast.torture.programs.opening import opened
+from holdfast.torture.programs.pace import Pace
 from holdfast.torture.programs.settings import Produced, ProducerSettings
-from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app
 from holdfast.torture.work.base import Work
 from holdfast.torture.work.catalogue import Drawer
 
-_TELL_EVERY = 0.5  # seconds
 _BATCHES = 4  # a second
 _BULK = 0.6  # of the draws that may be bulks
 _CROWD = 0.3  # of the single ones are several at once
 _MOST_AT_ONCE = 500
-_TRICKLE = 5  # times slower, while the faults go on
 
 
 class Producer:
@@ -40,33 +30,20 @@ class Producer:
         self._enqueuer = Enqueuer(settings.name, self._chance)
         self._follower = Follower()
         self._following: set[asyncio.Task[None]] = set()
-        self._stopped = asyncio.Event()
-        self._told_at = 0.0
-
-    def stop(self) -> None:
-        """Let the call in flight be the last."""
-        self._stopped.set()
+        self._pace = Pace(settings)
 
     async def run(self) -> None:
-        """Produce until stopped."""
-        began = time.monotonic()
-        while not self._stopped.is_set():
+        """Produce until SIGTERM."""
+        while not self._pace.is_over:
             await self._once(self._drawer.draw())
-            self._tell()
-            ahead = self._due(self._enqueuer.enqueued) - (time.monotonic() - began)
-            if ahead > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(ahead, 1.0)):
-                        await self._stopped.wait()
+            await self._pace.keep(self._produced())
         self._follower.hurry()
         if self._following:
             await asyncio.wait(self._following, timeout=4 * self._settings.lease)
-        self._tell(is_last=True)
+        self._pace.tell(self._produced())
 
-    def _due(self, enqueued: int) -> float:
-        """Return when so many jobs are to be enqueued: at the rate, and once all are, at a trickle."""
-        jobs, rate = self._settings.jobs, self._settings.rate
-        return min(enqueued, jobs) / rate + max(0, enqueued - jobs) * _TRICKLE / rate
+    def _produced(self) -> Produced:
+        return Produced(self._enqueuer.enqueued, self._enqueuer.calls)
 
     async def _once(self, work: Work) -> None:
         most = max(2, min(_MOST_AT_ONCE, round(self._settings.rate / _BATCHES)))
@@ -84,33 +61,19 @@ class Producer:
                 self._following.add(task)
                 task.add_done_callback(self._following.discard)
 
-    def _tell(self, *, is_last: bool = False) -> None:
-        now = time.monotonic()
-        if is_last or now >= self._told_at + _TELL_EVERY:
-            self._told_at = now
-            report = Produced(self._enqueuer.enqueued, self._enqueuer.calls)
-            os.write(1, msgspec.json.encode(report) + b"\n")
-
 
 async def produce(settings: ProducerSettings) -> None:
     """Produce until SIGTERM."""
-    producer = Producer(settings)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, producer.stop)
     try:
-        await producer.run()
+        await Producer(settings).run()
     finally:
         await app.close()
 
 
 def main() -> None:
     """Run the producer described by the argument."""
-    settings = msgspec.json.decode(sys.argv[1], type=ProducerSettings)
-    die_with(settings.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the terminal is the conductor's affair
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(levelname)s %(message)s")
-    recorder.open()
-    asyncio.run(produce(settings))
-    recorder.close()
+    with opened(ProducerSettings) as settings:
+        asyncio.run(produce(settings))
 
 
 if __name__ == "__main__":

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 import sys
 import time
 
-import msgspec
-
 from holdfast.app.app import App
 from holdfast.runtime import failpoint
-from holdfast.runtime.parent_death import die_with
+from holdfast.torture.programs.opening import opened
 from holdfast.torture.programs.settings import WorkerSettings
-from holdfast.torture.recorder import recorder
 from holdfast.torture.work import catalogue
 from holdfast.torture.work.app import app
 from holdfast.torture.work.strangers import UNKNOWN
@@ -41,27 +36,21 @@ def with_known_tasks(*, strangers: bool) -> App:
 
 def main() -> int:
     """Run until SIGTERM."""
-    settings = msgspec.json.decode(sys.argv[1], type=WorkerSettings)
-    die_with(settings.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the terminal is the conductor's affair
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(levelname)s %(message)s")
-    if settings.skew:
-        step_clock(settings.skew)
-    os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
-    recorder.open()
-    code = with_known_tasks(strangers=settings.knows_strangers).run_worker(
-        processes=settings.processes,
-        worker_id=settings.name,
-        queues=settings.queues,
-        lease=settings.lease,
-        poll_interval=_POLL,
-        concurrency=settings.concurrency,
-        prefetch_max=settings.prefetch_max,
-        batch_max=settings.batch_max,
-        drain_timeout=2 * settings.lease,
-    )
-    recorder.close()
-    return code
+    with opened(WorkerSettings) as settings:
+        if settings.skew:
+            step_clock(settings.skew)
+        os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
+        return with_known_tasks(strangers=settings.knows_strangers).run_worker(
+            processes=settings.processes,
+            worker_id=settings.name,
+            queues=settings.queues,
+            lease=settings.lease,
+            poll_interval=_POLL,
+            concurrency=settings.concurrency,
+            prefetch_max=settings.prefetch_max,
+            batch_max=settings.batch_max,
+            drain_timeout=2 * settings.lease,
+        )
 
 
 if __name__ == "__main__":

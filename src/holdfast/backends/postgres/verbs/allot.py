@@ -1,6 +1,6 @@
 """What the leader sees, and the moves that it asks for.
 
-The moves of a call are judged here, one after the other, on rows that are locked first: consumers, nodes, shares, each
+The moves of a call are judged one after the other, on rows that are locked first: consumers, nodes, shares, each
 kind in order. Who plans a seizure waits for a transaction of the owner; a revocation passes it by.
 """
 
@@ -24,10 +24,10 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
-    is_silent,
     losses_after,
 )
 from holdfast.model.instants import span_micros
+from holdfast.model.judgement import NodeSeen, ShareSeen, node_in_question, still_holds
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)
@@ -107,10 +107,9 @@ class _Row:
     def __init__(self, share: Share, columns: Sequence[Any]) -> None:
         self.share = share
         self.category_id: int = columns[0]
-        self.state: str = columns[1]
+        self.state = AllocationState(columns[1])
         self.generation: int = columns[2]
-        self.owner: str | None = columns[3]
-        self.incarnation: str | None = columns[4]
+        self.owner = None if columns[3] is None else NodeKey(columns[3], columns[4])
         self.target: str | None = columns[5]
         self.deadline: int | None = columns[6]
         self.losses: int = columns[7]
@@ -118,8 +117,8 @@ class _Row:
         self.is_changed = False
 
 
-class _Judge:
-    """Judges each move by what is locked, after those before it."""
+class _Court:
+    """Carries out each move that still holds by what is locked, after those before it."""
 
     def __init__(
         self, now: int, grace: int, paused: set[str], seen_nodes: dict[str, _Node], seen: dict[Share, _Row]
@@ -134,64 +133,42 @@ class _Judge:
     def take(self, move: Move) -> bool:
         """Carry a move out; False if what it was planned on does not hold."""
         row = self._rows.get(move.share)
-        if row is None or row.generation != move.generation:
+        if row is None:
+            return False
+        node = self._node(node_in_question(move, row.owner))
+        if not still_holds(move, self._seen(row), node, grace=self._grace):
             return False
         match move:
-            case GrantTo():
-                return self._grant(move, row)
-            case Revoke():
-                return self._revoke(move, row)
+            case GrantTo(node=taker):
+                row.owner, row.target, row.deadline, row.is_trying = taker, None, None, False
+                row.generation += 1
+                self._note(row, AllocationState.GRANTED, taker)
+            case Revoke(drain=drain, target=target):
+                row.target = target
+                row.deadline = None if drain is None else self._now + span_micros(drain)
+                self._note(row, AllocationState.REVOKING, row.owner)
             case Seize():
-                return self._seize(move, row)
+                owner, row.owner, row.deadline = row.owner, None, None
+                row.generation += 1
+                row.losses = losses_after(row.losses, is_trying=row.is_trying)
+                self._note(row, AllocationState.FREE, owner)
             case _:
                 raise AssertionError(move)
-
-    def _grant(self, move: GrantTo, row: _Row) -> bool:
-        node = self._nodes.get(move.node.node_id)
-        if row.state != AllocationState.FREE or move.share.consumer in self._paused or node is None:
-            return False
-        if node.incarnation != move.node.incarnation or node.draining:
-            return False
-        if is_silent(self._now - node.beat_at, node.ttl, 0):
-            return False
-        row.owner, row.incarnation = move.node.node_id, move.node.incarnation
-        row.target = row.deadline = None
-        row.is_trying = False
-        row.generation += 1
-        self._note(row, AllocationState.GRANTED, row.owner)
         return True
 
-    def _revoke(self, move: Revoke, row: _Row) -> bool:
-        if row.state != AllocationState.GRANTED:
-            return False
-        row.target = move.target
-        row.deadline = None if move.drain is None else self._now + span_micros(move.drain)
-        self._note(row, AllocationState.REVOKING, row.owner)
-        return True
+    def _seen(self, row: _Row) -> ShareSeen:
+        is_overdue = row.deadline is not None and row.deadline < self._now
+        is_paused = row.share.consumer in self._paused
+        return ShareSeen(row.state, row.generation, row.owner, is_overdue=is_overdue, is_paused=is_paused)
 
-    def _seize(self, move: Seize, row: _Row) -> bool:
-        if row.state == AllocationState.FREE or not self._is_true(move.reason, row):
-            return False
-        owner = row.owner
-        row.owner = row.incarnation = row.deadline = None
-        row.generation += 1
-        row.losses = losses_after(row.losses, is_trying=row.is_trying)
-        self._note(row, AllocationState.FREE, owner)
-        return True
+    def _node(self, node_id: str | None) -> NodeSeen | None:
+        node = None if node_id is None else self._nodes.get(node_id)
+        if node is None:
+            return None
+        return NodeSeen(node.incarnation, is_draining=node.draining, since=self._now - node.beat_at, ttl=node.ttl)
 
-    def _is_true(self, reason: SeizeReason, row: _Row) -> bool:
-        """Tell whether the reason for a seizure holds by the store's clock, now."""
-        if reason is SeizeReason.OVERDUE:
-            return row.state == AllocationState.REVOKING and row.deadline is not None and row.deadline < self._now
-        node = None if row.owner is None else self._nodes.get(row.owner)
-        if reason is SeizeReason.REPLACED:
-            return node is None or node.incarnation != row.incarnation
-        if node is None or node.incarnation != row.incarnation:
-            return False
-        return is_silent(self._now - node.beat_at, node.ttl, self._grace)
-
-    def _note(self, row: _Row, state: AllocationState, node_id: str | None) -> None:
-        share = row.share
+    def _note(self, row: _Row, state: AllocationState, node: NodeKey | None) -> None:
+        share, node_id = row.share, None if node is None else node.node_id
         step = Step(share.consumer, row.category_id, share.partition_id, row.generation, row.state, state, node_id)
         self.steps.append(step)
         row.state = state
@@ -207,12 +184,12 @@ def allot(leadership: Leadership, moves: Sequence[Move], grace: timedelta) -> St
     consumers = yield from rows("hold_consumers", consumers=sorted({move.share.consumer for move in moves}))
     seen_nodes = yield from _lock_nodes(moves)
     seen, now = yield from _lock_shares(moves)
-    judge = _Judge(now, span_micros(grace), {name for name, paused in consumers if paused}, seen_nodes, seen)
-    verdicts = [judge.take(move) for move in moves]
+    court = _Court(now, span_micros(grace), {name for name, paused in consumers if paused}, seen_nodes, seen)
+    verdicts = [court.take(move) for move in moves]
     changed = [row for row in seen.values() if row.is_changed]
     if changed:
         yield from _write(changed)
-        yield from record(judge.steps, leadership.epoch)
+        yield from record(court.steps, leadership.epoch)
     return verdicts
 
 
@@ -259,10 +236,10 @@ def _write(changed: Sequence[_Row]) -> Steps[bool]:
             consumers=column(lambda row: row.share.consumer),
             category_ids=column(lambda row: row.category_id),
             partition_ids=column(lambda row: row.share.partition_id),
-            states=column(lambda row: str(row.state)),
+            states=column(lambda row: row.state.value),
             generations=column(lambda row: row.generation),
-            owners=column(lambda row: row.owner),
-            incarnations=column(lambda row: row.incarnation),
+            owners=column(lambda row: None if row.owner is None else row.owner.node_id),
+            incarnations=column(lambda row: None if row.owner is None else row.owner.incarnation),
             targets=column(lambda row: row.target),
             deadlines=column(lambda row: row.deadline),
             losses=column(lambda row: row.losses),

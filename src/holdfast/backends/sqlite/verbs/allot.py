@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
 
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs.consumers import partitions_of
 from holdfast.backends.sqlite.verbs.nodes import holds, nodes
 from holdfast.backends.sqlite.verbs.transitions import Row, record
-from holdfast.model.allocation import (
-    AllocationState,
-    GrantTo,
-    Leadership,
-    Move,
-    NodeKey,
-    Revoke,
-    Seize,
-    SeizeReason,
-    Share,
-    is_silent,
-)
+from holdfast.model.allocation import AllocationState, GrantTo, Leadership, Move, NodeKey, Revoke, Seize, Share
 from holdfast.model.instants import span_micros
+from holdfast.model.judgement import NodeSeen, ShareSeen, node_in_question, still_holds
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)
@@ -73,18 +62,6 @@ def complete_shares(tx: Tx, leadership: Leadership) -> int | None:
     return len(lacking)
 
 
-class _Seen(NamedTuple):
-    """An allocation as it is now."""
-
-    category_id: int
-    state: str
-    generation: int
-    owner: str | None
-    incarnation: str | None
-    deadline: int | None
-    paused: int
-
-
 def allot(tx: Tx, leadership: Leadership, moves: Sequence[Move], grace: timedelta) -> list[bool] | None:
     """Carry out moves, each only if what it was planned on still holds."""
     if not holds(tx, leadership):
@@ -98,57 +75,36 @@ def _move(tx: Tx, epoch: int, move: Move, grace: int) -> bool:
     columns = tx.row("share_for_move", names)
     if columns is None:
         return False
-    seen = _Seen(*columns)
-    if seen.generation != move.generation:
+    category_id, state, generation, owner_id, incarnation, deadline, paused = columns
+    owner = None if owner_id is None else NodeKey(owner_id, incarnation)
+    is_overdue = deadline is not None and deadline < tx.now
+    seen = ShareSeen(AllocationState(state), generation, owner, is_overdue=is_overdue, is_paused=bool(paused))
+    if not still_holds(move, seen, _node(tx, node_in_question(move, owner)), grace=grace):
         return False
-    row = Row(share.consumer, seen.category_id, share.partition_id, seen.state, seen.generation, seen.owner)
+    _carry_out(tx, epoch, move, Row(share.consumer, category_id, share.partition_id, state, generation, owner_id))
+    return True
+
+
+def _node(tx: Tx, node_id: str | None) -> NodeSeen | None:
+    found = None if node_id is None else tx.row("find_node", {"node_id": node_id})
+    if found is None:
+        return None
+    incarnation, draining, beat_at, ttl = found
+    return NodeSeen(incarnation, is_draining=bool(draining), since=tx.now - beat_at, ttl=ttl)
+
+
+def _carry_out(tx: Tx, epoch: int, move: Move, row: Row) -> None:
     match move:
-        case GrantTo():
-            return _grant(tx, epoch, move, seen, row)
-        case Revoke():
-            return _revoke(tx, epoch, move, row)
+        case GrantTo(node=node):
+            names = {**row.place, "owner": node.node_id, "incarnation": node.incarnation, "now": tx.now}
+            tx.run("grant_share", names)
+            record(tx, row, AllocationState.GRANTED, row.generation + 1, node=node.node_id, epoch=epoch)
+        case Revoke(drain=drain, target=target):
+            deadline = None if drain is None else tx.now + span_micros(drain)
+            tx.run("revoke_share", {**row.place, "target": target, "deadline_at": deadline, "now": tx.now})
+            record(tx, row, AllocationState.REVOKING, row.generation, epoch=epoch)
         case Seize():
-            return _seize(tx, epoch, move, seen, row, grace)
+            tx.run("free_share", {**row.place, "grows": 1, "lost": 1, "target": None, "now": tx.now})
+            record(tx, row, AllocationState.FREE, row.generation + 1, epoch=epoch)
         case _:
             raise AssertionError(move)
-
-
-def _grant(tx: Tx, epoch: int, move: GrantTo, seen: _Seen, row: Row) -> bool:
-    found = tx.row("find_node", {"node_id": move.node.node_id})
-    if seen.state != AllocationState.FREE or seen.paused or found is None:
-        return False
-    incarnation, draining, beat_at, ttl = found
-    if incarnation != move.node.incarnation or draining or is_silent(tx.now - beat_at, ttl, 0):
-        return False
-    names = {**row.place, "owner": move.node.node_id, "incarnation": incarnation, "now": tx.now}
-    tx.run("grant_share", names)
-    record(tx, row, AllocationState.GRANTED, row.generation + 1, node=move.node.node_id, epoch=epoch)
-    return True
-
-
-def _revoke(tx: Tx, epoch: int, move: Revoke, row: Row) -> bool:
-    if row.state != AllocationState.GRANTED:
-        return False
-    deadline = None if move.drain is None else tx.now + span_micros(move.drain)
-    tx.run("revoke_share", {**row.place, "target": move.target, "deadline_at": deadline, "now": tx.now})
-    record(tx, row, AllocationState.REVOKING, row.generation, epoch=epoch)
-    return True
-
-
-def _seize(tx: Tx, epoch: int, move: Seize, seen: _Seen, row: Row, grace: int) -> bool:
-    if seen.state == AllocationState.FREE or not _is_true(tx, move.reason, seen, grace):
-        return False
-    tx.run("free_share", {**row.place, "grows": 1, "lost": 1, "target": None, "now": tx.now})
-    record(tx, row, AllocationState.FREE, row.generation + 1, epoch=epoch)
-    return True
-
-
-def _is_true(tx: Tx, reason: SeizeReason, seen: _Seen, grace: int) -> bool:
-    """Tell whether the reason for a seizure holds by the store's clock, now."""
-    if reason is SeizeReason.OVERDUE:
-        return seen.state == AllocationState.REVOKING and seen.deadline is not None and seen.deadline < tx.now
-    found = tx.row("find_node", {"node_id": seen.owner})
-    is_other = found is None or found[0] != seen.incarnation
-    if reason is SeizeReason.REPLACED:
-        return is_other
-    return found is not None and not is_other and is_silent(tx.now - found[2], found[3], grace)

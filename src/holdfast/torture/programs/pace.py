@@ -1,0 +1,54 @@
+"""How fast a program of a run makes work: at its rate, and slower once there is enough, while the faults go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+
+import msgspec
+
+from holdfast.torture.programs.settings import Produced, ProducerSettings
+
+_TELL_EVERY = 0.5  # seconds
+_TRICKLE = 5  # times slower, once all that was wanted is made
+_LOOK_EVERY = 1.0  # seconds
+
+
+class Pace:
+    """Keeps to the rate until SIGTERM, and tells the conductor how far we are."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._settings = settings
+        self._stopped = asyncio.Event()
+        self._began = time.monotonic()
+        self._told_at = 0.0
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopped.set)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call in flight is the last."""
+        return self._stopped.is_set()
+
+    async def keep(self, produced: Produced) -> None:
+        """Wait until more is due, for a while at most."""
+        now = time.monotonic()
+        if now >= self._told_at + _TELL_EVERY:
+            self._told_at = now
+            self.tell(produced)
+        ahead = self._due(produced.jobs) - (now - self._began)
+        if ahead > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(ahead, _LOOK_EVERY)):
+                    await self._stopped.wait()
+
+    def _due(self, made: int) -> float:
+        """Return after how many seconds so many are to be made."""
+        wanted, rate = self._settings.jobs, self._settings.rate
+        return min(made, wanted) / rate + max(0, made - wanted) * _TRICKLE / rate
+
+    def tell(self, produced: Produced) -> None:
+        """Tell the conductor; at the end in any case."""
+        os.write(1, msgspec.json.encode(produced) + b"\n")
