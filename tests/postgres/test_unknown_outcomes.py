@@ -105,6 +105,23 @@ async def test_a_claim_that_was_cut_leaves_the_job_ready_or_under_a_lease_that_e
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
+async def test_what_a_claim_that_was_cut_has_taken_can_be_found_and_given_back(
+    backend: Backend, proxy: Proxy, when: When
+):
+    known = await hold_one(backend)
+    (job_id,) = await enqueue(backend, a_job())
+    async with open_store(proxy.url) as far:
+        proxy.arm(when, "lanes as materialized")
+        with pytest.raises(OutcomeUnknown):
+            await claim(far)
+        unheard = await far.jobs.unheard("worker-a", known.fence)
+        assert [lease.job_id for lease in unheard] == ([job_id] if when == "after" else [])
+        await far.jobs.release(unheard, started=False)
+        (again,) = await claim(far)
+    assert (again.id, again.used_attempts, again.lost) == (job_id, 1, 0)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_finish_that_was_cut_is_repeated_under_its_fence_and_written_once(
     backend: Backend, proxy: Proxy, when: When
 ):

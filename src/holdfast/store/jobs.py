@@ -76,6 +76,14 @@ class JobStore(Protocol):
         """
         ...
 
+    async def unheard(self, worker_id: str, after: int) -> list[Lease]:
+        """List the leases of a worker under fences larger than `after`, the largest that it has been given; reads only.
+
+        They are of claims whose answers were lost: nobody has begun these jobs. A claim that the store has not
+        committed yet is not seen.
+        """
+        ...
+
     async def promote(self, limit: int) -> Promotion:
         """Move at most `limit` due jobs from scheduled to ready, the longest due first."""
         ...

@@ -51,6 +51,8 @@ class StoreCalls:
         self._until_idle = until_idle
         self._ended = ended
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._heard = 0  # the largest fence that a claim was answered with
+        self._misses_answer = False  # to a claim that was sent after that
         self.left: Outstanding | None = None
         """What was left at the last look whether anything is."""
 
@@ -104,12 +106,15 @@ class StoreCalls:
         return answer
 
     async def _claim(self, limit: int) -> None:
-        sent_at = time.monotonic()
         try:
+            await self.give_back_unheard()
+            sent_at = time.monotonic()
             claim = await self._timed(self._store().claim(self._request(limit)))
             if claim.jobs:
+                self._heard = max(self._heard, claim.jobs[0].fence)
                 failpoint("after_claim")
         except PASSING as error:
+            self._misses_answer = self._misses_answer or isinstance(error, OutcomeUnknown)
             _logger.warning("claiming failed, trying again: %s", error)
             self._machine.claim_failed(time.monotonic())
         except BaseException:
@@ -118,6 +123,21 @@ class StoreCalls:
         else:
             asked = len(claim.jobs) if claim.is_cut else limit
             self._machine.claimed(time.monotonic(), claim.jobs, asked=asked, sent_at=sent_at)
+
+    async def give_back_unheard(self) -> None:
+        """Give back what a claim has taken whose answer was lost.
+
+        Nobody has begun it. Left to expire it would be lost by a worker that lives, and its jobs run isolated next, up
+        to 500 of them, in a child process each. One claim is in flight at a time, so whatever we hold under a larger
+        fence than the last that we were told is of that kind. What the store commits after we have asked still expires.
+        """
+        if not self._misses_answer:
+            return
+        leases = await self._store().unheard(self._request(0).worker_id, self._heard)
+        if leases:
+            await self._store().release(leases, started=False)
+            _logger.warning("gave back %d jobs: the answer to the claim that took them was lost", len(leases))
+        self._misses_answer = False
 
     async def _flush(self, finishes: list[Finish]) -> None:
         failpoint("before_flush")

@@ -309,9 +309,10 @@ class Worker:
 
     async def _forget(self) -> None:
         """Take this worker off the list, unless leases of its are left to expire: to forget it is to take those."""
-        if len(self._machine.holdings) or self._machine.status().totals.abandoned:
-            return
         try:
+            await self._calls.give_back_unheard()
+            if len(self._machine.holdings) or self._machine.status().totals.abandoned:
+                return
             await self._backend.jobs.rescue_worker(self.worker_id, "it has ended", 1)
         except PASSING as error:
             _logger.warning("this worker could not be taken off the list: %s", error)

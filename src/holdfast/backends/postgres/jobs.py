@@ -146,6 +146,9 @@ class PostgresJobs:
         self._lie_ready(moves)
         return verdicts
 
+    async def unheard(self, worker_id: str, after: int) -> list[Lease]:  # noqa: D102
+        return await self._runner.look(lambda: leases.unheard(worker_id, after))
+
     async def promote(self, limit: int) -> Promotion:  # noqa: D102
         next_due = await self._runner.look(upkeep.next_due)
         if next_due is None or next_due > timedelta(0):

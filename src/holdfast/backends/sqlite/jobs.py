@@ -88,6 +88,9 @@ class SqliteJobs:
         self._notify()
         return verdicts
 
+    async def unheard(self, worker_id: str, after: int) -> list[Lease]:  # noqa: D102
+        return await self._runner.read(lambda tx: leases.unheard(tx, worker_id, after))
+
     async def promote(self, limit: int) -> Promotion:  # noqa: D102
         next_due = await self._runner.read(upkeep.next_due)
         if next_due is None or next_due > timedelta(0):

@@ -84,6 +84,35 @@ class TestRelease(Conformance):
         assert await state_of(backend, live.id) is JobState.READY
 
 
+class TestUnheard(Conformance):
+    """`JobStore.unheard`."""
+
+    async def test_it_lists_what_a_worker_holds_under_larger_fences_than_it_knows_of(self, backend: Backend) -> None:
+        known = await hold_one(backend)
+        expected = await enqueue(backend, *(a_job() for _ in range(3)))
+        lost = await claim(backend)
+        assert [job.id for job in lost] == expected
+        assert await backend.jobs.unheard("worker-a", known.fence) == [job.lease for job in lost]
+        assert await backend.jobs.unheard("worker-a", lost[0].fence) == []
+
+    async def test_what_others_hold_and_what_is_held_no_more_is_not_listed(self, backend: Backend) -> None:
+        known = await hold_one(backend)
+        ended, returned = await hold_one(backend), await hold_one(backend)
+        await enqueue(backend, a_job())
+        await claim(backend, worker_id="worker-b")
+        await finish(backend, ended.lease, OUTCOMES["completed"])
+        await backend.jobs.release([returned.lease], started=False)
+        assert await backend.jobs.unheard("worker-a", known.fence) == []
+
+    async def test_what_it_lists_can_be_given_back_and_nothing_was_lost_by_it(self, backend: Backend) -> None:
+        (job_id,) = await enqueue(backend, a_job(max_attempts=1))
+        await claim(backend)
+        unheard = await backend.jobs.unheard("worker-a", 0)
+        assert await backend.jobs.release(unheard, started=False) == [Verdict.DONE]
+        again = await claim_one(backend)
+        assert (again.id, again.attempt, again.used_attempts, again.lost) == (job_id, 2, 1, 0)
+
+
 class TestExtend(Conformance):
     """`JobStore.extend` and `Extender`."""
 

@@ -96,6 +96,9 @@ class ReferenceJobs:
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
         return self._model.release(leases, started=started)
 
+    async def unheard(self, worker_id: str, after: int) -> list[Lease]:
+        return self._model.unheard(worker_id, after)
+
     async def promote(self, limit: int) -> Promotion:
         return self._model.promote(limit)
 

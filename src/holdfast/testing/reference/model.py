@@ -153,6 +153,11 @@ class Reference(Upkeep):
         self.settle(record, decision)
         return Verdict.DONE
 
+    def unheard(self, worker_id: str, after: int) -> list[Lease]:
+        """List the leases of a worker under fences larger than `after`."""
+        held = [(record, hold) for record, hold in self.held() if hold.worker_id == worker_id and hold.fence > after]
+        return [Lease(record.new.id, record.seq, hold.fence) for record, hold in held]
+
     def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
         """Note how far an attempt has come."""
         record = self.of_lease(lease)

@@ -177,6 +177,12 @@ from {schema}.running as running
 cross join lateral (select id::text from {schema}.job where seq = running.seq limit 1) as job
 where running.worker_id = %(worker_id)s and running.cancel_asked;
 
+-- name: unheard
+select job.id, running.seq, running.fence
+from {schema}.running as running
+cross join lateral (select id::text from {schema}.job where seq = running.seq limit 1) as job
+where running.worker_id = %(worker_id)s and running.fence > %(after)s order by running.seq;
+
 -- name: set_progress
 update {schema}.running
 set percent = coalesce(%(percent)s::double precision, percent), note = coalesce(%(note)s::text, note)

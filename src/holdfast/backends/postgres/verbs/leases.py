@@ -45,6 +45,11 @@ def cancel_asked(worker_id: str) -> Steps[list[Lease]]:
     return [Lease(*row) for row in (yield from rows("asked_to_cancel", worker_id=worker_id))]
 
 
+def unheard(worker_id: str, after: int) -> Steps[list[Lease]]:
+    """Return the worker's leases under larger fences than it knows of."""
+    return [Lease(*row) for row in (yield from rows("unheard", worker_id=worker_id, after=after))]
+
+
 def progress(lease: Lease, percent: float | None, note: str | None) -> Steps[Verdict]:
     """Note how far an attempt has come."""
     changed = yield from run(

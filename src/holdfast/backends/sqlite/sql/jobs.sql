@@ -237,6 +237,10 @@ where worker_id = :worker_id and cancel_asked = 1;
 select json_group_array(seq) from holdfast_running
 where cancel_asked = 1 and seq in (select value from json_each(:seqs));
 
+-- name: unheard
+select job.id, seq, fence from holdfast_running as running join holdfast_job as job using (seq)
+where worker_id = :worker_id and fence > :after order by seq;
+
 -- name: set_progress
 update holdfast_running set percent = coalesce(:percent, percent), note = coalesce(:note, note)
 where seq = :seq and fence = :fence;

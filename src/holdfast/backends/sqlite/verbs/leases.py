@@ -51,6 +51,11 @@ def cancel_asked(tx: Tx, worker_id: str) -> list[Lease]:
     return [Lease(job_id=job_id, seq=seq, fence=fence) for seq, fence, job_id in asked]
 
 
+def unheard(tx: Tx, worker_id: str, after: int) -> list[Lease]:
+    """Return the worker's leases under larger fences than it knows of."""
+    return [Lease(*row) for row in tx.rows("unheard", {"worker_id": worker_id, "after": after})]
+
+
 def progress(tx: Tx, lease: Lease, percent: float | None, note: str | None) -> Verdict:
     """Note how far an attempt has come."""
     changed = tx.run("set_progress", {"seq": lease.seq, "fence": lease.fence, "percent": percent, "note": note})
