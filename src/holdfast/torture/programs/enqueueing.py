@@ -7,12 +7,14 @@ import itertools
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.app.tasks import TaskHandle
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.jobs.enqueue import check_options, new_jobs
 from holdfast.model.ids import new_id
+from holdfast.model.instants import to_micros
 from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
@@ -27,15 +29,19 @@ _GIVE_UP = 0.2  # of the calls whose reply was lost are not repeated
 _PAUSE = 0.3  # seconds before a repeat
 _REPEATS = 200
 _DELAYED = _FAVOURED = 0.1
+_MOST_DELAY = 2.0  # seconds
+_AT_AN_INSTANT = 0.3  # of the delayed ones are due at an instant
 Jobs = Sequence[tuple[str, bool]]
 
 
 class Enqueuer:
     """Enqueues drawn work and writes down each call."""
 
-    def __init__(self, name: str, chance: random.Random) -> None:
+    def __init__(self, name: str, chance: random.Random, luck: random.Random) -> None:
+        """`chance` draws what is enqueued, `luck` what is done about trouble: what is drawn must not depend on that."""
         self._name = f"{name}-{os.getpid()}"
         self._chance = chance
+        self._luck = luck
         self._numbers = itertools.count(1)
         self.enqueued = 0
         self.calls = 0
@@ -68,7 +74,11 @@ class Enqueuer:
         if work.in_turn:
             return order, options
         if "delay" not in options and self._chance.random() < _DELAYED:
-            options["delay"] = round(2 * self._chance.random(), 3)
+            seconds = round(_MOST_DELAY * self._chance.random(), 3)
+            if self._chance.random() < _AT_AN_INSTANT:
+                options["run_at"] = datetime.now(UTC) + timedelta(seconds=seconds)
+            else:
+                options["delay"] = seconds
         if self._chance.random() < _FAVOURED:
             options["priority"] = self._chance.randint(-3, 3)
         return order, options
@@ -134,9 +144,9 @@ class Enqueuer:
             except OutcomeUnknown as error:
                 what = type(error).__name__
                 recorder.write(EnqueueUnknown(at_us=now_us(), call=name, jobs=tuple(ids), error=what))
-                if not ids or self._chance.random() < _GIVE_UP:
+                if not ids or self._luck.random() < _GIVE_UP:
                     return []
-            await asyncio.sleep(_PAUSE * self._chance.random())  # jitter
+            await asyncio.sleep(_PAUSE * self._luck.random())  # jitter
         return []
 
     def _called(
@@ -150,6 +160,7 @@ class Enqueuer:
         using: bool = False,
     ) -> str:
         name = f"{self._name}-{next(self._numbers)}"
+        run_at = options.get("run_at")
         self.calls += 1
         recorder.write(
             EnqueueCalled(
@@ -163,6 +174,7 @@ class Enqueuer:
                 max_attempts=task.task.max_attempts,
                 priority=int(options.get("priority", task.task.priority)),
                 delay_us=round(float(options.get("delay", 0.0)) * 1_000_000),
+                run_us=None if run_at is None else to_micros(run_at),
                 using=using,
             )
         )

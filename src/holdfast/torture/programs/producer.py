@@ -25,9 +25,10 @@ class Producer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._chance = random.Random(f"{settings.seed}/{settings.name}")  # noqa: S311 - repeatable on purpose
+        self._chance = _drawn_by(settings)
+        self._what_follows = _drawn_by(settings, "what follows")  # of jobs that were enqueued: those may differ
         self._drawer = Drawer(self._chance, settings.share, jobs=round(settings.jobs / settings.share))
-        self._enqueuer = Enqueuer(settings.name, self._chance)
+        self._enqueuer = Enqueuer(settings.name, self._chance, luck=_drawn_by(settings, "luck"))
         self._follower = Follower()
         self._following: set[asyncio.Task[None]] = set()
         self._pace = Pace(settings)
@@ -56,10 +57,15 @@ class Producer:
             jobs = await self._enqueuer.one(work)
         if work.follow is not None:
             for job in jobs:
-                chance = random.Random(self._chance.random())  # noqa: S311
+                chance = random.Random(self._what_follows.random())  # noqa: S311
                 task = asyncio.ensure_future(work.follow(self._follower, job, chance))
                 self._following.add(task)
                 task.add_done_callback(self._following.discard)
+
+
+def _drawn_by(settings: ProducerSettings, what: str = "work") -> random.Random:
+    """Return numbers that are the same for the same seed."""
+    return random.Random(f"{settings.seed}/{settings.name}/{what}")  # noqa: S311 - repeatable on purpose
 
 
 async def produce(settings: ProducerSettings) -> None:

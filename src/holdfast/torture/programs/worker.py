@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 
 from holdfast.app.app import App
@@ -15,6 +16,7 @@ from holdfast.torture.work.app import app
 from holdfast.torture.work.strangers import UNKNOWN
 
 _POLL = 0.2  # seconds
+_STEP_AFTER = 1.5  # leases: then a clock that is wrong is set, to the other side
 
 
 def step_clock(seconds: float) -> None:
@@ -39,6 +41,10 @@ def main() -> int:
     with opened(WorkerSettings) as settings:
         if settings.skew:
             step_clock(settings.skew)
+        if settings.skew and settings.processes == 1:  # a supervisor forks, and must have no thread
+            back = threading.Timer(_STEP_AFTER * settings.lease, step_clock, [-1.5 * settings.skew])
+            back.daemon = True
+            back.start()
         os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
         return with_known_tasks(strangers=settings.knows_strangers).run_worker(
             processes=settings.processes,

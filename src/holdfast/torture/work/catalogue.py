@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.torture.work import (
     again,
+    begetting,
     cancels,
     endings,
     killers,
@@ -25,6 +26,7 @@ WORKS: Final[tuple[Work, ...]] = (
     *plain.WORKS,
     *transactions.WORKS,
     *own_transactions.WORKS,
+    *begetting.WORKS,
     *endings.WORKS,
     *cancels.WORKS,
     *again.WORKS,
@@ -59,6 +61,6 @@ class Drawer:
             (work,) = self._chance.choices(WORKS, [work.weight for work in WORKS])
         bound = self._bounds.get(work.name)
         if bound is not None and self._drawn[work.name] >= bound:
-            return WORKS[1]
+            return plain.MOST
         self._drawn[work.name] += 1
         return work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,20 @@ async def too_slow(ctx: Context) -> None:
         await asyncio.sleep(20 * _LIMIT)
 
 
+@app.task(queue=QUEUE, retry=AGAIN, timeout=_LIMIT, max_attempts=2)
+def too_slow_in_thread(ctx: Context) -> None:
+    """Overstay in a thread, which nobody can stop: it looks at the clock itself, too late."""
+    with attempt(ctx):
+        time.sleep(2 * _LIMIT)
+
+
+@app.task(queue=QUEUE, retry=AGAIN, timeout=_LIMIT, max_attempts=2, executor="process")
+def too_slow_in_process(ctx: Context) -> None:
+    """Be killed at the time limit."""
+    with attempt(ctx):
+        time.sleep(20 * _LIMIT)
+
+
 def _times(task: TaskHandle[..., Any]) -> Callable[[random.Random, int], Order]:
     def draw(chance: random.Random, count: int) -> Order:
         return Order(task=task, calls=[{"times": chance.randint(1, _ROUNDS)} for _ in range(count)])
@@ -86,4 +101,20 @@ WORKS = (
     Work(name="hopeless", weight=0.3, takes=Takes.NOTHING, draw=calls_of(hopeless)),
     Work(name="calls_itself_off", weight=0.3, takes=Takes.NOTHING, draw=calls_of(calls_itself_off)),
     Work(name="too_slow", weight=0.1, takes=Takes.NOTHING, draw=calls_of(too_slow), single=True, most=1000),
+    Work(
+        name="too_slow_in_thread",
+        weight=0.05,
+        takes=Takes.NOTHING,
+        draw=calls_of(too_slow_in_thread),
+        single=True,
+        most=300,
+    ),
+    Work(
+        name="too_slow_in_process",
+        weight=0.05,
+        takes=Takes.NOTHING,
+        draw=calls_of(too_slow_in_process),
+        single=True,
+        most=300,
+    ),
 )

@@ -42,9 +42,12 @@ def _numbers(chance: random.Random, count: int) -> Order:
     return Order(task=answering, calls=[{"number": chance.randrange(1_000_000)} for _ in range(count)])
 
 
+MOST = Work(name="plain", weight=30, takes=Takes.NOTHING, draw=calls_of(plain))
+"""What is drawn in place of a kind of which there is enough."""
+
 WORKS = (
     Work(name="silent", weight=40, takes=Takes.NOTHING, draw=calls_of(silent)),
-    Work(name="plain", weight=30, takes=Takes.NOTHING, draw=calls_of(plain)),
+    MOST,
     Work(name="plain_in_thread", weight=2, takes=Takes.NOTHING, draw=calls_of(plain_in_thread)),
     Work(name="answering", weight=4, takes=Takes.NOTHING, draw=_numbers),
 )

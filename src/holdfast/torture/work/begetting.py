@@ -1,0 +1,71 @@
+"""Jobs that enqueue others inside their own transaction: the child is there if and only if the effect is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.jobs.context import Context
+from holdfast.model.ids import new_id
+from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
+from holdfast.torture.history import now_us
+from holdfast.torture.names import QUEUE
+from holdfast.torture.recorder import recorder
+from holdfast.torture.work.app import AGAIN, app
+from holdfast.torture.work.attempt import attempt, insert_into, row
+from holdfast.torture.work.base import Work, calls_of
+from holdfast.torture.work.transactions import transfer
+
+_ROLLED_BACK = (LeaseLost, StoreUnavailable)
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def begets(ctx: Context) -> None:
+    """Take effect, and have another job take effect."""
+    with attempt(ctx), _asking_for(ctx) as child:
+        async with ctx.transaction() as connection:
+            await connection.execute(insert_into("effect"), row(ctx))
+            await transfer.options(job_id=child).enqueue()
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+def begets_in_thread(ctx: Context) -> None:
+    """The same in a thread."""
+    with attempt(ctx), _asking_for(ctx) as child, ctx.sync.transaction() as connection:
+        transfer.options(job_id=child).sync.enqueue()
+        connection.execute(insert_into("effect"), row(ctx))
+
+
+@contextmanager
+def _asking_for(ctx: Context) -> Generator[str]:
+    """Write down that a child is asked for, under an id of this attempt alone, and what became of that."""
+    child, call = new_id(), f"{ctx.job.id}-{ctx.fence}"
+    recorder.write(
+        EnqueueCalled(
+            at_us=now_us(),
+            call=call,
+            jobs=(child,),
+            size=1,
+            task=transfer.name,
+            queue=QUEUE,
+            takes=Takes.TRANSACTION,
+            max_attempts=transfer.task.max_attempts,
+            using=True,
+        )
+    )
+    try:
+        yield child
+    except _ROLLED_BACK as error:
+        recorder.write(EnqueueRefused(at_us=now_us(), call=call, jobs=(child,), error=type(error).__name__))
+        raise
+    except BaseException as error:
+        recorder.write(EnqueueUnknown(at_us=now_us(), call=call, jobs=(child,), error=type(error).__name__))
+        raise
+    recorder.write(EnqueueAnswered(at_us=now_us(), call=call, jobs=(child,)))
+
+
+WORKS = (
+    Work(name="begets", weight=1, takes=Takes.TRANSACTION, draw=calls_of(begets)),
+    Work(name="begets_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(begets_in_thread)),
+)
