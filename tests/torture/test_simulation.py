@@ -7,15 +7,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from tests.torture.simulation_mutants import MUTANTS
+from tests.torture.simulation_mutants import LOOK_MUTANTS, MUTANTS
 from tests.torture.simulation_planting import Mutant
 
 from holdfast.torture.simulation import Verdict, draw, run, run_seed
 from holdfast.torture.simulation.__main__ import main
-from holdfast.torture.simulation.scenario import Act, Fault, Kind
+from holdfast.torture.simulation.scenario import Act, Fault, Kind, Scenario
 from holdfast.torture.simulation.shrink import shrink
 from holdfast.torture.simulation.world import about, shown
 
@@ -40,6 +41,10 @@ def first_failure(mutant: Mutant) -> Verdict:
         if verdict.rule is not None:
             return verdict
     pytest.fail(f"{mutant.seeds} seeds did not show that {mutant.name}")
+
+
+def with_fresh_looks(scenario: Scenario) -> Scenario:
+    return replace(scenario, rates=replace(scenario.rates, old_looks=0.0, oldest=0.0))
 
 
 # --- every seed -----------------------------------------------------------------------------------------------------
@@ -83,6 +88,8 @@ def test_every_fault_befalls_and_every_kind_of_handler_runs():
     assert {event.fault for scenario in scenarios for event in scenario.events} == set(Fault)
     assert {work.kind for work in works} == set(Kind)
     assert {attempt.act for work in works for attempt in work.attempts} == set(Act)
+    for rate in ("trouble", "keeper_trouble", "lost_hints", "old_looks"):
+        assert {getattr(scenario.rates, rate) > 0 for scenario in scenarios} == {True, False}, rate
 
 
 def test_stale_writes_rescues_and_aborts_happen_often_enough_to_mean_something():
@@ -94,7 +101,8 @@ def test_stale_writes_rescues_and_aborts_happen_often_enough_to_mean_something()
 
     wanted = {"rescue": 20, "rescue worker": 20, "abort": 10, "extend": 200, "release unstarted": 20, "finish lost": 5}
     refused = {"extend refused": 20, "finish refused": 3, "verify": 50, "fault: held": 10, "fault: down": 20}
-    assert {what: happened[what] for what, least in (wanted | refused).items() if happened[what] < least} == {}
+    wanted |= refused | {"fault: old look": 100}
+    assert {what: happened[what] for what, least in wanted.items() if happened[what] < least} == {}
 
 
 # --- deliberate bugs ------------------------------------------------------------------------------------------------
@@ -114,6 +122,17 @@ def test_a_rare_deliberate_bug_is_found(mutant, monkeypatch):
     mutant.plant(monkeypatch)
 
     assert first_failure(mutant).message
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutant", LOOK_MUTANTS, ids=lambda each: each.name)
+def test_a_bug_that_old_looks_show_is_not_found_without_them(mutant, monkeypatch):
+    mutant.plant(monkeypatch)
+
+    for seed in range(mutant.seeds):
+        verdict = run(with_fresh_looks(draw(seed)))
+        assert verdict.rule is None, told(verdict)
 
 
 # --- replay ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from datetime import timedelta
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Failure, Retried
 from holdfast.store.values import Promotion, Verdict
-from holdfast.worker.decision import Exit
+from holdfast.worker.decision import Exit, Phase
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import Settings
 
@@ -97,3 +97,26 @@ def test_a_worker_until_empty_waits_for_the_verdict_on_a_job_that_it_has_claimed
     assert machine.decide(now).exit is Exit.DRAINED
     totals = machine.status().totals
     assert (totals.completed, totals.retried, totals.lost) == (1, 1, 0)
+
+
+def test_a_worker_until_empty_does_not_end_by_a_look_of_before_it_was_handed_work():
+    """The answer is late. Meanwhile a job comes in, is claimed here, fails, and is to be run again in a while."""
+    machine = Machine(Settings(concurrency=1, until_empty=True, poll_interval=0.5))
+    sent_at = next(now / 10 for now in range(10) if asks_whether_all_is_done(machine, now / 10))
+    machine.woken(sent_at)
+    asked = machine.decide(sent_at).claim
+    job = leased(1, 7)
+    machine.claimed(1.0, [job], asked=asked, sent_at=1.0)
+    assert machine.take() is job
+    machine.ended(1.0, job, Retried(timedelta(seconds=5), Failure("E", "m")))
+    decision = machine.decide(1.0)
+    assert decision.flush is not None
+    machine.flushed(1.0, decision.flush, [Verdict.DONE])
+    machine.claimed(1.0, [], asked=decision.claim, sent_at=1.0)
+
+    machine.emptiness(1.1, is_empty=True)
+    assert machine.status().phase is Phase.RUNNING
+
+    again = next(now / 10 for now in range(12, 40) if asks_whether_all_is_done(machine, now / 10))
+    machine.emptiness(again, is_empty=True)
+    assert machine.status().phase is Phase.ENDED

@@ -28,6 +28,11 @@ class JobStore(Protocol):
 
     Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
     is safe to repeat after either.
+
+    What writes, and `verify`, goes by what the store is. What only looks (`outstanding`, `result`, and
+    `Extender.cancel_asked`) may show the store as it was some time ago, but never as it was before an answer that its
+    caller has had through the same object: whoever was given a job, or has claimed in vain, finds no less than that
+    when it looks. A worker that ends because nothing is left relies on it.
     """
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:

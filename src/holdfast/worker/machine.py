@@ -32,6 +32,7 @@ class Machine(Custody):
         self._head: LeasedJob | None = None  # the prefetched job whose turn is next, and since when it waits
         self._head_since = 0.0
         self._phase_until = NEVER
+        self._taken_since_look = False  # work was handed out here after the last look whether anything is left
 
     # --- answers about jobs ------------------------------------------------------------------------------------------
 
@@ -39,6 +40,8 @@ class Machine(Custody):
         """Take in the answer to a claim for `asked` jobs that was sent at `sent_at`."""
         self._upkeep.access.succeeded(now)
         self._claims.answered(now, len(jobs), asked=asked)
+        if jobs:
+            self._taken_since_look = True
         self._hold(jobs, sent_at)
 
     def claim_failed(self, now: float) -> None:
@@ -115,10 +118,13 @@ class Machine(Custody):
         self._upkeep.failed(now)
 
     def emptiness(self, now: float, is_empty: bool) -> None:
-        """Take in whether anything is left to do; an idle worker in until-empty mode then ends."""
+        """Take in whether anything is left to do; an idle worker in until-empty mode then ends.
+
+        Not if it was handed work after it had asked: that answer may be of before, and cannot tell what became of it.
+        """
         self._upkeep.access.succeeded(now)
         self._upkeep.checked()
-        if is_empty and self._may_check():
+        if is_empty and not self._taken_since_look and self._may_check():
             self._phase = Phase.ENDED
 
     def _may_check(self) -> bool:
@@ -228,6 +234,7 @@ class Machine(Custody):
                 decision.rescue = self._upkeep.unbroken(now)
             case Chore.CHECK_EMPTY:
                 decision.check_empty = True
+                self._taken_since_look = False
             case Chore.PRUNE:
                 decision.prune = True
             case None:

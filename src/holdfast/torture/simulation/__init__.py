@@ -11,6 +11,7 @@
      │  └── keeper     extends what Holdings says
      ▼
    wire ── latency, loss, unknown outcomes, outages ──▶ store ── Reference (the real one)
+                                                          ├── past: what looks that are old are answered from
                                                           └── judge: raises at the first answer that breaks a rule
 ```
 

@@ -22,6 +22,7 @@ from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, 
 from holdfast.model.retry import Exponential, decide
 from holdfast.store.values import Standing, Verdict
 from holdfast.torture.simulation.scenario import Act, Attempt, Kind, Work
+from holdfast.torture.simulation.wire import always
 from holdfast.torture.simulation.world import SECOND
 from holdfast.worker.decision import Why
 
@@ -127,6 +128,7 @@ class Attempts:
             case Act.SNOOZE:
                 return Snoozed(timedelta(seconds=self._dice.random()))
             case Act.CANCEL:
+                self._judge.cases[run.job.id].gave_up.add(run.job.fence)
                 return Cancelled("the handler gave it up")
 
     def _error(self, job: LeasedJob, name: str) -> Outcome:
@@ -215,10 +217,11 @@ class Attempts:
                 refused("OutcomeUnknown")
 
         def unknown() -> None:
-            self._shell.wire.call(
-                lambda: store.verify(who, lease),
+            self._shell.wire.look(
+                lambda as_of: store.verify(who, lease, as_of=as_of),
                 lambda standing: self._later(run, 0, lambda: verified(standing)),
                 lambda: self._later(run, 0, lambda: self._end(run, self._error(run.job, "StoreUnavailable"))),
+                writes=always,
             )
 
         self._call(run, lambda: store.commit(who, lease), done, unknown)
@@ -253,10 +256,11 @@ class Attempts:
         def ask() -> None:
             if not self._shell.is_over:
                 store, who = self._place.store, self._shell.id
-                self._shell.wire.call(
-                    lambda: store.verify(who, run.job.lease),
+                self._shell.wire.look(
+                    lambda as_of: store.verify(who, run.job.lease, as_of=as_of),
                     lambda standing: self._shell.post(lambda: verified(standing)),
                     lambda: self._world.after(_ASK_AGAIN, ask),
+                    writes=always,
                 )
 
         ask()

@@ -58,6 +58,11 @@ class Calls:
         writes: Callable[[], bool] = always,
     ) -> None:
         shell = self._shell
+        shell.wire.call(act, self._timed(done), lambda: shell.post(lambda: failed(shell.clock())), writes=writes)
+
+    def _timed(self, done: Callable[[float, T], None]) -> Callable[[T], None]:
+        """Return what takes in the answer to a call that is sent now, with a word before if it is late."""
+        shell = self._shell
         clock = shell.clock
         sent_at = clock()
 
@@ -67,19 +72,21 @@ class Calls:
                 shell.machine.stalled()
             done(now, answer)
 
-        shell.wire.call(
-            act,
-            lambda answer: shell.post(lambda: answered(answer)),
-            lambda: shell.post(lambda: failed(clock())),
-            writes=writes,
-        )
+        return lambda answer: shell.post(lambda: answered(answer))
 
     def _claim(self, limit: int) -> None:
         shell = self._shell
         request = msgspec.structs.replace(shell.request, limit=limit)
         sent_at = shell.clock()
+        applied_at = 0
+
+        def claim() -> list[LeasedJob]:
+            nonlocal applied_at
+            applied_at = shell.place.world.now
+            return self._store.claim(request)
 
         def claimed(now: float, jobs: list[LeasedJob]) -> None:
+            shell.witness.claimed_at = max(shell.witness.claimed_at, applied_at)
             if jobs:
                 shell.witness.taken += len(jobs)
                 shell.witness.fences.add(jobs[0].fence)
@@ -88,7 +95,7 @@ class Calls:
             shell.machine.claimed(now, jobs, asked=limit, sent_at=sent_at)
 
         self._call(
-            lambda: self._store.claim(request),
+            claim,
             claimed,
             shell.machine.claim_failed,
             writes=self._store.has_ready,
@@ -130,9 +137,15 @@ class Calls:
 
     def _check_empty(self) -> None:
         shell = self._shell
+        claimed_at = shell.witness.claimed_at
 
-        def looked(now: float, left: Outstanding) -> None:
-            shell.was_told_empty = left.is_empty
+        def look(as_of: int) -> tuple[int, Outstanding]:
+            return as_of, self._store.outstanding(shell.request, as_of=as_of, claimed_at=claimed_at)
+
+        def looked(now: float, answer: tuple[int, Outstanding]) -> None:
+            as_of, left = answer
+            shell.told_empty = as_of if left.is_empty else None
             shell.machine.emptiness(now, left.is_empty)
 
-        self._call(lambda: self._store.outstanding(shell.request), looked, shell.machine.upkeep_failed, writes=never)
+        failed = shell.machine.upkeep_failed
+        shell.wire.look(look, self._timed(looked), lambda: shell.post(lambda: failed(shell.clock())))

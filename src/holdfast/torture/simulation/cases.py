@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
@@ -19,6 +20,11 @@ class Case:
     due: int
     place: int
     """Its place in the line of its order_key, if it has one."""
+    came_at: int = 0
+    """When it was enqueued or sent back, in true time."""
+    taken_at: int = 0
+    """When it was last claimed, in true time."""
+    last_fence: int = 0
     state: JobState | None = None
     fence: int | None = None
     worker: str = ""
@@ -36,6 +42,8 @@ class Case:
     ended_by: dict[int, type[Outcome]] = field(default_factory=dict[int, "type[Outcome]"])
     begun: set[int] = field(default_factory=set[int])
     returned: set[int] = field(default_factory=set[int])
+    gave_up: set[int] = field(default_factory=set[int])
+    """The fences under which its handler asked for no more attempts."""
 
     @property
     def id(self) -> str:
@@ -54,10 +62,11 @@ class Case:
         """
         return not self.claims and (self.new.delay is not None or self.due > now)
 
-    def claim(self, request: ClaimRequest, fence: int, now: int) -> None:
-        """Note a claim."""
+    def claim(self, request: ClaimRequest, fence: int, now: int, *, at: int) -> None:
+        """Note a claim, by the store's clock and in true time."""
         self.claims += 1
-        self.fence = fence
+        self.fence = self.last_fence = fence
+        self.taken_at = at
         self.worker = request.worker_id
         self.claimed = now
         self.duration = span_micros(request.lease)
@@ -118,3 +127,33 @@ class Case:
         self.excused = self.claims
         self.interrupted = 0
         self.lost = min(self.lost, 1)
+
+
+class Docket:
+    """All cases, and the queues that are paused; `clock` is the store's."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.cases: dict[str, Case] = {}
+        self.paused: set[str] = set()
+
+    def head(self, case: Case) -> Case:
+        """Return the head of the line in which the job stands; itself if it stands in none."""
+        if case.new.order_key is None:
+            return case
+        line = (case.new.queue, case.new.order_key)
+        standing = [
+            each for each in self.cases.values() if each.state is None and (each.new.queue, each.new.order_key) == line
+        ]
+        return min(standing, key=lambda each: each.place)
+
+    def left(self, queues: Sequence[str] | None) -> list[Case]:
+        """Return what is left to do for a worker of these queues: not what is for later, nor what is paused."""
+        now = self._clock()
+        return [
+            case
+            for case in self.cases.values()
+            if case.state is None
+            and (queues is None or case.new.queue in queues)
+            and (case.fence is not None or (case.new.queue not in self.paused and not self.head(case).is_delayed(now)))
+        ]

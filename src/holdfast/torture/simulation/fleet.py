@@ -138,7 +138,7 @@ class Fleet:
         if event.fault is Fault.STORE_CLOCK:
             step = event.lasts if event.target % 2 else -event.lasts
             self._world.note("store", "fault: clock", (), f"set by {step / SECOND:.3f} s")
-            self._store.clock.step(step)
+            self._store.set_clock(step)
             for shell in self.shells:
                 shell.witness.trouble(self._world.now)
         elif event.fault is Fault.HELD:

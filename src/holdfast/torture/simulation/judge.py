@@ -10,10 +10,12 @@ at the first answer that breaks a rule. The rules, by the names under which they
 - `turn`: claims take what is due, in order of turn, then seq, skip nothing, and take nothing of a paused queue.
 - `effect`: at most one effect of a job, and exactly one when it is completed in a transaction; none otherwise.
 - `rescue`: only expired leases are taken, none within half a lease after an outage, and none from a healthy worker.
+- `cancel`: a worker cancels only what a person asked it to, since the job came, or what its handler has given up.
 - `loss`: what a lost lease costs a job is what the lost-worker rule says.
 - `begin`: a handler begins once under a fence, no more handlers run than there are slots, and what is given back as
   not begun has not begun.
-- `until empty`: a worker that ends because nothing is left was right.
+- `until empty`: a worker that ends because nothing is left was right when it looked, looked after its last claim, and
+  has had nothing in its hands since that is left.
 - `leaving`: a worker that ends leaves no lease behind, unless it could not tell the store.
 - `tally`: the totals of a worker that ends tell of every job that it has taken in, once.
 - `recovery`: after the faults, what a dead worker held is free again within a bound.
@@ -34,7 +36,7 @@ from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, 
 from holdfast.model.turn import turn_of
 from holdfast.store.values import ClaimRequest, Finish, Rescued, Verdict
 from holdfast.testing.reference import Reference
-from holdfast.torture.simulation.cases import Case
+from holdfast.torture.simulation.cases import Case, Docket
 from holdfast.torture.simulation.clock import StoreClock
 from holdfast.torture.simulation.wire import Weather
 from holdfast.torture.simulation.witness import Witness
@@ -52,11 +54,12 @@ class Judge:
         self._clock = clock
         self._model = model
         self._weather = weather
-        self.cases: dict[str, Case] = {}
+        self.docket = Docket(clock)
+        self.cases = self.docket.cases
         self.workers: dict[str, Witness] = {}
         self._fence = 0
         self._places = 0
-        self._paused: set[str] = set()
+        self._paused = self.docket.paused
 
     # --- the way in -------------------------------------------------------------------------------------------------
 
@@ -67,21 +70,11 @@ class Judge:
                 raise Violated("kept", f"an enqueue was answered {is_new}", job.id)
             if is_new:
                 due = self._model.now + (0 if job.delay is None else span_micros(job.delay))
-                self.cases[job.id] = Case(job, due, self._next_place())
+                self.cases[job.id] = Case(job, due, self._next_place(), came_at=self._world.now)
 
     def _next_place(self) -> int:
         self._places += 1
         return self._places
-
-    def _head(self, case: Case) -> Case:
-        """Return the head of the line in which the job stands; itself if it stands in none."""
-        if case.new.order_key is None:
-            return case
-        line = (case.new.queue, case.new.order_key)
-        standing = [
-            each for each in self.cases.values() if each.state is None and (each.new.queue, each.new.order_key) == line
-        ]
-        return min(standing, key=lambda each: each.place)
 
     def claimed(self, request: ClaimRequest, jobs: Sequence[LeasedJob]) -> None:
         """Judge what a claim took."""
@@ -97,7 +90,7 @@ class Judge:
                 held = f"held by {case.worker}" if case.state is None else f"{case.state}"
                 raise Violated("one holder", f"claimed by {request.worker_id} though it is {held}", job.id)
             self._check_turn(case, job)
-            case.claim(request, job.fence, now)
+            case.claim(request, job.fence, now, at=self._world.now)
             if job.attempt != case.claims:
                 raise Violated("attempts", f"claim number {case.claims} is called attempt {job.attempt}", job.id)
             if case.charged > job.max_attempts:
@@ -108,8 +101,9 @@ class Judge:
         latest = self._clock.latest()
         if case.due > latest:
             raise Violated("turn", f"claimed {case.due - latest} microseconds before it is due", job.id)
-        if self._head(case) is not case:
-            raise Violated("line", f"claimed though {self._head(case).id} is before it", job.id)
+        head = self.docket.head(case)
+        if head is not case:
+            raise Violated("line", f"claimed though {head.id} is before it", job.id)
         if job.queue in self._paused:
             raise Violated("turn", f"claimed though queue {job.queue} is paused", job.id)
         if job.turn_us != turn_of(case.due, job.priority):
@@ -174,6 +168,8 @@ class Judge:
                     raise Violated("attempts", f"failed after {case.charged} of {case.new.max_attempts}", case.id)
                 case.end(JobState.FAILED)
             case Cancelled():
+                if not case.cancel_asked and lease.fence not in case.gave_up:
+                    raise Violated("cancel", "cancelled, and neither a person nor its handler asked for that", case.id)
                 case.end(JobState.CANCELLED)
             case Lost():
                 case.lose(alone=True)
@@ -307,6 +303,7 @@ class Judge:
         if was_final:
             case.reopen(self._model.now)
             case.place = self._next_place()
+            case.came_at = self._world.now
 
     def paused(self, queue: str, is_paused: bool) -> None:
         """Note that a queue is paused, or no more."""
@@ -314,20 +311,32 @@ class Judge:
 
     # --- workers and the end ----------------------------------------------------------------------------------------
 
-    def looked(self, request: ClaimRequest, is_empty: bool) -> None:
-        """Judge the answer whether anything is left."""
-        now = self._model.now
-        left = [
-            case
-            for case in self.cases.values()
-            if case.state is None
-            and (request.queues is None or case.new.queue in request.queues)
-            and (
-                case.fence is not None or (case.new.queue not in self._paused and not self._head(case).is_delayed(now))
-            )
-        ]
-        if is_empty and left:
-            raise Violated("until empty", f"{request.worker_id} was told that nothing is left", left[0].id)
+    def looked(self, request: ClaimRequest, is_empty: bool, *, then: Docket, as_of: int, claimed_at: int) -> None:
+        """Judge the answer whether anything is left; one as of an instant that is past had to be right then.
+
+        Nor may it be older than `claimed_at`, the last claim of which the worker had the answer when it asked: a worker
+        that has claimed in vain, and then is told that nothing is left, must be able to rely on both together.
+        """
+        if not is_empty:
+            return
+        for case in then.left(request.queues):
+            raise Violated("until empty", f"{request.worker_id} was told that nothing is left", case.id)
+        if as_of < claimed_at:
+            for case in self.docket.left(request.queues):
+                if as_of < case.came_at <= claimed_at:
+                    message = f"{request.worker_id} was told that nothing is left, by a look older than its last claim"
+                    raise Violated("until empty", message, case.id)
+
+    def emptied(self, worker: Witness, as_of: int) -> None:
+        """Judge a worker that ends because a look said, as of an instant, that nothing is left.
+
+        It may not end over what it has had in its own hands since: that look could not show it.
+        """
+        for case in self.cases.values():
+            mine = case.last_fence in worker.fences and case.taken_at > as_of
+            if mine and case.state is None and case.new.queue not in self._paused:
+                message = f"{worker.id} has ended by a look of before it had this job itself, which is left"
+                raise Violated("until empty", message, case.id)
 
     def left(self, worker: Witness, totals: Totals) -> None:
         """Judge the end of a worker: it holds nothing that it knows of, unless the store could not be told."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.model.job import Lease
 from holdfast.store.values import Extension
-from holdfast.torture.simulation.wire import never
 from holdfast.torture.simulation.world import SECOND
 
 if TYPE_CHECKING:
@@ -88,10 +87,10 @@ class Keeper:
 
     def _look(self) -> None:
         shell = self._shell
-        if not len(self._holdings) or not self._store.cancel_asked(shell.id):
+        if not len(self._holdings) or not self._store.may_be_asked(shell.id):
             self._tell()
             return
-        shell.keeper_wire.call(lambda: self._store.cancel_asked(shell.id), self._asked, self._rest, writes=never)
+        shell.keeper_wire.look(lambda as_of: self._store.cancel_asked(shell.id, as_of=as_of), self._asked, self._rest)
 
     def _asked(self, leases: list[Lease]) -> None:
         if self._waits(lambda: self._asked(leases)):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from holdfast.torture.simulation.scenario import Scenario, Work
 from holdfast.torture.simulation.store import Store
 from holdfast.torture.simulation.wire import Rates, Wire
-from holdfast.torture.simulation.world import Violated, World
+from holdfast.torture.simulation.world import SECOND, Violated, World
 
 
 class Place:
@@ -20,9 +20,14 @@ class Place:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.world = World()
-        self.store = Store(self.world)
+        self.store = Store(
+            self.world,
+            oldest=int(scenario.rates.oldest * SECOND) if scenario.rates.old_looks else 0,
+            until_empty=any(seat.settings.until_empty for seat in scenario.seats),
+        )
         self.work = random.Random(f"work {scenario.seed}")  # noqa: S311 - a simulation is to be repeatable
         self._wires = random.Random(f"wires {scenario.seed}")  # noqa: S311
+        self._looks = random.Random(f"looks {scenario.seed}")  # noqa: S311
         self.rates = scenario.rates
         self.works: dict[str, Work] = {work.new.id: work for work in scenario.works}
 
@@ -36,7 +41,15 @@ class Place:
 
     def _wire(self, trouble: Callable[[], float]) -> Wire:
         slowest = self.scenario.lease * 1.5
-        return Wire(self.world, self._wires, self.store.weather, trouble=trouble, slowest=slowest)
+        weather = self.store.weather
+        return Wire(self.world, self._wires, weather, trouble=trouble, slowest=slowest, aged=self._aged)
+
+    def _aged(self, heard: int) -> int:
+        """Draw as of when a look is answered: now, or some time ago, but not before what its caller has heard."""
+        rates, now = self.rates, self.world.now
+        if not rates.old_looks or self._looks.random() >= rates.old_looks:
+            return now
+        return max(heard, now - int(self._looks.random() * rates.oldest * SECOND), 0)
 
     def calm(self) -> None:
         """Let no call go wrong from now on."""

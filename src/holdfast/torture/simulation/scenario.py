@@ -128,13 +128,16 @@ def draw(seed: int) -> Scenario:
     span = int(lease * leases * SECOND)
     seats = tuple(_draw_seat(rng, lease, serves_all=not index) for index in range(rng.choice((3, 3, 3, 4))))
     works = tuple(_draw_work(rng, number, lease, span) for number in range(rng.randint(12, 26)))
-    events = sorted((_draw_event(rng, lease, span) for _ in range(rng.randint(2, 14))), key=lambda event: event.at)
+    events = [_draw_event(rng, lease, span) for _ in range(rng.randint(2, 14))]
     rates = Rates(
         trouble=rng.choice((0.0, 0.02, 0.1, 0.25)),
         keeper_trouble=rng.choice((0.0, 0.0, 0.02, 0.25)),
         lost_hints=rng.choice((0.0, 0.3, 1.0)),
+        old_looks=rng.choice((0.0, 0.3, 0.8)),
+        oldest=lease * rng.choice((0.05, 0.5, 2.0)),
     )
-    return Scenario(seed, lease, seats, works, tuple(events), rates, span)
+    events += [_draw_regret(rng, event, lease) for event in events if event.fault is Fault.CANCEL]
+    return Scenario(seed, lease, seats, works, tuple(sorted(events, key=lambda event: event.at)), rates, span)
 
 
 def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> Seat:
@@ -221,3 +224,8 @@ def _draw_event(rng: random.Random, lease: float, span: int) -> Event:
     fault = rng.choices(_FAULTS, _ODDS)[0]
     lasts = int(rng.choice((0.2, 0.6, 1.5, 3.0)) * rng.random() * lease * SECOND)
     return Event(int(rng.random() * span * 0.9), fault, rng.randrange(1000), lasts)
+
+
+def _draw_regret(rng: random.Random, cancel: Event, lease: float) -> Event:
+    """Let whoever cancelled a job send it back soon after: what was known of it so far is old then."""
+    return Event(cancel.at + int(rng.random() * 0.4 * lease * SECOND), Fault.RETRY, cancel.target, 0)

@@ -55,7 +55,8 @@ class Shell:
         self._hint = False
         self.is_over = False
         self.was_stopped = False
-        self.was_told_empty = False
+        self.told_empty: int | None = None
+        """As of when the last look said that nothing is left, if it did."""
         self.frozen_until = 0
         self._blocked_until = 0
         self.request = ClaimRequest(
@@ -205,8 +206,11 @@ class Shell:
     def _wind_up(self, how: Exit) -> None:
         self._world.note(self.id, "ends", (), how.name)
         totals = self.machine.status().totals
-        if self.machine.status().phase is not Phase.ENDED or not (self.was_stopped or self.was_told_empty):
+        was_told = self.was_stopped or self.told_empty is not None
+        if self.machine.status().phase is not Phase.ENDED or not was_told:
             self._place.accuse("until empty", f"{self.id} has ended though nobody asked it to and work is left")
+        if self.told_empty is not None and not self.was_stopped:
+            self._place.store.judge.emptied(self.witness, self.told_empty)
         self._place.store.judge.left(self.witness, totals)
         if not len(self.machine.holdings):
             place, worker_id = self._place, self.id

@@ -38,6 +38,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     """Yield scenarios with something left out, the boldest cuts first."""
     if scenario.rates != Rates():
         yield replace(scenario, rates=Rates())
+        yield from _calmer(scenario)
     for events in _without(scenario.events):
         yield replace(scenario, events=events)
     for works in _without(scenario.works):
@@ -47,6 +48,19 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if seats and seats[0].queues is None:
             yield replace(scenario, seats=seats)
     yield from _simplified(scenario)
+
+
+def _calmer(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield scenarios in which one kind of trouble does not occur."""
+    rates = scenario.rates
+    for calmer in (
+        replace(rates, trouble=0.0),
+        replace(rates, keeper_trouble=0.0),
+        replace(rates, lost_hints=0.0),
+        replace(rates, old_looks=0.0, oldest=0.0),
+    ):
+        if calmer != rates:
+            yield replace(scenario, rates=calmer)
 
 
 def _without(things: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

@@ -1,6 +1,7 @@
 """The store of the simulation: the reference model, with effects beside it and a judge over every answer.
 
-Each method is one atomic step, done at the instant when the request arrives.
+Each method is one atomic step, done at the instant when the request arrives. Looks are told as of when they are to be
+answered, which may be some time ago; what writes is always done to the present.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from datetime import timedelta
 from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
 from holdfast.model.outcome import Completed, Outcome
 from holdfast.store.values import (
+    Cancellation,
     ClaimRequest,
     Extension,
     Finish,
@@ -24,6 +26,7 @@ from holdfast.store.values import (
 from holdfast.testing.reference import Reference
 from holdfast.torture.simulation.clock import StoreClock
 from holdfast.torture.simulation.judge import Judge
+from holdfast.torture.simulation.past import Past
 from holdfast.torture.simulation.wire import Weather
 from holdfast.torture.simulation.witness import Witness
 from holdfast.torture.simulation.world import SECOND, World
@@ -34,18 +37,30 @@ _LATE = 4  # a rescue that was on its way for more than this part of a lease tak
 class Store:
     """The verbs, as the simulated processes call them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, oldest: int = 0, until_empty: bool = True) -> None:
+        """`oldest`: by how many microseconds a look may be old; `until_empty`: whether anybody asks what is left."""
         self._world = world
         self.clock = StoreClock(world)
         self.weather = Weather()
         self.model = Reference(self.clock)
         self.judge = Judge(world, self.model, self.clock, weather=self.weather)
+        self._oldest = oldest
+        self._asked_at: int | None = None
+        self._past = Past(world, self.model, self.judge.docket, self.clock, keeps=oldest > 0, keeps_cases=until_empty)
+
+    def _look(self, who: str, what: str, as_of: int) -> Reference:
+        """Return the model as of an instant, for a look."""
+        age = self._world.now - as_of
+        if age > 0:
+            self._world.note(who, "fault: old look", (), f"{what}, {age / SECOND:.3f} s old")
+        return self._past.model(as_of)
 
     def enqueue(self, who: str, jobs: Sequence[NewJob]) -> list[bool]:
         """Put jobs in."""
         answers = self.model.enqueue(jobs)
         self._world.note(who, "enqueue", tuple(job.id for job in jobs), repr(answers))
         self.judge.enqueued(jobs, answers)
+        self._past.keep()
         return answers
 
     def claim(self, request: ClaimRequest) -> list[LeasedJob]:
@@ -55,6 +70,8 @@ class Store:
             fence = f"fence {jobs[0].fence}"
             self._world.note(request.worker_id, "claim", tuple(job.id for job in jobs), fence)
         self.judge.claimed(request, jobs)
+        if jobs:
+            self._past.keep()
         return jobs
 
     def has_ready(self) -> bool:
@@ -67,6 +84,7 @@ class Store:
         for finish, verdict in zip(finishes, verdicts, strict=True):
             self._note(who, f"finish {_named(finish.outcome)}", finish.lease, verdict)
         self.judge.finished(finishes, verdicts)
+        self._past.keep()
         return verdicts
 
     def release(self, who: str, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
@@ -75,6 +93,7 @@ class Store:
         for lease, verdict in zip(leases, verdicts, strict=True):
             self._note(who, "release started" if started else "release unstarted", lease, verdict)
         self.judge.released(leases, verdicts, started=started)
+        self._past.keep()
         return verdicts
 
     def extend(self, who: str, leases: Sequence[Lease], duration: timedelta) -> Extension:
@@ -91,11 +110,12 @@ class Store:
         (verdict,) = self.model.finish([Finish(lease, Completed())])
         self._note(who, "commit", lease, verdict)
         self.judge.committed(lease, verdict)
+        self._past.keep()
         return verdict
 
-    def verify(self, who: str, lease: Lease) -> Standing:
+    def verify(self, who: str, lease: Lease, *, as_of: int) -> Standing:
         """Tell how a lease stands."""
-        standing = self.model.verify(lease)
+        standing = self._look(who, "verify", as_of).verify(lease)
         self._world.note(who, "verify", (lease.job_id,), f"fence {lease.fence} {standing}")
         return standing
 
@@ -104,6 +124,7 @@ class Store:
         promotion = self.model.promote(limit)
         if promotion.moved:
             self._world.note(who, "promote", (), str(promotion.moved))
+            self._past.keep()
         return promotion
 
     def rescue(self, rescuer: Witness, unbroken: timedelta, limit: int, *, waited: float) -> list[Rescued]:
@@ -120,6 +141,8 @@ class Store:
         for each in rescued:
             self._world.note(who, "rescue", (each.job_id,), f"from {each.worker_id}: {each.state}")
         self.judge.rescued(rescuer, rescued)
+        if rescued:
+            self._past.keep()
         return rescued
 
     def rescue_worker(self, who: str, worker_id: str, limit: int) -> list[Rescued]:
@@ -128,17 +151,25 @@ class Store:
         for each in rescued:
             self._world.note(who, "rescue worker", (each.job_id,), f"from {worker_id}: {each.state}")
         self.judge.buried(worker_id, rescued)
+        if rescued:
+            self._past.keep()
         return rescued
 
-    def outstanding(self, request: ClaimRequest) -> Outstanding:
-        """Count what is left."""
-        left = self.model.outstanding(request.tasks, request.queues)
-        self.judge.looked(request, left.is_empty)
+    def outstanding(self, request: ClaimRequest, *, as_of: int, claimed_at: int) -> Outstanding:
+        """Count what is left, for a worker that knows of its claims up to an instant."""
+        left = self._look(request.worker_id, "outstanding", as_of).outstanding(request.tasks, request.queues)
+        then = self._past.docket(as_of)
+        self.judge.looked(request, left.is_empty, then=then, as_of=as_of, claimed_at=claimed_at)
         return left
 
-    def cancel_asked(self, worker_id: str) -> list[Lease]:
+    def cancel_asked(self, worker_id: str, *, as_of: int) -> list[Lease]:
         """Return the leases whose jobs somebody asked to cancel."""
-        return self.model.cancel_asked(worker_id)
+        return self._look(worker_id, "cancel asked", as_of).cancel_asked(worker_id)
+
+    def may_be_asked(self, worker_id: str) -> bool:
+        """Tell whether a look for cancellations can show anything, so that not every one has to be simulated."""
+        recently = self._asked_at is not None and self._world.now - self._asked_at <= 2 * self._oldest
+        return recently or bool(self.model.cancel_asked(worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:
         """Note that a worker lives."""
@@ -151,30 +182,42 @@ class Store:
         answer = self.model.cancel(job_id, "somebody asked")
         self._world.note("operator", "cancel", (job_id,), answer)
         self.judge.cancelled(job_id)
+        if answer is Cancellation.ASKED:
+            self._asked_at = self._world.now
+        self._past.keep()
 
     def retry(self, job_id: str) -> None:
         """Send a failed or cancelled job back."""
         answer = self.model.retry(job_id)
         self._world.note("operator", "retry", (job_id,), repr(answer))
         self.judge.retried(job_id, answer)
+        self._past.keep()
 
     def reset(self, job_id: str) -> None:
         """Take a lease away."""
         answer = self.model.reset(job_id)
         self._world.note("operator", "reset", (job_id,), repr(answer))
         self.judge.reset(job_id, answer)
+        self._past.keep()
 
     def pause(self, queue: str) -> None:
         """Pause a queue."""
         self.model.pause(queue)
         self._world.note("operator", "pause", (), queue)
         self.judge.paused(queue, True)
+        self._past.keep()
 
     def resume(self, queue: str) -> None:
         """Resume a queue."""
         self.model.resume(queue)
         self._world.note("operator", "resume", (), queue)
         self.judge.paused(queue, False)
+        self._past.keep()
+
+    def set_clock(self, by: int) -> None:
+        """Set the store's clock, by so many microseconds."""
+        self.clock.step(by)
+        self._past.keep()
 
     def _note(self, who: str, what: str, lease: Lease, verdict: Verdict) -> None:
         self._world.note(who, what, (lease.job_id,), f"fence {lease.fence} {verdict}")

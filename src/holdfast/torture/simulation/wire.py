@@ -8,6 +8,10 @@
    slow         sent ────────── applied ────────── answered, up to more than a lease later
 ```
 
+A look, which is a call that changes nothing, may be answered from the store as it was: by at most the drawn age, and
+never as it was before the latest answer that had come over this wire when the look was sent. Each old look has an age
+of its own, so that of two that are in flight together the later may show less.
+
 While the store is down, or this process is cut off from it, every call ends in an error; one that was applied and not
 yet answered too. While one writer holds the store, all that write wait, and are served in any order
 then, or give up.
@@ -48,20 +52,27 @@ class Weather:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often a call goes wrong, on the loop's wire and on the keeper's, and how often a hint is lost: of one."""
+    """How often a call goes wrong, on the loop's wire and on the keeper's, a hint is lost, a look is old: of one."""
 
     trouble: float = 0.0
     keeper_trouble: float = 0.0
     lost_hints: float = 0.0
+    old_looks: float = 0.0
+    oldest: float = 0.0
+    """Seconds by which an old look is old at most."""
 
 
 @dataclass(slots=True, eq=False)
 class _Call(Generic[T]):
-    act: Callable[[], T]
+    act: Callable[[int], T]
     done: Callable[[T], None]
     failed: Callable[[], None]
     back: int
     writes: Callable[[], bool]
+    heard: int | None
+    """Of a look: as of when the caller knew the store when it asked."""
+    is_heard: bool = True
+    """Whether the caller hears the answer."""
 
 
 def always() -> bool:
@@ -77,16 +88,25 @@ def never() -> bool:
 class Wire:
     """The way of one process, or of one thread of it, to the store."""
 
-    __slots__ = ("_rng", "_slowest", "_trouble", "_weather", "_world", "is_cut", "troubled")
+    __slots__ = ("_aged", "_heard", "_rng", "_slowest", "_trouble", "_weather", "_world", "is_cut", "troubled")
 
     def __init__(
-        self, world: World, rng: random.Random, weather: Weather, *, trouble: Callable[[], float], slowest: float
+        self,
+        world: World,
+        rng: random.Random,
+        weather: Weather,
+        *,
+        trouble: Callable[[], float],
+        slowest: float,
+        aged: Callable[[int], int],
     ) -> None:
         self._world = world
         self._rng = rng
         self._weather = weather
         self._trouble = trouble
         self._slowest = int(slowest * SECOND)
+        self._aged = aged
+        self._heard = 0
         self.is_cut = False
         self.troubled: Callable[[int], None] = _ignore
         """Told until when a call goes wrong by the wire's own fault; not told of an outage, which is everybody's."""
@@ -110,8 +130,31 @@ class Wire:
         locks of a transaction, so this call is never applied after its error. `writes` tells, on arrival, whether it
         waits for the one writer that holds the store.
         """
+        self._send(lambda _: act(), done, failed, overtakes=overtakes, writes=writes, heard=None)
+
+    def look(
+        self,
+        act: Callable[[int], T],
+        done: Callable[[T], None],
+        failed: Callable[[], None],
+        *,
+        writes: Callable[[], bool] = never,
+    ) -> None:
+        """Have `act` look at the store, as of the instant that it is given; the rest is as with `call`."""
+        self._send(act, done, failed, overtakes=True, writes=writes, heard=self._heard)
+
+    def _send(
+        self,
+        act: Callable[[int], T],
+        done: Callable[[T], None],
+        failed: Callable[[], None],
+        *,
+        overtakes: bool,
+        writes: Callable[[], bool],
+        heard: int | None,
+    ) -> None:
         there = self.latency()
-        call = _Call(act, done, failed, self.latency(), writes)
+        call = _Call(act, done, failed, self.latency(), writes, heard)
         if self._rng.random() < self._trouble():
             self._go_wrong(call, there, overtakes=overtakes)
         else:
@@ -134,11 +177,12 @@ class Wire:
         if how < _REFUSED or (how >= _UNANSWERED and not overtakes):
             world.after(there + hang, failed)
         elif how < _UNANSWERED:
+            call.is_heard = False
             call.done = lambda _: world.after(hang, failed)
             world.after(there, lambda: self._arrive(call))
         else:
             world.after(there, failed)
-            call.done, call.failed = _ignore, _nothing
+            call.done, call.failed, call.is_heard = _ignore, _nothing, False
             world.after(there + hang, lambda: self._arrive(call))
 
     def _wait(self, call: _Call[T]) -> None:
@@ -159,13 +203,16 @@ class Wire:
             self._wait(call)
             return
         outages = weather.outages
-        answer = call.act()
+        as_of = world.now if call.heard is None else self._aged(call.heard)
+        answer = call.act(as_of)
 
         def come_back() -> None:
             if weather.outages != outages or self.is_cut:
                 call.failed()
-            else:
-                call.done(answer)
+                return
+            if call.is_heard:
+                self._heard = max(self._heard, as_of)
+            call.done(answer)
 
         world.after(call.back, come_back)
 

@@ -22,6 +22,8 @@ class Witness:
     """Until when it could not be expected to extend: it was frozen, cut off, kept waiting, or its clock was changed."""
     misled_at: int = ALWAYS
     """When its clock last leapt ahead, or went on after it had stood still: it could not see how long things took."""
+    claimed_at: int = 0
+    """When the latest of its claims was done of which it has the answer."""
     taken: int = 0
     """How many jobs it has taken in."""
     fences: set[int] = field(default_factory=set[int])
