@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -29,6 +30,8 @@ class Calls:
         self._store = shell.place.store
         self._settings = shell.seat.settings
         self._late = self._settings.lease * GAP_PER_LEASE
+        self._heard = 0
+        self._misses_answer = False
 
     def carry_out(self, decision: Decision) -> None:
         """Begin every call that was decided on."""
@@ -76,6 +79,36 @@ class Calls:
 
     def _claim(self, limit: int) -> None:
         shell = self._shell
+        self.give_back_unheard(lambda: self._ask(limit), lambda: shell.machine.claim_failed(shell.clock()), shell.post)
+
+    def give_back_unheard(
+        self, then: Callable[[], None], failed: Callable[[], None], post: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """Give back what a claim has taken whose answer was lost, if one was, and go on; `post` has the loop do it."""
+        if not self._misses_answer:
+            then()
+            return
+        store, wire, who, heard = self._store, self._shell.wire, self._shell.id, self._heard
+
+        def given_back() -> None:
+            self._misses_answer = False
+            then()
+
+        def listed(leases: list[Lease]) -> None:
+            if leases:
+                release = partial(store.release, who, leases, started=False)
+                wire.call(release, lambda _: post(given_back), lambda: post(failed))
+            else:
+                given_back()
+
+        wire.look(
+            lambda as_of: store.unheard(who, heard, as_of=as_of),
+            lambda leases: post(lambda: listed(leases)),
+            lambda: post(failed),
+        )
+
+    def _ask(self, limit: int) -> None:
+        shell = self._shell
         request = msgspec.structs.replace(shell.request, limit=limit)
         sent_at = shell.clock()
         applied_at = 0
@@ -88,18 +121,18 @@ class Calls:
         def claimed(now: float, jobs: list[LeasedJob]) -> None:
             shell.witness.claimed_at = max(shell.witness.claimed_at, applied_at)
             if jobs:
+                self._heard = max(self._heard, jobs[0].fence)
                 shell.witness.taken += len(jobs)
                 shell.witness.fences.add(jobs[0].fence)
                 if now - sent_at > _TOO_LATE * self._settings.lease:
                     shell.witness.trouble(shell.place.world.now)
             shell.machine.claimed(now, jobs, asked=limit, sent_at=sent_at)
 
-        self._call(
-            claim,
-            claimed,
-            shell.machine.claim_failed,
-            writes=self._store.has_ready,
-        )
+        def failed(now: float) -> None:
+            self._misses_answer = True
+            shell.machine.claim_failed(now)
+
+        self._call(claim, claimed, failed, writes=self._store.has_ready)
 
     def _flush(self, finishes: list[Finish]) -> None:
         machine, who = self._shell.machine, self._shell.id

@@ -212,10 +212,13 @@ class Shell:
         if self.told_empty is not None and not self.was_stopped:
             self._place.store.judge.emptied(self.witness, self.told_empty)
         self._place.store.judge.left(self.witness, totals)
+        self._calls.give_back_unheard(self._forget, _nothing, lambda act: act())  # the loop has ended
+        self._end(how)
+
+    def _forget(self) -> None:
         if not len(self.machine.holdings):
             place, worker_id = self._place, self.id
-            self.wire.call(lambda: place.store.rescue_worker(worker_id, worker_id, 1), lambda _: None, lambda: None)
-        self._end(how)
+            self.wire.call(lambda: place.store.rescue_worker(worker_id, worker_id, 1), lambda _: None, _nothing)
 
     def _end(self, how: Exit | None) -> None:
         self.is_over = True

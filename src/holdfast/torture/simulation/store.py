@@ -162,6 +162,10 @@ class Store:
         self.judge.looked(request, left.is_empty, then=then, as_of=as_of, claimed_at=claimed_at)
         return left
 
+    def unheard(self, worker_id: str, after: int, *, as_of: int) -> list[Lease]:
+        """Return the leases of a worker under larger fences than it knows of."""
+        return self._look(worker_id, "unheard", as_of).unheard(worker_id, after)
+
     def cancel_asked(self, worker_id: str, *, as_of: int) -> list[Lease]:
         """Return the leases whose jobs somebody asked to cancel."""
         return self._look(worker_id, "cancel asked", as_of).cancel_asked(worker_id)
