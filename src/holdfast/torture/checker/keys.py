@@ -11,7 +11,7 @@ from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import Claim, JobHistory
 from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import ResetCalled
+from holdfast.torture.events import Claimed, ResetCalled
 
 
 class Held(NamedTuple):
@@ -27,10 +27,10 @@ class Held(NamedTuple):
 class OneOfAKey(Invariant):
     """I10.
 
-    The line in which a job waits, its queue and key, is told by the call that asked for it. A lease surely runs from
-    the answer to its claim until its promised end, or until its holder may have given it up or was no longer there.
-    A claim of another job of the line that was sent and answered meanwhile is a second lease of one key. That effects
-    come in the order of the enqueues is looked at in the store itself, after the run.
+    The line in which a job waits, its queue and key, is told by the call that asked for it; claims name the queue. A
+    lease surely runs from the answer to its claim until its promised end, or until its holder may have given it up or
+    was no longer there. A claim of another job of the line that was sent and answered meanwhile is a second lease of
+    one key. That effects come in the order of the enqueues is looked at in the store itself, after the run.
     """
 
     code = "I10"
@@ -44,8 +44,8 @@ class OneOfAKey(Invariant):
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Note when a job with a key was held."""
         yield from ()
-        row, call = job.row, job.call
-        if row is None or call is None or not row.queue or call.queue == row.queue:
+        call = job.call
+        if call is None or all(claimed.queue == call.queue for claimed in job.of(Claimed)):
             return
         ended = given_up_at(job)
         promised = holds(job)
