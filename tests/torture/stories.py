@@ -94,6 +94,8 @@ class Story:
         process: str = A,
         lease: float = 2,
         sent: float | None = None,
+        queue: str = "default",
+        turn: float | None = None,
     ) -> Story:
         return self.add(
             at,
@@ -103,10 +105,11 @@ class Story:
             fence=fence,
             attempt=attempt,
             worker=worker_of(process),
-            queue="default",
+            queue=queue,
             task="pay",
             sent_us=self.us(at - 0.01 if sent is None else sent),
             lease_us=round(lease * SECOND),
+            turn_us=None if turn is None else self.store_us(turn),
         )
 
     def began(

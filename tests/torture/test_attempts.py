@@ -110,11 +110,95 @@ def test_an_attempt_that_leaves_no_record_is_seen():
     assert story.checked().broken == ["I5"]
 
 
-def test_an_attempt_that_a_person_took_away_need_not_leave_one():
+@pytest.mark.parametrize(("kept", "broken"), [(True, []), (False, ["I5"])])
+def test_an_attempt_that_a_person_took_away_leaves_a_record_too(kept, broken):
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).add(3, ResetCalled, job="j1")
-    story.began(5, "j1", fence=5, attempt=2, used=1, process=B).row("j1", "completed", attempt=2)
+    story.began(5, "j1", fence=5, attempt=2, used=1, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "released"),) if kept else ())
 
-    assert story.checked().is_clean
+    assert story.checked().broken == broken
+
+
+def silent(*numbers: int, state: str = "completed", attempt: int, outcome: str = "released") -> Story:
+    """A job whose handler tells nothing of itself, with the numbers of the attempts that the store has kept."""
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=50, attempt=attempt)
+    return story.row("j1", state, attempt=attempt, attempts=tuple(story.kept(number, outcome) for number in numbers))
+
+
+FIRST, MANY = (1, 2, 3, 4, 5), tuple(range(1, 26))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "state", "attempt"),
+    [
+        ((), "completed", 1),
+        ((1, 2), "completed", 3),
+        ((1, 2), "cancelled", 2),
+        (MANY, "completed", 26),
+        ((*FIRST, *range(7, 27)), "completed", 27),
+        ((*FIRST, *range(21, 41)), "cancelled", 40),
+    ],
+)
+def test_attempts_are_kept_without_gap_but_for_those_in_the_middle_of_very_many(numbers, state, attempt):
+    verdict = silent(*numbers, state=state, attempt=attempt).checked()
+
+    assert verdict.is_clean, verdict.text()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "state", "attempt"),
+    [
+        ((), "completed", 2),  # the first has left nothing
+        ((2,), "completed", 3),  # a gap at the begin
+        ((1,), "completed", 3),  # a gap at the end
+        ((1, 3), "completed", 4),  # a gap between
+        ((1, 1), "completed", 2),  # one is there twice
+        ((1, 2), "completed", 2),  # the one that completed has left a row as well
+        ((1,), "cancelled", 2),  # the last one has left nothing
+        ((1, 2, 3), "cancelled", 2),  # one that was never counted
+        ((*FIRST, *range(8, 27)), "completed", 27),  # one of the last twenty is gone
+        ((1, 2, 3, 4, *range(7, 27)), "completed", 27),  # one of the first five is gone
+    ],
+)
+def test_a_gap_or_a_repetition_among_the_attempts_of_a_silent_job_is_seen(numbers, state, attempt):
+    assert silent(*numbers, state=state, attempt=attempt).checked().broken == ["I5"]
+
+
+def test_an_attempt_number_that_is_claimed_twice_is_seen_though_no_handler_told_of_it():
+    story = silent(1, attempt=2).claimed(9, "j1", fence=60, attempt=2, process=B)
+
+    assert "I5" in story.checked().broken
+
+
+def test_a_handler_that_begins_under_another_number_than_was_claimed_is_seen():
+    story = silent(1, attempt=2).began(2.1, "j1", fence=50, attempt=1)
+
+    assert "I5" in story.checked().broken
+
+
+@pytest.mark.parametrize(("retried", "broken"), [(2, []), (3, ["I5"])])
+def test_a_silent_job_is_not_retried_beyond_its_limit_of_three(retried, broken):
+    numbers = range(1, retried + 1)
+
+    assert silent(*numbers, attempt=retried + 1, outcome="retried").checked().broken == broken
+
+
+@pytest.mark.parametrize(("count", "broken"), [(16, []), (17, ["I5"])])
+def test_a_silent_job_is_not_lost_for_ever(count, broken):
+    assert silent(*range(1, count), attempt=count, outcome="lost").checked().broken == broken
+
+
+@pytest.mark.parametrize(
+    ("between", "used", "broken"),
+    [("retried", 3, []), ("retried", 2, ["I5"]), ("snoozed", 2, []), ("snoozed", 3, ["I5"]), ("lost", 3, [])],
+)
+def test_what_is_counted_is_followed_over_attempts_of_which_no_handler_told(between, used, broken):
+    story = Story(isolates=True).enqueued(1, "j1", takes=Takes.NOTHING)
+    story.began(2, "j1", fence=3).ended(2.5, "j1", Believed.RETRIED, fence=3)
+    story.began(9, "j1", fence=9, attempt=3, used=used, process=B, isolated=between == "lost")
+    kept = (story.kept(1, "retried", at=2.6), story.kept(2, between, at=5))
+
+    assert story.row("j1", "completed", attempt=3, attempts=kept).checked().broken == broken
 
 
 def test_an_attempt_that_the_store_does_not_count_is_seen():
@@ -128,7 +212,7 @@ def test_excused_attempts_have_a_bound(count, broken):
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING)
     for number in range(1, count + 1):
         story.began(2 + number, "j1", fence=number, attempt=number, used=1, process=A)
-    kept = tuple(story.kept(number, "released") for number in range(1, 11))
+    kept = tuple(story.kept(number, "released") for number in range(1, count))
     story.row("j1", "completed", attempt=count, attempts=kept)
 
     assert story.checked().broken == broken

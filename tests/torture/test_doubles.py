@@ -9,6 +9,7 @@ from holdfast.torture.events import (
     EnqueueAnswered,
     EnqueueCalled,
     EnqueueRefused,
+    EnqueueUnknown,
     OutsideAccepted,
     OutsideRefused,
     Snapshot,
@@ -75,6 +76,27 @@ def test_a_snapshot_with_more_jobs_than_were_asked_for_is_seen():
     assert story.checked().broken == ["I19"]
 
 
+@pytest.mark.parametrize(("count", "broken"), [(1, []), (2, ["I19"])])
+def test_what_was_refused_or_never_came_is_not_asked_for(count, broken):
+    story = (
+        done_well().called(2, "j2", call="c2").add(2.1, EnqueueRefused, call="c2", jobs=("j2",), error="rolled back")
+    )
+    story.called(2, "j3", call="c3").add(2.1, EnqueueUnknown, call="c3", jobs=("j3",), error="cut")
+    options: dict[str, Any] = {"task": "pay", "queue": "default", "takes": Takes.NOTHING, "max_attempts": 3}
+    story.add(2, EnqueueCalled, call="c4", jobs=(), size=2, **options)
+    story.add(2.1, EnqueueRefused, call="c4", jobs=(), error="unavailable")
+    story.add(2.2, EnqueueCalled, call="c5", jobs=(), size=2, **options)
+
+    assert story.add(5, Snapshot, counts={"ready": count}, sent_us=Story.us(4)).checked().broken == broken
+
+
+def test_a_refused_call_does_not_date_the_one_that_followed_it():
+    story = Story().called(1, "j1").add(1.1, EnqueueRefused, call="c1", jobs=("j1",), error="unavailable")
+    story.add(2, Snapshot, counts={"ready": 1}, sent_us=Story.us(1.9)).enqueued(3, "j1", call="c2")
+
+    assert story.row("j1", "cancelled", attempt=0).checked().broken == ["I19"]
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_snapshot_beside_an_enqueue_may_or_may_not_show_its_job(count):
     story = done_well().add(1.005, Snapshot, counts={"ready": count}, sent_us=Story.us(1.001))
@@ -92,7 +114,10 @@ def test_a_final_dump_that_lacks_rows_is_seen():
 def test_a_batch_of_which_only_some_jobs_are_there_is_seen():
     story = Story().called(1, "j1", "j2").row("j1", "cancelled", attempt=0)
 
-    assert story.checked().broken == ["I20"]
+    verdict = story.checked()
+
+    assert verdict.broken == ["I20"]
+    assert verdict.timeline.startswith("the history of job j2"), "the one that is not there"
 
 
 def test_an_unanswered_batch_may_be_there_as_a_whole():

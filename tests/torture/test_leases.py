@@ -7,8 +7,11 @@ from tests.torture.stories import SECOND, A, B, Story, done_well
 
 from holdfast.torture.events import (
     Believed,
+    CancelCalled,
+    Clock,
     ExtendAnswered,
     Extended,
+    Finished,
     ProgressAnswered,
     Released,
     ResetCalled,
@@ -123,7 +126,37 @@ def test_a_lease_that_its_worker_gave_back_may_be_taken():
     story.add(2.5, Released, job="j1", fence=3, started=False, verdict="done", sent_us=story.us(2.4))
     story.claimed(3, "j1", fence=5, attempt=2, process=B).began(3.1, "j1", fence=5, attempt=2, used=1, process=B)
 
-    assert story.row("j1", "completed", attempt=2).checked().is_clean
+    row = story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "released"),))
+    assert row.checked().is_clean
+
+
+def prefetched(at: float) -> Story:
+    """Worker A claims a job and has not begun it when B claims it; A begins it all the same, much later."""
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).fault(1, 9, "stop", A)
+    story.claimed(at, "j1", fence=5, attempt=2, process=B).began(5, "j1", fence=5, attempt=2, used=1, process=B)
+    story.began(8, "j1", fence=3).row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at),))
+    return story
+
+
+@pytest.mark.parametrize(("at", "broken"), [(3.9, ["I7"]), (4.1, [])])
+def test_what_was_claimed_and_has_not_begun_is_held_as_well(at, broken):
+    assert prefetched(at).checked().broken == broken
+
+
+@pytest.mark.parametrize("kind", [Finished, Released])
+@pytest.mark.parametrize(
+    ("verdict", "broken"), [("done", []), ("unknown", []), ("lost", ["I7"]), ("unavailable", ["I7"])]
+)
+def test_what_the_store_refused_gave_nothing_up(kind, verdict, broken):
+    story = prefetched(3.5)
+    more: dict[str, Any] = {"outcome": "retried"} if kind is Finished else {"started": False}
+    story.add(3.2, kind, job="j1", fence=3, verdict=verdict, sent_us=story.us(3.1), **more)
+
+    assert [code for code in story.checked().broken if code == "I7"] == broken
+
+
+def test_a_call_to_cancel_gives_no_lease_up():
+    assert prefetched(3.5).add(3, CancelCalled, job="j1").checked().broken == ["I7"]
 
 
 def test_a_lease_that_a_person_took_away_may_be_taken():
@@ -135,8 +168,59 @@ def test_a_lease_that_a_person_took_away_may_be_taken():
 # --- I23 --------------------------------------------------------------------------------------------------------------
 
 
+def busy(story: Story, process: str = A) -> Story:
+    """The process writes something four times a second until second 30, so it is given the processor."""
+    for quarter in range(120):
+        story.alive(quarter / 4, process)
+    return story
+
+
 def test_a_lease_that_is_taken_from_a_healthy_worker_is_seen():
-    assert taken_over(6).alive(9).checked().broken == ["I23"]
+    assert busy(taken_over(6)).checked().broken == ["I23"]
+
+
+def test_a_lease_of_what_was_claimed_and_has_not_begun_is_not_taken_either():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3)
+    story.claimed(6, "j1", fence=5, attempt=2, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=5.8),))
+
+    assert busy(story).checked().broken == ["I23"]
+
+
+def test_a_lease_may_be_taken_from_a_worker_that_was_not_given_the_processor():
+    """It writes nothing from second 4.5 to 9, and the lease is taken at 5.8."""
+    verdict = taken_over(6).alive(2.5).alive(3).alive(3.5).alive(4).alive(4.5).alive(9).checked()
+
+    assert verdict.is_clean, verdict.text()
+    assert verdict.figures["leases of the living taken: its worker was still"] == 1
+
+
+@pytest.mark.parametrize(("took", "broken"), [(0.45, ["I23"]), (0.55, [])])
+def test_a_call_excuses_a_lost_lease_only_if_it_took_a_fourth_of_it(took, broken):
+    story = busy(taken_over(6))
+    story.add(4 + took, Extended, job="j9", fence=1, verdict="done", sent_us=story.us(4), lease_us=2 * SECOND)
+
+    assert story.called(1, "j9", call="c9").row("j9", "cancelled", attempt=0).checked().broken == broken
+
+
+def test_a_child_that_died_was_not_robbed():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3)
+    story.finished(4, "j1", "lost", fence=3).claimed(6, "j1", fence=5, attempt=2, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=3.995),))
+
+    assert busy(story).checked().is_clean
+
+
+def test_with_a_store_whose_clock_was_stepped_thefts_are_not_judged_and_that_is_said():
+    story = busy(taken_over(6))
+    story.add(7, Clock, process="conductor-main-1", sent_us=story.us(7), store_us=story.store_us(70))
+
+    verdict = story.checked()
+
+    assert verdict.is_clean
+    (tally,) = (tally for tally in verdict.tallies if tally.invariant == "I23")
+    assert (tally.checked, tally.mark, tally.unjudged) == (0, "not judged", "the store's clock was stepped")
+    assert "not judged: the store's clock was stepped" in verdict.text()
 
 
 def test_a_lease_may_be_taken_from_a_worker_that_stood_still():
@@ -153,7 +237,8 @@ def test_a_lease_may_be_taken_from_a_worker_whose_claim_was_answered_when_it_was
     at = 6 if asked < 6 else 16
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING)
     story.claimed(at, "j1", fence=5, attempt=2, process=B).began(at + 0.1, "j1", fence=5, attempt=2, used=1, process=B)
-    story.claimed(14, "j1", fence=3, sent=asked).began(14.1 if at > 14 else 20, "j1", fence=3).alive(29)
+    story.claimed(14, "j1", fence=3, sent=asked).began(14.1 if at > 14 else 20, "j1", fence=3)
+    busy(story)
     story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at - 0.2),))
 
     assert story.checked().broken == broken
@@ -163,3 +248,9 @@ def test_a_lease_may_be_taken_from_a_worker_whose_claim_was_answered_when_it_was
 def test_after_an_outage_for_all_the_living_may_extend_first(over, broken):
     """The lease is taken at second 5.8."""
     assert taken_over(6).alive(9).fault(3, over, "outage", "store", total=True).checked().broken == broken
+
+
+@pytest.mark.parametrize(("down", "up", "broken"), [(3, 5.5, ["I23"]), (3, 5.0, []), (5.7, 7, [])])
+def test_a_server_that_is_down_is_an_outage_for_all(down, up, broken):
+    """The lease is taken at second 5.8: too soon, late enough, and just before the server was down."""
+    assert taken_over(6).alive(9).fault(down, up, "restart", "store", stalls=True).checked().broken == broken

@@ -47,6 +47,7 @@ def assert_caught(name: str, url: str, folder) -> None:
         outcome = drive(name, url, folder=folder, seed=seed, under=mutant.under)
         spent += outcome.seconds
         if mutant.is_caught(outcome.verdict.broken, is_drained=outcome.is_drained):
+            assert spent <= LIMIT, f"{name} was caught only after {spent:.0f} s"
             return
         if spent > LIMIT:
             break
@@ -83,7 +84,10 @@ def test_the_product_as_it_is_passes_under_the_same_faults(url, under, tmp_path)
 def test_there_are_many_mutants_and_each_names_invariants_that_are_checked():
     codes = {invariant.code for invariant in INVARIANTS}
 
+    named = frozenset[str]().union(*(mutant.caught_by for mutant in MUTANTS.values()))
+
     assert len(MUTANTS) >= 25
+    assert codes - named == set(), "no mutant names these"
     assert all(mutant.caught_by <= codes for mutant in MUTANTS.values())
 
 

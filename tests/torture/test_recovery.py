@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.torture.stories import SECOND, A, B, Story
 
-from holdfast.torture.events import Believed, Takes
+from holdfast.torture.events import Believed, Finished, Takes
 
 
 def recovered(at: float) -> Story:
@@ -18,7 +18,35 @@ def test_a_killed_workers_job_comes_back_within_the_bound(at, broken):
     verdict = recovered(at).checked()
 
     assert verdict.broken == broken
-    assert verdict.figures["longest recovery (s)"] == pytest.approx(at - 3.1)
+    assert verdict.figures["longest until free (s)"] == pytest.approx(at - 3.1)
+    assert verdict.figures["longest until claimed again (s)"] == pytest.approx(at - 3)
+
+
+@pytest.mark.parametrize(
+    ("at", "other", "turn", "broken"),
+    [
+        (7.9, 7.5, 9, []),
+        (8.1, 7.5, 9, ["I9"]),
+        (8.1, 7.5, 0, []),  # one of an earlier turn was still to be claimed
+        (8.1, 6.5, 0, ["I9"]),
+    ],
+)
+def test_what_a_killed_worker_had_not_begun_is_claimed_again_once_its_turn_has_come(at, other, turn, broken):
+    """It is free in time: the bound of four seconds is over at seven, and a job may be overtaken for one more."""
+    story = Story(overtaking=1).enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3, turn=1).killed(3)
+    story.enqueued(1, "j2", call="c2", takes=Takes.NOTHING, task="other")
+    story.claimed(other, "j2", fence=4, turn=turn, process=B).row("j2", "completed")
+    story.claimed(at, "j1", fence=5, attempt=2, process=B, turn=1)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=6),))
+
+    assert story.checked().broken == broken
+
+
+def test_what_a_killed_worker_had_not_begun_is_free_within_the_bound():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).killed(3)
+    story.row("j1", "cancelled", attempts=(story.kept(1, "lost", at=7.2),))
+
+    assert story.checked().broken == ["I9"]
 
 
 def test_the_bound_of_recovery_counts_from_the_end_of_an_outage():
@@ -34,6 +62,15 @@ def left_behind(at: float, **exit_: int) -> Story:
 
 def test_a_worker_that_ends_in_good_order_leaves_no_lease_behind():
     assert left_behind(5.5, code=0).checked().broken == ["I9"]
+
+
+def test_a_worker_gives_nothing_back_of_which_it_was_never_told():
+    """The answer to its claim was lost, and with it the only word of the job."""
+    story = Story().enqueued(1, "j1", "j2", takes=Takes.NOTHING).claimed(2, "j2", fence=3).row("j2", "completed")
+    story.fault(2.5, 3, "term", A, asks=True).exited(3, A, code=0).claimed(6, "j1", fence=5, attempt=2, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=5.5),))
+
+    assert story.checked().is_clean
 
 
 def test_a_worker_that_is_killed_while_it_ends_may_leave_leases():
@@ -71,6 +108,39 @@ def test_no_attempt_begins_before_the_delay_that_the_last_one_asked_for(how, at,
     story.row("j1", "completed", attempt=2, attempts=(story.kept(1, str(how), at=3.1),))
 
     assert story.checked().broken == broken
+
+
+@pytest.mark.parametrize(("at", "broken"), [(5.9, ["I13"]), (6.0, [])])
+def test_a_job_that_tells_nothing_is_not_claimed_before_its_delay_is_over(at, broken):
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING, delay_us=5 * SECOND).claimed(at, "j1", fence=3)
+
+    assert story.row("j1", "completed").checked().broken == broken
+
+
+@pytest.mark.parametrize("how", ["retried", "snoozed"])
+@pytest.mark.parametrize("verdict", ["done", "unknown"])
+@pytest.mark.parametrize(("at", "broken"), [(7.9, ["I13"]), (8.1, [])])
+def test_no_attempt_is_claimed_before_the_delay_that_a_policy_has_set(how, verdict, at, broken):
+    """The handler asked for none: only what was sent to the store shows it."""
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3)
+    story.add(3.1, Finished, job="j1", fence=3, outcome=how, verdict=verdict, sent_us=story.us(3), delay_us=5 * SECOND)
+    story.claimed(at, "j1", fence=5, attempt=2)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, how, at=3.05),))
+
+    assert story.checked().broken == broken
+
+
+@pytest.mark.parametrize("verdict", ["lost", "unavailable"])
+def test_a_retry_that_the_store_has_refused_delays_nothing(verdict):
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).fault(2.5, 6, "stop", A)
+    sent_us = story.us(6)
+    story.add(
+        6.1, Finished, job="j1", fence=3, outcome="retried", verdict=verdict, sent_us=sent_us, delay_us=9 * SECOND
+    )
+    story.claimed(6.5, "j1", fence=5, attempt=2, process=B)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=5),))
+
+    assert story.checked().is_clean
 
 
 def test_a_job_that_was_lost_before_its_retry_was_written_may_run_at_once():

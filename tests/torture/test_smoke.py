@@ -50,6 +50,8 @@ def assert_clean(code: int, report: dict[str, Any], said: str) -> None:
     assert report["effects"] > 50
     assert report["faults"]["kill"]["done"] >= 1
     assert re.search("Nothing was lost and nothing was doubled", said)
+    judged = {tally["invariant"]: tally["checked"] for tally in report["verdict"]["tallies"]}
+    assert not [code for code, cases in judged.items() if not cases], f"invariants that judged nothing: {judged}"
 
 
 def test_nothing_is_lost_or_doubled_on_sqlite_while_workers_are_killed_and_stopped(tmp_path):

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import msgspec
 
+from holdfast.torture.checker import timeline_of
 from holdfast.torture.checker.verdict import Verdict
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.dump import Figures
@@ -136,12 +137,31 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
             for name, count in ((f"per {progress.unit.removesuffix('s')}", jobs), ("per kill", kills))
             if count
         },
-        verdict=verdict,
+        verdict=_with_timeline(verdict, conductor, figures.wrong_steps),
         violations=[*map(str, verdict.violations), *wrong_steps, *_undrained(conductor)],
         history=str(conductor.history),
         unit=progress.unit,
         shows=SHOWS if progress.unit == "jobs" else SHOWS_OF_STREAMS,
+        cannot=(*CANNOT, *unjudged(verdict)),
     )
+
+
+def unjudged(verdict: Verdict) -> list[str]:
+    """Say which invariants this run has not shown, or not wholly, and why."""
+    return [
+        f"{tally.invariant} ({tally.name}) was not judged{'' if not tally.checked else ' wholly'}: "
+        f"{tally.unjudged or 'there was no case of it'}."
+        for tally in verdict.tallies
+        if tally.unjudged or not (tally.checked or tally.violated)
+    ]
+
+
+def _with_timeline(verdict: Verdict, conductor: Conductor, wrong: list[tuple[str, str]]) -> Verdict:
+    """Add the history of the first job whose steps are wrong, where no other is shown."""
+    if verdict.timeline or not wrong:
+        return verdict
+    told = timeline_of(conductor.history, *wrong[0])
+    return msgspec.structs.replace(verdict, timeline=told)
 
 
 def _undrained(conductor: Conductor) -> list[str]:

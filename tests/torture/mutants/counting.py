@@ -133,6 +133,17 @@ COUNTING = (
         under="crowd",
     ),
     mutant(
+        "order_key_ignored",
+        SQLITE,
+        "jobs of one order_key do not wait for each other",
+        Code(
+            f"{_VERBS}.enqueue:_insert",
+            "if job.order_key is not None:\n            blocked",
+            "if False:\n            blocked",
+        ),
+        caught_by="I10",
+    ),
+    mutant(
         "last_in_first_out",
         POSTGRES,
         "the latest job of a lane is claimed first",

@@ -9,6 +9,11 @@ _VERBS = "holdfast.backends.sqlite.verbs"
 _CONTEXT = "holdfast.jobs.context"
 _COMPLETE = "hold.require(await transaction.complete(hold.lease, hold.result_text()))"
 _FINISH = "self._backend.jobs.finish([Finish(hold.lease, Completed(None))])"
+_FAIL = (
+    "from holdfast.model.outcome import Failed, Failure\n"
+    "        failed = Failed(Failure('Late', 'after the effect'))\n"
+    "        await self._backend.jobs.finish([Finish(hold.lease, failed)])"
+)
 _BEGIN = "self._backend.transactions.begin(hold.lease, limit=hold.transaction_limit)"
 _BEGIN_BLOCKING = "self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit)"
 
@@ -51,6 +56,36 @@ ENDINGS = (
         ),
         caught_by="I2 I6",
         under="kills",
+    ),
+    mutant(
+        "failed_after_the_effect",
+        SQLITE,
+        "ctx.transaction() commits the effect, and the job is written as failed",
+        Code(
+            f"{_CONTEXT}:Context.transaction",
+            _COMPLETE,
+            "pass",
+            (
+                (
+                    "    if completes:\n        hold.settled()",
+                    f"    if completes:\n        {_FAIL}\n        hold.settled()",
+                ),
+            ),
+        ),
+        caught_by="I4",
+    ),
+    mutant(
+        "completed_jobs_keep_their_lease",
+        SQLITE,
+        "a completed job stays in `running`, under a lease that never ends",
+        Sql(
+            SQLITE,
+            "leave_running",
+            "delete from holdfast_running where",
+            "update holdfast_running set lease_until = lease_until + 1000000000000 where",
+        ),
+        caught_by="I21",
+        strands=True,
     ),
     mutant(
         "completion_before_the_effect",

@@ -38,6 +38,7 @@ WEIGHTS: Final = {
     "cancelled_midway": 4,
     "sent_back": 1,
     "long": 1,
+    "ordered": 4,
 }
 KILLERS: Final = {"kills_its_worker": 0.01, "kills_once": 0.05}
 """The works that are taken over, and how often they come up here."""

@@ -11,9 +11,9 @@ effects that are there, and with what other processes saw. `registry.INVARIANTS`
 
 from __future__ import annotations
 
-from holdfast.torture.checker.check import check, check_events
+from holdfast.torture.checker.check import check, check_events, timeline_of
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.registry import INVARIANTS
 from holdfast.torture.checker.verdict import Tally, Verdict, Violation
 
-__all__ = ["INVARIANTS", "Invariant", "Tally", "Verdict", "Violation", "check", "check_events"]
+__all__ = ["INVARIANTS", "Invariant", "Tally", "Verdict", "Violation", "check", "check_events", "timeline_of"]

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Final
 
 from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import AttemptBegan, AttemptEnded, AttemptRow, Believed, Claimed, Finished, ResetCalled
+from holdfast.torture.events import (
+    AttemptBegan,
+    AttemptEnded,
+    AttemptRow,
+    Believed,
+    Claimed,
+    Finished,
+    JobRow,
+    ResetCalled,
+)
 
-_COUNTED = frozenset({"retried"})
+KEPT_FIRST: Final = 5
+KEPT_LAST: Final = 20
+"""Of very many attempts without completion a store keeps the first and the last few, and every one of these."""
+
 _EXCUSED = frozenset({"snoozed", "released"})
+_BROKEN_OFF = "Interrupted"  # what a release says of an attempt that had begun
 
 
 class Attempts(Invariant):
-    """I5."""
+    """I5.
+
+    Every claim has the next number, and every attempt that does not complete its job leaves a row. So the rows and the
+    completion are 1, 2, 3 … without gap or repetition, of all jobs, whether their handlers tell anything or not; what
+    counts against the limit is told by handlers alone.
+    """
 
     code = "I5"
     name = "attempts"
@@ -24,24 +44,50 @@ class Attempts(Invariant):
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Follow the numbers of the attempts in the order of their fences."""
-        begun = job.attempts
-        if not begun:
+        row = job.row
+        if not job.claims and (row is None or not (row.attempt or row.attempts)):
             return
-        limit = job.row.max_attempts if job.row is not None else job.call.max_attempts if job.call else None
-        for began in begun:
+        self.judged += 1
+        limit = row.max_attempts if row is not None else job.call.max_attempts if job.call else None
+        for began in job.attempts:
             if limit is not None and began.used > limit:
                 what = f"attempt {began.attempt} began as number {began.used} of at most {limit}"
                 yield self.broken(what, job=job, at_us=began.at_us)
-        for before, after in pairwise(begun):
-            if after.attempt <= before.attempt and after.fence != before.fence:
+        yield from self._numbered(job)
+        if limit is not None and not job.was_sent_back:
+            yield from self._bounded(job, limit)
+        if row is not None:
+            yield from self._kept(job, row)
+            yield from self._against_store(job, row)
+
+    def _numbered(self, job: JobHistory) -> Iterator[Violation]:
+        for before, after in pairwise(job.claims):
+            if after.attempt <= before.attempt:
                 what = f"attempt {after.attempt} under fence {after.fence} follows attempt {before.attempt}"
                 yield self.broken(what, job=job, at_us=after.at_us)
-        yield from self._bounded(job, limit)
-        if job.row is not None:
-            yield from self._against_store(job, job.kept)
+        if not job.attempts:
+            return
+        numbers = {claim.fence: claim.attempt for claim in job.claims}
+        for began in job.attempts:
+            if began.attempt != numbers[began.fence]:
+                what = (
+                    f"attempt {numbers[began.fence]} was claimed under fence {began.fence}, and {began.attempt} began"
+                )
+                yield self.broken(what, job=job, at_us=began.at_us)
 
-    def _bounded(self, job: JobHistory, limit: int | None) -> Iterator[Violation]:
-        if limit is None or job.was_sent_back or job.has(ResetCalled) or len(job.attempts) <= limit:
+    def _bounded(self, job: JobHistory, limit: int) -> Iterator[Violation]:
+        row = job.row
+        if row is not None and row.attempt > limit and not _is_trimmed(row):
+            outcomes = Counter(kept.outcome for kept in row.attempts)
+            counted = outcomes["retried"] + (row.state == "completed")
+            if counted > limit:
+                yield self.broken(f"was to run again {outcomes['retried']} times; the limit is {limit}", job=job)
+            given_back = sum(kept.outcome == "released" and kept.error != _BROKEN_OFF for kept in row.attempts)
+            most = limit + MAX_INTERRUPTED + MAX_LOST + outcomes["snoozed"] + given_back
+            if row.attempt > most:
+                what = f"was claimed {row.attempt} times; with all that may be excused, {most} are allowed"
+                yield self.broken(what, job=job)
+        if job.has(ResetCalled) or len(job.attempts) <= limit:
             return
         snoozed = sum(ended.believed is Believed.SNOOZED for ended in job.of(AttemptEnded))
         most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed
@@ -52,27 +98,36 @@ class Attempts(Invariant):
         if lost_alone > MAX_LOST:
             yield self.broken(f"was lost {lost_alone} times while it ran alone: {MAX_LOST} are allowed", job=job)
 
-    def _against_store(self, job: JobHistory, kept: dict[int, AttemptRow]) -> Iterator[Violation]:
-        row = job.row
-        if row is None:
-            return
-        last = job.attempts[-1]
-        if row.attempt < last.attempt:
-            yield self.broken(f"has begun attempt {last.attempt}, and the store counts {row.attempt}", job=job)
-        is_trimmed = len(row.attempts) >= 2 * self.run.settings.kept_attempts
+    def _kept(self, job: JobHistory, row: JobRow) -> Iterator[Violation]:
+        """Compare the rows of the attempts with the numbers that have to be there."""
+        last = _last_recorded(row)
+        numbers = Counter(kept.attempt for kept in row.attempts)
+        wanted = set(range(1, last + 1))
+        if _is_trimmed(row):
+            wanted -= set(range(KEPT_FIRST + 1, last - KEPT_LAST + 1))
+        for number in sorted(wanted - numbers.keys()):
+            yield self.broken(f"attempt {number} of {row.attempt} did not complete it and has left no record", job=job)
+        for number in sorted(numbers.keys() - wanted):
+            what = f"attempt {number} has left a record, and the job is {row.state} after {row.attempt} attempts"
+            yield self.broken(what, job=job)
+        for number in sorted(number for number, times in numbers.items() if times > 1):
+            yield self.broken(f"attempt {number} has left {numbers[number]} records", job=job)
+
+    def _against_store(self, job: JobHistory, row: JobRow) -> Iterator[Violation]:
+        if job.claims and row.attempt < job.claims[-1].attempt:
+            what = f"has begun attempt {job.claims[-1].attempt}, and the store counts {row.attempt}"
+            yield self.broken(what, job=job)
+        kept = job.kept
         for began in job.attempts:
-            open_end = began.attempt == row.attempt and row.state in {"completed", "running"}
-            if not (is_trimmed or open_end or began.attempt in kept or job.has(ResetCalled)):
-                what = f"attempt {began.attempt} did not complete it and has left no record"
-                yield self.broken(what, job=job, at_us=began.at_us)
-        by_number = {began.attempt: began for began in job.attempts}
-        for number, ended in kept.items():
-            before, after = by_number.get(number), by_number.get(number + 1)
-            if before is None:
-                continue
-            yield from self._gave_up(job, before, ended)
-            if after is not None and not job.was_sent_back:
-                yield from self._next(job, before, after, how=ended.outcome)
+            ended = kept.get(began.attempt)
+            if ended is not None:
+                yield from self._gave_up(job, began, ended)
+        if job.was_sent_back:
+            return
+        for before, after in pairwise(job.attempts):
+            between = [kept.get(number) for number in range(before.attempt, after.attempt)]
+            if between and None not in between:
+                yield from self._next(job, before, after, [ended.outcome for ended in between if ended is not None])
 
     def _gave_up(self, job: JobHistory, began: AttemptBegan, ended: AttemptRow) -> Iterator[Violation]:
         limit = job.row.max_attempts if job.row is not None else 0
@@ -83,28 +138,53 @@ class Attempts(Invariant):
             what = f"is to run again after attempt number {began.used} of {limit}"
             yield self.broken(what, job=job, at_us=began.at_us)
 
-    def _next(self, job: JobHistory, before: AttemptBegan, after: AttemptBegan, *, how: str) -> Iterator[Violation]:
-        step = after.used - before.used
+    def _next(
+        self, job: JobHistory, before: AttemptBegan, after: AttemptBegan, outcomes: list[str]
+    ) -> Iterator[Violation]:
+        """Compare what was counted from one handler's begin to the next with the ends that lie between.
+
+        The attempt of `before` ended as the first of them says; the others were claimed, and no handler told of them.
+        """
         alone = _told_lost(job, before) == {"done"}
-        if how in _COUNTED:
-            fits = step == 1
-        elif how == "lost" and self.run.settings.isolates and before.isolated and not alone:
-            fits = step in {0, 1}  # it was lost with its worker: what else that held, this history does not say
-        elif how in _EXCUSED or (how == "lost" and self.run.settings.isolates and not alone):
-            fits = step == 0 or len(job.attempts) > MAX_INTERRUPTED or bool(_told_lost(job, before))
-        elif how == "lost" and self.run.settings.isolates:
-            fits = step == 1
-        else:
-            fits = True
-        if not fits:
+        least, most = self._cost(job, before, outcomes[0], alone=alone)
+        for how in outcomes[1:]:
+            more = self._cost(job, None, how, alone=False)
+            least, most = least + more[0], most + more[1]
+        step = after.used - before.used
+        if not least <= step <= most:
             what = (
-                f"attempt {before.attempt} was {how}{' alone' if alone else ''}, and the count of used "
-                f"attempts went from {before.used} to {after.used}"
+                f"attempt {before.attempt} was {outcomes[0]}{' alone' if alone else ''}"
+                f"{''.join(f', then {how}' for how in outcomes[1:])}, and the count of used attempts went from "
+                f"{before.used} to {after.used}"
             )
             yield self.broken(what, job=job, at_us=after.at_us)
-        if how == "lost" and self.run.settings.isolates and not _ran_alone(job, after):
-            what = f"was lost at attempt {before.attempt}, and attempt {after.attempt} ran beside others"
+        if "lost" in outcomes and self.run.settings.isolates and not _ran_alone(job, after):
+            lost = before.attempt + outcomes.index("lost")
+            what = f"was lost at attempt {lost}, and attempt {after.attempt} ran beside others"
             yield self.broken(what, job=job, at_us=after.at_us)
+
+    def _cost(self, job: JobHistory, began: AttemptBegan | None, how: str, *, alone: bool) -> tuple[int, int]:
+        """Return how many attempts an end must cost at least and may cost at most; `began` is None if none was told."""
+        if how == "retried":
+            return 1, 1
+        isolates = self.run.settings.isolates
+        if how == "lost" and isolates and (began is None or (began.isolated and not alone)):
+            return 0, 1  # it was lost with its worker: what else that held, this history does not say
+        if how == "lost" and isolates and alone:
+            return 1, 1
+        if how in _EXCUSED or (how == "lost" and isolates):
+            is_dear = len(job.claims) > MAX_INTERRUPTED or (began is not None and bool(_told_lost(job, began)))
+            return 0, int(is_dear)
+        return 0, 1
+
+
+def _last_recorded(row: JobRow) -> int:
+    """Return the number of the last attempt that has left a row: the one that completes, or still runs, does not."""
+    return row.attempt - (row.state in {"completed", "running"})
+
+
+def _is_trimmed(row: JobRow) -> bool:
+    return _last_recorded(row) > KEPT_FIRST + KEPT_LAST
 
 
 def _told_lost(job: JobHistory, began: AttemptBegan) -> set[str]:

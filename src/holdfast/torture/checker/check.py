@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,9 +13,9 @@ from holdfast.torture.checker.job import Entry, JobHistory
 from holdfast.torture.checker.partition import Buckets, gather
 from holdfast.torture.checker.registry import INVARIANTS
 from holdfast.torture.checker.run import Run
-from holdfast.torture.checker.timeline import timeline
+from holdfast.torture.checker.timeline import entries_of, timeline
 from holdfast.torture.checker.verdict import Tally, Verdict, Violation
-from holdfast.torture.events import Event
+from holdfast.torture.events import Event, RunBegan
 from holdfast.torture.history import History
 
 BUCKETS = 64
@@ -40,7 +40,7 @@ def check(
         with Buckets(Path(directory), buckets) as split:
             split.fill(history, run)
         run.settings = msgspec.structs.replace(run.settings, **(settings or {}))
-        return _judge(run, split.jobs(), invariants, split.records)
+        return _judge(run, split.jobs(), invariants, split.records, again=lambda job: entries_of(job, history.all()))
 
 
 def check_events(
@@ -48,20 +48,28 @@ def check_events(
 ) -> Verdict:
     """Check a history that is in memory: records, each with the name of the process that wrote it."""
     run = Run()
-    kept = list(records)
+    kept = sorted(records, key=lambda record: record[1].at_us)
     for process, event in kept:
         run.note(process, event)
     run.close()
-    return _judge(run, iter(gather(kept).items()), invariants, len(kept))
+    jobs = iter(gather(kept).items())
+    return _judge(run, jobs, invariants, len(kept), again=lambda job: entries_of(job, kept))
 
 
 def _judge(
-    run: Run, jobs: Iterator[tuple[str, list[Entry]]], invariants: Sequence[type[Invariant]], records: int
+    run: Run,
+    jobs: Iterator[tuple[str, list[Entry]]],
+    invariants: Sequence[type[Invariant]],
+    records: int,
+    *,
+    again: Callable[[str], list[Entry]],
 ) -> Verdict:
+    """Judge job by job and then the whole; `again` finds the records of a job that only the whole has shown."""
     checks = [invariant(run) for invariant in invariants]
     tallies = [Tally(check.code, check.name, check.forbids) for check in checks]
     pairs = list(zip(checks, tallies, strict=True))
     first: tuple[JobHistory, list[Violation]] | None = None
+    wholes: list[Violation] = []
     count = 0
     for job_id, entries in jobs:
         count += 1
@@ -78,9 +86,12 @@ def _judge(
             if first is None or found[0].at_us < first[1][0].at_us:
                 first = (job, found)
     for check, tally in pairs:
-        tally.checked = count
         for violation in check.whole():
             tally.add(violation)
+            if violation.job:
+                wholes.append(violation)
+        tally.checked, tally.unjudged = check.judged, check.unjudged
+    first = first or _shown_by_the_whole(wholes, again)
     return Verdict(
         tallies=tallies,
         jobs=count,
@@ -88,3 +99,23 @@ def _judge(
         timeline="" if first is None else timeline(first[0], first[1], begin_us=run.first_us),
         figures={name: value for check in checks for name, value in check.figures.items()},
     )
+
+
+def _shown_by_the_whole(
+    wholes: list[Violation], again: Callable[[str], list[Entry]]
+) -> tuple[JobHistory, list[Violation]] | None:
+    """Return the first job that only the whole has shown to be wrong, if there is one."""
+    if not wholes:
+        return None
+    job = min(wholes, key=lambda violation: violation.at_us).job
+    return JobHistory(job, again(job)), [violation for violation in wholes if violation.job == job]
+
+
+def timeline_of(history: History | Path | str, job: str, what: str) -> str:
+    """Return all that a history tells of one job, and what is wrong with it; for what others than the checker found."""
+    if not isinstance(history, History):
+        history = History(history)
+    begin_us = min((event.at_us for _, event in history.of(RunBegan)), default=0)
+    entries = entries_of(job, history.all())
+    at_us = max((entry.event.at_us for entry in entries), default=begin_us)
+    return timeline(JobHistory(job, entries), [Violation("steps", what, at_us, job)], begin_us=begin_us)

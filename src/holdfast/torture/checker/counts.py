@@ -10,7 +10,7 @@ from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import EnqueueAnswered, EnqueueCalled
+from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused
 
 
 class Conservation(Invariant):
@@ -18,7 +18,7 @@ class Conservation(Invariant):
 
     code = "I19"
     name = "conservation"
-    forbids = "a snapshot with fewer jobs than had been acknowledged, or more than had been asked for"
+    forbids = "a snapshot with fewer jobs than had been acknowledged, or more than had been asked for and not refused"
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
@@ -27,22 +27,33 @@ class Conservation(Invariant):
         self._rows = 0
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Note when the job was first asked for and first acknowledged."""
-        called = job.entries_of(EnqueueCalled)
-        if called:
-            self._called.append(called[0].event.at_us)
+        """Note when the job was first asked for, other than in vain, and when first acknowledged.
+
+        A call without an answer counts for the jobs of it that are there in the end: none leaves the store.
+        """
+        if job.row is not None or job.is_acknowledged or not self.run.is_whole:
+            called_us = self._called_at(job)
+            if called_us is not None:
+                self._called.append(called_us)
         answered = job.entries_of(EnqueueAnswered)
         if answered:
             self._answered.append(answered[0].event.at_us)
         self._rows += len(job.rows)
         yield from ()
 
+    def _called_at(self, job: JobHistory) -> int | None:
+        called = job.of(EnqueueCalled) or ([job.call] if job.call is not None else [])
+        refused = {refused.call for refused in job.of(EnqueueRefused)} | self.run.refused_calls
+        return min((call.at_us for call in called if call.call not in refused), default=None)
+
     def whole(self) -> Iterator[Violation]:
         """Hold every snapshot against the two counts."""
         called = list(self._called)
-        for call in self.run.calls.values():
-            called += [call.at_us] * call.size
+        if not self.run.is_whole:
+            for call in self.run.calls.values():
+                called += [call.at_us] * (0 if call.call in self.run.refused_calls else call.size)
         called.sort()
+        self.judged += len(self.run.snapshots) + len(self.run.dumped)
         answered = sorted(self._answered)
         for snapshot in self.run.snapshots:
             total = sum(snapshot.counts.values()) + snapshot.pruned
@@ -65,30 +76,32 @@ class Batches(Invariant):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self._found: dict[str, tuple[int, int, int]] = {}  # call -> size, present, absent
+        self._found: dict[str, tuple[int, int, str]] = {}  # call -> size, how many are there, and one that should be
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Count the jobs of each batch that are there."""
         present = job.row is not None or bool(job.effects)
+        name = "" if present else job.id
         for entry in job.entries_of(EnqueueCalled):
             call = entry.event
             if isinstance(call, EnqueueCalled) and call.size > 1:
-                self._count(call.call, call.size, present=present)
+                self._count(call.call, call.size, present=present, name=name)
         if job.row is not None and job.row.call in self.run.calls:
-            self._count(job.row.call, self.run.calls[job.row.call].size, present=present)
+            self._count(job.row.call, self.run.calls[job.row.call].size, present=present, name=name)
         yield from ()
 
-    def _count(self, call: str, size: int, *, present: bool) -> None:
-        _, there, missing = self._found.get(call, (size, 0, 0))
-        self._found[call] = (size, there + present, missing + (not present))
+    def _count(self, call: str, size: int, *, present: bool, name: str) -> None:
+        _, there, missing = self._found.get(call, (size, 0, ""))
+        self._found[call] = (size, there + present, missing or name)
 
     def whole(self) -> Iterator[Violation]:
         """All or none."""
         if not self.run.is_whole:
             return
-        for call, (size, there, _) in self._found.items():
+        self.judged += len(self._found)
+        for call, (size, there, missing) in self._found.items():
             if there not in {0, size}:
-                yield self.broken(f"of the {size} jobs of the call {call}, {there} are in the store")
+                yield self.broken(f"of the {size} jobs of the call {call}, {there} are in the store", job=missing)
         for call in self.run.answered_calls - self._found.keys():
             if self.run.calls[call].size:
                 yield self.broken(f"the call {call} was answered, and none of its jobs is in the store")

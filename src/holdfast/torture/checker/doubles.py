@@ -21,6 +21,7 @@ class NoDouble(Invariant):
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Count the effects and the completions of a job."""
         effects = job.effects
+        self.judged += bool(effects or job.rows or job.has(OutsideAccepted))
         if job.takes is not Takes.OUTSIDE and len(effects) > 1:
             fences = ", ".join(str(effect.fence) for effect in effects)
             yield self.broken(f"took effect {len(effects)} times, under the fences {fences}", job=job)
@@ -56,8 +57,9 @@ class NoPhantom(Invariant):
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Whatever is in the store, or has run, was asked for."""
-        if job.row is None and not job.effects and not job.attempts:
+        if job.row is None and not job.effects and not job.claims:
             return
+        self.judged += 1
         if job.is_refused:
             yield self.broken("is there, though its enqueue was refused or rolled back", job=job)
         elif job.call is None and not job.is_acknowledged:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import AttemptEnded, EnqueueCalled
+from holdfast.torture.events import AttemptEnded, EnqueueCalled, Finished
 
 _DELAYING = frozenset({"retried", "snoozed"})
 _GRAIN_US = 2_000  # stores may round an instant to their own grain
@@ -17,28 +17,29 @@ class Due(Invariant):
     """I13.
 
     A delay is counted by the store from when it hears of it, so from the sending of the call at the earliest: what
-    begins before that instant plus the delay begins too early, whatever the store's clock shows.
+    is claimed before that instant plus the delay is claimed too early, whatever the store's clock shows. Of a retry or
+    snooze that instant is when the worker sent it, or earlier, when the handler ended; the delay is what was sent,
+    whether the handler asked for it or a policy said so.
     """
 
     code = "I13"
     name = "due time"
-    forbids = (
-        "an attempt that begins before the job is due: by its delay, its run_at, or the delay of a retry or snooze"
-    )
+    forbids = "a claim before the job is due: by its delay, its run_at, or the delay of a retry or snooze"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Compare the begin of each attempt with what was asked for before it."""
-        if not job.attempts:
+        """Compare each claim with what was asked for before it."""
+        if not job.claims:
             return
         yield from self._asked(job)
-        if len(job.attempts) > 1 and not job.was_sent_back:
+        if len(job.claims) > 1 and not job.was_sent_back:
             yield from self._again(job)
 
     def _asked(self, job: JobHistory) -> Iterator[Violation]:
         called = job.of(EnqueueCalled) or ([job.call] if job.call is not None else [])
         if not called:
             return
-        first = min(job.attempts, key=lambda began: began.at_us)
+        self.judged += 1
+        first = min(job.claims, key=lambda claim: claim.at_us)
         due_us = min(call.at_us + call.delay_us for call in called)
         run_us = called[0].run_us
         if run_us is not None:
@@ -46,24 +47,32 @@ class Due(Invariant):
             due_us = due_us if instant is None else max(due_us, instant)
         late = first.at_us - due_us
         if late < -_GRAIN_US:
-            what = f"attempt {first.attempt} began {-late / 1e6:.3f} s before it was due"
+            what = f"attempt {first.attempt} was claimed {-late / 1e6:.3f} s before it was due"
             yield self.broken(what, job=job, at_us=first.at_us)
         elif called[0].delay_us:
-            self.figures["latest begin after a delay (s)"] = max(
-                self.figures.get("latest begin after a delay (s)", 0.0), late / 1e6
-            )
+            name = "latest claim after a delay (s)"
+            self.figures[name] = max(self.figures.get(name, 0.0), late / 1e6)
 
     def _again(self, job: JobHistory) -> Iterator[Violation]:
         kept = job.kept
+        numbers = {claim.fence: claim.attempt for claim in job.claims}
+        due: dict[int, tuple[int, int]] = {}  # fence -> when the next attempt may be claimed, and after which delay
+        for finished in job.of(Finished):  # the first one that may have been heard: a repeat changes nothing
+            row = kept.get(numbers.get(finished.fence, 0))
+            is_heard = finished.verdict in {"done", "unknown"} and row is not None and row.outcome == finished.outcome
+            if is_heard and finished.outcome in _DELAYING and finished.fence not in due:
+                due[finished.fence] = (finished.sent_us + finished.delay_us, finished.delay_us)
         for ended in job.of(AttemptEnded):
             row = kept.get(ended.attempt)
-            if row is None or row.outcome not in _DELAYING or row.outcome != ended.believed or not ended.delay_us:
-                continue
-            due_us = ended.at_us + ended.delay_us
-            early = [b for b in job.attempts if b.fence > ended.fence and b.at_us < due_us - _GRAIN_US]
+            if row is not None and row.outcome in _DELAYING and row.outcome == ended.believed and ended.delay_us:
+                due_us = ended.at_us + ended.delay_us
+                due[ended.fence] = max(due.get(ended.fence, (0, 0)), (due_us, ended.delay_us))
+        for fence, (due_us, delay_us) in due.items():
+            self.judged += 1
+            early = [claim for claim in job.claims if claim.fence > fence and claim.at_us < due_us - _GRAIN_US]
             if early:
                 what = (
-                    f"attempt {early[0].attempt} began {(due_us - early[0].at_us) / 1e6:.3f} s before "
-                    f"the delay of {ended.delay_us / 1e6:g} s, asked for by attempt {ended.attempt}, was over"
+                    f"attempt {early[0].attempt} was claimed {(due_us - early[0].at_us) / 1e6:.3f} s before "
+                    f"the delay of {delay_us / 1e6:g} s, after fence {fence}, was over"
                 )
                 yield self.broken(what, job=job, at_us=early[0].at_us)

@@ -8,9 +8,7 @@ from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import (
-    AttemptBegan,
     CancelAnswered,
-    Claimed,
     EffectCommitted,
     Finished,
     OutsideAccepted,
@@ -33,9 +31,14 @@ class NoLoss(Invariant):
         if not self.run.is_whole:
             return
         if job.row is None:
+            self.judged += bool(job.is_acknowledged or job.claims)
             if job.is_acknowledged:
                 yield self.broken("was acknowledged, and the store does not know it", job=job)
+            elif job.claims:  # nobody was told that it is in, but somebody was given it
+                what = f"was claimed under fence {job.claims[0].fence}, and the store does not know it any more"
+                yield self.broken(what, job=job, at_us=job.claims[0].at_us)
             return
+        self.judged += 1
         if not job.is_ended:
             yield self.broken(f"has not ended: it is {job.row.state} after the drain", job=job)
         elif job.row.state == "completed":
@@ -64,7 +67,10 @@ class CleanFailure(Invariant):
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """What failed or was cancelled has written nothing that stayed."""
-        if job.row is not None and job.row.state in _GIVEN_UP and job.takes is Takes.TRANSACTION and job.effects:
+        if job.row is None or job.row.state not in _GIVEN_UP or job.takes is not Takes.TRANSACTION:
+            return
+        self.judged += 1
+        if job.effects:
             yield self.broken(f"ended as {job.row.state}, and its effect is there", job=job)
 
 
@@ -77,6 +83,7 @@ class Absorbing(Invariant):
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Nothing is claimed after the end, and the end stays what it was."""
+        self.judged += job.is_ended
         if len(job.rows) > 1:
             states = " and ".join(sorted(row.state for row in job.rows))
             yield self.broken(f"stands in several places at once: {states}", job=job)
@@ -99,9 +106,9 @@ class Absorbing(Invariant):
         for answer in job.of(CancelAnswered):
             if answer.answer != "cancelled":
                 continue
-            began = [began for began in job.attempts if began.at_us > answer.at_us]
-            if began:
-                yield self.broken("ran after it had been cancelled", job=job, at_us=began[0].at_us)
+            later = [claim.at_us for claim in job.claims if claim.sent_us > answer.at_us]
+            if later:
+                yield self.broken("was claimed after it had been cancelled", job=job, at_us=min(later))
             if job.row is not None and job.row.state != "cancelled":
                 yield self.broken(f"was cancelled before it began, and now it is {job.row.state}", job=job)
             for kept in job.kept.values():
@@ -117,8 +124,7 @@ class Absorbing(Invariant):
                 yield self.broken(f"went on after attempt {kept.attempt} had ended it as {kept.outcome}", job=job)
 
     def _claimed_after(self, job: JobHistory, fence: int, what: str) -> Iterator[Violation]:
-        later = [*job.of(AttemptBegan), *job.of(Claimed)]
-        first = min((claim for claim in later if claim.fence > fence), key=lambda claim: claim.at_us, default=None)
+        first = min((claim for claim in job.claims if claim.fence > fence), key=lambda claim: claim.at_us, default=None)
         if first is not None:
             text = f"{what} under fence {fence}, and it was claimed again under {first.fence}"
             yield self.broken(text, job=job, at_us=first.at_us)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -21,8 +20,6 @@ from holdfast.torture.events import (
     Takes,
 )
 
-_WORKER_BITS = 20
-
 
 class Fences(Invariant):
     """I6."""
@@ -33,30 +30,28 @@ class Fences(Invariant):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self._workers: dict[str, int] = {}
-        self._given = array("q")  # fence and worker in one number: of a million claims, eight megabytes
+        self._given: dict[int, tuple[str, int]] = {}  # to whom, and when it was asked for; one claim is of many jobs
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Look at the fences of one job; remember which worker had which."""
         begun = job.attempts
-        claims: list[tuple[int, int]] = []  # fence, and the instant by which it had been given out
-        for began in begun:
-            self._remember(began.fence, began.worker)
-            claims.append((began.fence, began.at_us))
+        self.judged += bool(job.claims)
         for claimed in job.of(Claimed):
-            self._remember(claimed.fence, claimed.worker)
-            claims.append((claimed.fence, claimed.at_us))
+            yield from self._once(job, claimed.fence, claimed.worker, claimed.at_us, sent_us=claimed.sent_us)
+        for began in begun:
+            if began.worker:  # not a job child, which does not know whose it is
+                yield from self._once(job, began.fence, began.worker, began.at_us)
         for before, after in pairwise(begun):
             if before.fence == after.fence:
                 what = f"attempts {before.attempt} and {after.attempt} began under one fence, {after.fence}"
                 yield self.broken(what, job=job, at_us=after.at_us)
-        if len(claims) > 1:
-            yield from self._stale(job, claims)
+        if len(job.claims) > 1:
+            yield from self._stale(job)
         yield from self._effect(job)
 
-    def _stale(self, job: JobHistory, claims: list[tuple[int, int]]) -> Iterator[Violation]:
+    def _stale(self, job: JobHistory) -> Iterator[Violation]:
         for what, fence, sent_us, at_us in _writes(job):
-            newer = [given for given, known_us in claims if given > fence and known_us < sent_us]
+            newer = [claim.fence for claim in job.claims if claim.fence > fence and claim.at_us < sent_us]
             if newer:
                 text = (
                     f"{what} under fence {fence} was accepted, and {min(newer)} had been given out before it was sent"
@@ -72,24 +67,17 @@ class Fences(Invariant):
                 what = f"its effect is of attempt {effect.attempt}, and it was completed by attempt {row.attempt}"
                 yield self.broken(what, job=job)
 
-    def _remember(self, fence: int, worker: str) -> None:
-        if not worker:  # a job child, which does not know whose it is
+    def _once(self, job: JobHistory, fence: int, worker: str, at_us: int, *, sent_us: int = 0) -> Iterator[Violation]:
+        """One fence, one claim, one worker; of a claim that was not recorded itself, only the worker is known."""
+        known = self._given.setdefault(fence, (worker, sent_us))
+        if known == (worker, sent_us) or (known[0] == worker and not sent_us):
             return
-        number = self._workers.setdefault(worker, len(self._workers))
-        self._given.append((fence << _WORKER_BITS) | number)
-
-    def whole(self) -> Iterator[Violation]:
-        """One fence, one claim, one worker."""
-        names = list(self._workers)
-        before = -1
-        for given in sorted(self._given):
-            if before != given and before >> _WORKER_BITS == given >> _WORKER_BITS:
-                first, second = names[before & _MASK], names[given & _MASK]
-                yield self.broken(f"fence {given >> _WORKER_BITS} was given to {first} and to {second}")
-            before = given
-
-
-_MASK = (1 << _WORKER_BITS) - 1
+        if known[0] == worker and not known[1]:
+            self._given[fence] = (worker, sent_us)
+        elif known[0] == worker:
+            yield self.broken(f"fence {fence} was given to {worker} in two claims", job=job, at_us=at_us)
+        else:
+            yield self.broken(f"fence {fence} was given to {known[0]} and to {worker}", job=job, at_us=at_us)
 
 
 def _writes(job: JobHistory) -> Iterator[tuple[str, int, int, int]]:

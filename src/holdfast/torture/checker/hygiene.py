@@ -18,6 +18,7 @@ class Hygiene(Invariant):
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """A job of a drained store is not held by anyone."""
+        self.judged += len(job.rows)
         if job.row is not None and job.row.state == "running":
             yield self.broken(f"is still leased to {job.row.worker or 'a worker'} after the drain", job=job)
 

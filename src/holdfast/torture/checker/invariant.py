@@ -24,6 +24,10 @@ class Invariant:
         self.run = run
         self.figures: dict[str, float] = {}
         """What was measured on the way."""
+        self.judged = 0
+        """How many cases the invariant applied to and was able to decide."""
+        self.unjudged = ""
+        """Why some or all cases could not be decided, or nothing."""
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Yield what is wrong with one job."""
@@ -33,8 +37,10 @@ class Invariant:
         """Yield what is wrong with the run as a whole."""
         yield from ()
 
-    def broken(self, what: str, *, job: JobHistory | None = None, at_us: int | None = None) -> Violation:
-        """Return a violation of this invariant."""
+    def broken(self, what: str, *, job: JobHistory | str = "", at_us: int | None = None) -> Violation:
+        """Return a violation of this invariant, of a job or, where that is gone by, of its id."""
+        name = job.id if isinstance(job, JobHistory) else job
         if at_us is None:
-            at_us = job.entries[-1].event.at_us if job is not None and job.entries else self.run.last_us
-        return Violation(self.code, what, at_us, "" if job is None else job.id)
+            told = isinstance(job, JobHistory) and job.entries
+            at_us = job.entries[-1].event.at_us if isinstance(job, JobHistory) and told else self.run.last_us
+        return Violation(self.code, what, at_us, name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.model.job import FINAL_STATES
 from holdfast.torture.events import (
     AttemptBegan,
     AttemptRow,
+    Claimed,
     EffectRow,
     EnqueueAnswered,
     EnqueueCalled,
@@ -33,10 +34,25 @@ class Entry:
         self.event = event
 
 
-class JobHistory:
-    """Everything that was told of one job. Lists are in order of time, `attempts` in order of fences."""
+class Claim(NamedTuple):
+    """A claim that somebody was told of, or under which a handler began.
 
-    __slots__ = ("_by_kind", "attempts", "call", "entries", "id", "row", "rows")
+    It was made between `sent_us` and `at_us`. `process` is the one that claimed, which holds the job whichever child
+    runs it; where the claim itself was not recorded (`is_told` is False) it is the one that ran it.
+    """
+
+    fence: int
+    attempt: int
+    sent_us: int
+    at_us: int
+    process: str
+    is_told: bool
+
+
+class JobHistory:
+    """Everything that was told of one job. Lists are in order of time, `attempts` and `claims` in order of fences."""
+
+    __slots__ = ("_by_kind", "attempts", "call", "claims", "entries", "id", "row", "rows")
 
     def __init__(self, job: str, entries: list[Entry], call: EnqueueCalled | None = None) -> None:
         entries.sort(key=lambda entry: entry.event.at_us)
@@ -51,6 +67,7 @@ class JobHistory:
         self.attempts: list[AttemptBegan] = self.of(AttemptBegan)
         if len(self.attempts) > 1:
             self.attempts = sorted(self.attempts, key=lambda began: began.fence)
+        self.claims: list[Claim] = self._claims()
         called = by_kind.get(EnqueueCalled)
         self.call: EnqueueCalled | None = cast("EnqueueCalled", called[0].event) if called else call
         """The first call that asked for the job, with its options; None if nobody is known to have asked."""
@@ -67,6 +84,21 @@ class JobHistory:
     def has(self, kind: type[Event]) -> bool:
         """Tell whether there is a record of a kind."""
         return kind in self._by_kind
+
+    def _claims(self) -> list[Claim]:
+        claims: dict[int, Claim] = {}
+        for entry in self.entries_of(Claimed):
+            told = cast("Claimed", entry.event)
+            if told.fence not in claims:
+                claims[told.fence] = Claim(told.fence, told.attempt, told.sent_us, told.at_us, entry.process, True)
+        for entry in self.entries_of(AttemptBegan):
+            began = cast("AttemptBegan", entry.event)
+            known = claims.get(began.fence)
+            if known is None:
+                claims[began.fence] = Claim(began.fence, began.attempt, began.at_us, began.at_us, entry.process, False)
+            elif began.at_us < known.at_us:  # told late: the process stood still between the answer and its record
+                claims[began.fence] = known._replace(at_us=began.at_us, sent_us=min(known.sent_us, began.at_us))
+        return sorted(claims.values()) if len(claims) > 1 else list(claims.values())
 
     # --- what the records say ---------------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class Turns(Invariant):
         ahead = call.delay_us - call.priority * _STEP_US
         ready_us = answered[0].at_us + call.delay_us
         place = Place(call.at_us + ahead, answered[0].at_us + ahead, ready_us, claim.sent_us, claim.at_us, job.id)
+        self.judged += 1
         self._places.setdefault((call.queue, call.task), []).append(place)
 
     def whole(self) -> Iterator[Violation]:
@@ -76,4 +77,4 @@ class Turns(Invariant):
                         f"queue {queue}: job {last.job}, whose turn was earlier, waited {waited:.3f} s longer "
                         f"than job {place.job}"
                     )
-                    yield self.broken(what, at_us=last.taken_from_us)
+                    yield self.broken(what, job=last.job, at_us=last.taken_from_us)

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from holdfast.torture.checker.invariant import Invariant
-from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.job import Claim, JobHistory
 from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import AttemptBegan, Claimed
+from holdfast.torture.events import Claimed
+
+
+class Late(NamedTuple):
+    """A job of a killed worker that was claimed again late."""
+
+    job: str
+    attempt: int
+    queue: str
+    turn_us: int
+    died_us: int
+    again_us: int
+
+
+_NO_CLAIMS: Final[tuple[array[int], array[int]]] = (array("q"), array("q"))
 
 
 class Recovery(Invariant):
     """I9.
 
     The bound counts from the death of the holder, as its parent saw it, and anew from the end of every fault that
-    may have kept all workers from the store.
+    may have kept all workers from the store. A job is free in time if it is taken from its holder within the bound
+    that the run states: the lease, and slack for those that look for expired leases on a busy machine. It has an early
+    turn then, but waits for a worker that has room for it, so the next claim may be later by as much as any job may
+    be overtaken, counted from when no job of an earlier turn was claimed any more: under a backlog, that is long.
     """
 
     code = "I9"
@@ -25,44 +44,93 @@ class Recovery(Invariant):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._orderly = self._ended_in_good_order()
+        self._late: list[Late] = []
+        self._claims: dict[str, tuple[array[int], array[int]]] = {}  # of each queue: when, and of which turn
+        if run.clock_trouble:
+            self.unjudged = f"what workers that ended in good order left behind: {run.clock_trouble}"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Measure how long a job stayed with a holder that was gone."""
+        for told in job.of(Claimed):
+            if told.turn_us is not None:
+                known = self._claims.get(told.queue)
+                if known is None:
+                    known = self._claims[told.queue] = (array("q"), array("q"))
+                known[0].append(told.at_us)
+                known[1].append(told.turn_us)
         if job.row is None or (not job.row.attempts and job.row.attempt <= 1):
             return
-        for entry in job.entries_of(AttemptBegan):
-            began = entry.event
-            died_us = self.run.killed_at(entry.process)
-            if died_us is not None and isinstance(began, AttemptBegan):
-                yield from self._killed(job, began, died_us)
+        for claim in job.claims:
+            died_us = self.run.killed_at(claim.process)
+            if died_us is not None:
+                yield from self._killed(job, claim, died_us)
         if self._orderly:
             yield from self._left_behind(job)
 
-    def _killed(self, job: JobHistory, began: AttemptBegan, died_us: int) -> Iterator[Violation]:
-        kept = job.kept.get(began.attempt)
+    def _killed(self, job: JobHistory, claim: Claim, died_us: int) -> Iterator[Violation]:
+        kept = job.kept.get(claim.attempt)
         if kept is None or kept.outcome != "lost":
             return
-        back = [event.at_us for event in [*job.attempts, *job.of(Claimed)] if event.fence > began.fence]
-        taken_us = self.run.from_store_clock(kept.ended_us)
-        if taken_us is not None:
-            back.append(taken_us)
-        if not back:
+        again_us = min((later.at_us for later in job.claims if later.fence > claim.fence), default=None)
+        freed = [at_us for at_us in (again_us, self.run.from_store_clock(kept.ended_us)) if at_us is not None]
+        if not freed:
             return
-        took_us = min(back) - died_us
-        self.figures["longest recovery (s)"] = max(self.figures.get("longest recovery (s)", 0.0), took_us / 1e6)
-        if min(back) > self.run.without_outages(died_us, self.run.settings.recovery_us):
-            what = (
-                f"attempt {began.attempt} was free {took_us / 1e6:.3f} s after its worker was killed; "
-                f"the bound is {self.run.settings.recovery_us / 1e6:g} s"
+        self.judged += 1
+        bound_us = self.run.settings.recovery_us
+        took_us = min(freed) - died_us
+        self._measure("longest until free (s)", took_us)
+        if min(freed) > self.run.without_outages(died_us, bound_us):
+            text = (
+                f"attempt {claim.attempt} was free {took_us / 1e6:.3f} s after its worker was killed; "
+                f"the bound is {bound_us / 1e6:g} s"
             )
-            yield self.broken(what, job=job, at_us=min(back))
+            yield self.broken(text, job=job, at_us=min(freed))
+        if again_us is not None:
+            self._measure("longest until claimed again (s)", again_us - died_us)
+            self._claimed_again(job, claim, died_us, again_us)
+
+    def _measure(self, name: str, took_us: int) -> None:
+        self.figures[name] = max(self.figures.get(name, 0.0), took_us / 1e6)
+
+    def _claimed_again(self, job: JobHistory, claim: Claim, died_us: int, again_us: int) -> None:
+        """Keep what came late, until it is known what was claimed before it."""
+        overtaking_us = self.run.settings.overtaking_us
+        bound_us = self.run.settings.recovery_us + overtaking_us
+        if not overtaking_us or again_us <= self.run.without_outages(died_us, bound_us):
+            return
+        place = next(((told.queue, told.turn_us) for told in job.of(Claimed) if told.fence == claim.fence), None)
+        if place is not None and place[1] is not None:
+            self._late.append(Late(job.id, claim.attempt, place[0], place[1], died_us, again_us))
+
+    def whole(self) -> Iterator[Violation]:
+        """Of what came late, see whether it was because others of its queue had an earlier turn."""
+        overtaking_us = self.run.settings.overtaking_us
+        for late in self._late:
+            claims = zip(*self._claims.get(late.queue, _NO_CLAIMS), strict=True)
+            turn_us = max(
+                (at_us for at_us, turn_us in claims if turn_us < late.turn_us and at_us < late.again_us), default=0
+            )
+            since_us = max(turn_us, late.died_us + self.run.settings.recovery_us)
+            if late.again_us > self.run.without_outages(since_us, overtaking_us):
+                text = (
+                    f"attempt {late.attempt} was claimed again {(late.again_us - late.died_us) / 1e6:.3f} s after its "
+                    f"worker was killed, and {(late.again_us - since_us) / 1e6:.3f} s after its turn had come; the "
+                    f"bound is {overtaking_us / 1e6:g} s"
+                )
+                yield self.broken(text, job=late.job, at_us=late.again_us)
 
     def _left_behind(self, job: JobHistory) -> Iterator[Violation]:
-        for kept in job.row.attempts if job.row is not None else ():
+        if job.row is None:
+            return
+        told = {claim.attempt for claim in job.claims}
+        for kept in job.row.attempts:
             ended_us = self._orderly.get(kept.worker)
             taken_us = self.run.from_store_clock(kept.ended_us)
             if kept.outcome != "lost" or ended_us is None or taken_us is None or taken_us <= ended_us:
                 continue
+            if kept.attempt not in told:  # the answer to its claim was lost: what nobody knows of, nobody gives back
+                continue
+            self.judged += 1
             since_us = ended_us - self.run.settings.lease_us
             if not any(self.run.was_slow(process, since_us, taken_us) for process in self.run.workers[kept.worker]):
                 what = f"attempt {kept.attempt} was left behind by {kept.worker}, which ended in good order"

@@ -10,6 +10,7 @@ from holdfast.torture.checker.endings import Absorbing, CleanFailure, NoLoss
 from holdfast.torture.checker.fences import Fences
 from holdfast.torture.checker.hygiene import Hygiene
 from holdfast.torture.checker.invariant import Invariant
+from holdfast.torture.checker.keys import OneOfAKey
 from holdfast.torture.checker.leases import NoTheft, OneHolder
 from holdfast.torture.checker.order import Turns
 from holdfast.torture.checker.recovery import Recovery
@@ -24,6 +25,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneHolder,
     Absorbing,
     Recovery,
+    OneOfAKey,
     Due,
     Conservation,
     Batches,

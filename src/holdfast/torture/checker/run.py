@@ -25,11 +25,13 @@ from holdfast.torture.events import (
     Started,
 )
 
-_SLOW_US = 400_000
+_SLOW = 4  # a lease has so many of what counts as slow: the store itself takes no lease after a wait as long as that
+_STILL = 0.4  # of a lease: leases are extended when half of their time is over, so this may cost one
+_SERVER_DOWN = ("restart", "store")
 
 
 class Outage:
-    """A time in which no recovery can be asked for."""
+    """A time in which no recovery can be asked for; `is_total`: nor a lease be extended, by anybody."""
 
     __slots__ = ("began_us", "ended_us", "is_total")
 
@@ -53,7 +55,9 @@ class Run:
         self._claiming: dict[str, set[str]] = {}
         self._faults: dict[str, list[FaultBegan]] = {}
         self._fault_ends: dict[int, int] = {}
+        self._slow_us = 400_000  # until the run is known
         self._slow: dict[str, list[tuple[int, int]]] = {}
+        self._silent: dict[str, list[tuple[int, int]]] = {}
         self.snapshots: list[Snapshot] = []
         self.dumped: list[Dumped] = []
         self.calls: dict[str, EnqueueCalled] = {}
@@ -87,8 +91,11 @@ class Run:
     def note(self, process: str, event: Event) -> None:
         """Take in a record."""
         at_us = event.at_us
-        if at_us > self.last_sign.get(process, -1):
+        before_us = self.last_sign.get(process)
+        if before_us is None or at_us > before_us:
             self.last_sign[process] = at_us
+            if before_us is not None and at_us - before_us > self._slow_us:
+                self._silent.setdefault(process, []).append((before_us, at_us))
         known = self._notes.get(type(event))
         if known is not None:
             known(process, event)
@@ -97,8 +104,7 @@ class Run:
         """Note that all records were read; a fault without an end lasted to the end."""
         self.last_us = max(self.last_sign.values(), default=0)
         for fault in self._open.values():
-            if fault.stalls or fault.total:
-                self.outages.append(Outage(fault.at_us, self.last_us, is_total=fault.total))
+            self._note_outage(fault, self.last_us)
         self.workers.update(self._claiming)
         self.outages.sort(key=lambda outage: outage.began_us)
 
@@ -132,6 +138,16 @@ class Run:
         """Tell whether a call of the store took a process long in some time: it, or the store, was out of breath."""
         return any(sent_us < to_us and at_us > from_us for sent_us, at_us in self._slow.get(process, ()))
 
+    def was_still(self, process: str, at_us: int) -> bool:
+        """Tell whether a process wrote nothing for most of half the lease before an instant.
+
+        It may have been idle; but if it was not given the processor, nothing else shows it.
+        """
+        since_us = at_us - self.settings.lease_us
+        enough_us = _STILL * self.settings.lease_us
+        silent = self._silent.get(process, ())
+        return any(min(to_us, at_us) - max(from_us, since_us) > enough_us for from_us, to_us in silent)
+
     def without_outages(self, from_us: int, span_us: int) -> int:
         """Return when a time of `span_us`, begun anew after each outage that falls into it, is over."""
         deadline = from_us + span_us
@@ -142,17 +158,22 @@ class Run:
                 deadline = max(deadline, outage.ended_us + span_us)
         return deadline
 
+    @property
+    def clock_trouble(self) -> str:
+        """Why instants of the store's clock cannot be compared with those of the records, or nothing."""
+        if self._clock_low is None or self._clock_high is None:
+            return "the store's clock was never read"
+        return "the store's clock was stepped" if self._clock_low > self._clock_high else ""
+
     def from_store_clock(self, store_us: int) -> int | None:
         """Return the latest instant that an instant of the store's clock can be, or None if that clock was stepped."""
-        low, high = self._clock_low, self._clock_high
-        if low is None or high is None or low > high:
-            return None
-        return store_us - low
+        return None if self.clock_trouble or self._clock_low is None else store_us - self._clock_low
 
     # --- taking in --------------------------------------------------------------------------------------------------
 
     def _run_began(self, _: str, event: RunBegan) -> None:
         self.settings = event
+        self._slow_us = event.lease_us // _SLOW
         self.first_us = event.at_us
 
     def _worked(self, process: str, event: AttemptBegan) -> None:
@@ -167,7 +188,7 @@ class Run:
         self._called_store(process, event)
 
     def _called_store(self, process: str, event: Claimed | Extended | Finished | Released) -> None:
-        if event.at_us - event.sent_us > _SLOW_US:
+        if event.at_us - event.sent_us > self._slow_us:
             slow = self._slow.setdefault(process, [])
             if not slow or slow[-1] != (event.sent_us, event.at_us):  # a call for many jobs is told once for each
                 slow.append((event.sent_us, event.at_us))
@@ -187,8 +208,13 @@ class Run:
     def _fault_ended(self, _: str, event: FaultEnded) -> None:
         self._fault_ends[event.number] = event.at_us
         began = self._open.pop(event.number, None)
-        if began is not None and (began.stalls or began.total):
-            self.outages.append(Outage(began.at_us, event.at_us, is_total=began.total))
+        if began is not None:
+            self._note_outage(began, event.at_us)
+
+    def _note_outage(self, fault: FaultBegan, ended_us: int) -> None:
+        if fault.stalls or fault.total:
+            is_total = fault.total or (fault.fault, fault.target) == _SERVER_DOWN
+            self.outages.append(Outage(fault.at_us, ended_us, is_total=is_total))
 
     def _clock(self, _: str, event: Clock) -> None:
         if event.store_us is None:

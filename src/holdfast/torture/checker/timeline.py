@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.job import Entry, JobHistory
+from holdfast.torture.checker.partition import by_job
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Event, JobRow
 
@@ -24,6 +27,11 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
             lines += [f"  {'':>11}  {'':<{width}}    {_fields(row, begin_us)}" for row in event.attempts]
     lines += [f"  {(violation.at_us - begin_us) / 1e6:>11.6f}  >> {violation}" for violation in violations]
     return "\n".join(lines)
+
+
+def entries_of(job: str, records: Iterable[tuple[str, Event]]) -> list[Entry]:
+    """Return the records of one job: for the few whose history is wanted when all jobs have gone by."""
+    return [Entry(process, part) for process, event in records for about, part in by_job(event) if about == job]
 
 
 def words(event: Event, begin_us: int) -> str:

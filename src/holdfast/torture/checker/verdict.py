@@ -28,6 +28,15 @@ class Tally(msgspec.Struct):
     checked: int = 0
     violated: int = 0
     first: list[Violation] = msgspec.field(default_factory=list[Violation])
+    unjudged: str = ""
+    """Why some cases could not be decided, or nothing."""
+
+    @property
+    def mark(self) -> str:
+        """What is to be said of the invariant: an empty search has found nothing, and shows nothing."""
+        if self.violated:
+            return f"{self.violated} VIOLATED"
+        return "holds" if self.checked else "not judged"
 
     def add(self, violation: Violation) -> None:
         """Count a violation, and keep the first few."""
@@ -69,10 +78,11 @@ class Verdict(msgspec.Struct):
         """Return the verdict as a person reads it."""
         lines = [f"{self.jobs} jobs, {self.records} records"]
         for tally in self.tallies:
-            mark = f"{tally.violated} VIOLATED" if tally.violated else "holds"
             lines.append(
-                f"  {tally.invariant:<4} {tally.name:<20} {mark:<12} of {tally.checked}  forbids {tally.forbids}"
+                f"  {tally.invariant:<4} {tally.name:<20} {tally.mark:<12} of {tally.checked}  forbids {tally.forbids}"
             )
+            if tally.unjudged:
+                lines.append(f"  {'':<4} {'':<20} not judged: {tally.unjudged}")
         lines += [f"  {name}: {value:g}" for name, value in self.figures.items()]
         if self.is_clean:
             return "\n".join(lines)

@@ -1,0 +1,59 @@
+"""For how long a claim surely held its job: what its holder was promised, and when it may have given the job up."""
+
+from __future__ import annotations
+
+from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.events import (
+    AttemptEnded,
+    Claimed,
+    EffectBegan,
+    EffectCommitted,
+    EffectUnknown,
+    ExtendAnswered,
+    Extended,
+    Finished,
+    Released,
+)
+
+_MAY_BE_DONE = frozenset({"done", "unknown"})
+
+
+def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
+    """Return what the holder of each fence was promised: when it asked, and until when it then holds at least."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for claimed in job.of(Claimed):
+        found.setdefault(claimed.fence, []).append((claimed.sent_us, claimed.sent_us + claimed.lease_us))
+    extends: list[Extended | ExtendAnswered] = [*job.of(Extended), *job.of(ExtendAnswered)]
+    for extended in extends:
+        if extended.verdict == "done":
+            found.setdefault(extended.fence, []).append((extended.sent_us, extended.sent_us + extended.lease_us))
+    return found
+
+
+def given_up_at(job: JobHistory) -> dict[int, int]:
+    """Return from when on the holder of each fence may have given the job up by itself.
+
+    What the store refused, or is known not to have heard, gave nothing up. Of an attempt whose end was never sent, as
+    far as is known, the end of its handler counts.
+    """
+    ended: dict[int, int] = {}
+    told: set[int] = set()
+
+    def note(fence: int, at_us: int) -> None:
+        ended[fence] = min(ended.get(fence, at_us), at_us)
+
+    writes: list[Finished | Released] = [*job.of(Finished), *job.of(Released)]
+    for write in writes:
+        told.add(write.fence)
+        if write.verdict in _MAY_BE_DONE:
+            note(write.fence, write.sent_us)
+    for committed in job.of(EffectCommitted):
+        note(committed.fence, committed.sent_us)
+    unknown = {effect.fence for effect in job.of(EffectUnknown)}
+    for effect in job.of(EffectBegan):
+        if effect.fence in unknown:
+            note(effect.fence, effect.at_us)
+    for attempt in job.of(AttemptEnded):
+        if attempt.fence not in told:
+            note(attempt.fence, attempt.at_us)
+    return ended

@@ -1,0 +1,83 @@
+"""One lease for each order_key at a time (I10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from holdfast.torture.checker.holding import given_up_at, holds
+from holdfast.torture.checker.invariant import Invariant
+from holdfast.torture.checker.job import Claim, JobHistory
+from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.events import Claimed, ResetCalled
+
+
+class Held(NamedTuple):
+    """A job of a key, surely held from one instant to another; its claim was made between two."""
+
+    from_us: int
+    until_us: int
+    sent_us: int
+    fence: int
+    job: str
+
+
+class OneOfAKey(Invariant):
+    """I10.
+
+    The line in which a job waits, its queue and key, is told by the call that asked for it; claims name the queue. A
+    lease surely runs from the answer to its claim until its promised end, or until its holder may have given it up or
+    was no longer there. A claim of another job of the line that was sent and answered meanwhile is a second lease of
+    one key. That effects come in the order of the enqueues is looked at in the store itself, after the run.
+    """
+
+    code = "I10"
+    name = "one of a key"
+    forbids = "two unexpired leases of different jobs of one order_key at the same time"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self._lines: dict[str, list[Held]] = {}
+
+    def job(self, job: JobHistory) -> Iterator[Violation]:
+        """Note when a job with a key was held."""
+        yield from ()
+        call = job.call
+        if call is None or all(claimed.queue == call.queue for claimed in job.of(Claimed)):
+            return
+        ended = given_up_at(job)
+        promised = holds(job)
+        taken = [reset.at_us for reset in job.of(ResetCalled)]
+        for claim in job.claims:
+            if claim.is_told:
+                self.judged += 1
+                until_us = max((until for _, until in promised.get(claim.fence, ())), default=claim.at_us)
+                until_us = min([until_us, ended.get(claim.fence, until_us), *taken, self._gone_at(claim)])
+                held = Held(claim.at_us, until_us, claim.sent_us, claim.fence, job.id)
+                self._lines.setdefault(call.queue, []).append(held)
+
+    def _gone_at(self, claim: Claim) -> int:
+        """Return from when on the holder may have been taken for dead, or was ending by itself."""
+        signs = self.run.last_sign.get(claim.process, claim.at_us)
+        return min(signs, self.run.asked_to_end.get(claim.process, signs))
+
+    def whole(self) -> Iterator[Violation]:
+        """Compare the leases of each key with the one before that lasts longest."""
+        for line, leases in self._lines.items():
+            leases.sort()
+            for before, after in pairwise(leases):
+                if before.fence == after.fence and before.job != after.job:
+                    what = f"was claimed together with job {before.job} of its key, {line}, under fence {after.fence}"
+                    yield self.broken(what, job=after.job, at_us=after.from_us)
+            last = leases[0]
+            for held in leases[1:]:
+                if last.from_us <= held.sent_us and held.from_us < last.until_us and last.job != held.job:
+                    what = (
+                        f"was claimed under fence {held.fence} while job {last.job} of its key, {line}, was leased "
+                        f"under fence {last.fence} for {(last.until_us - held.from_us) / 1e6:.3f} s more"
+                    )
+                    yield self.broken(what, job=held.job, at_us=held.from_us)
+                if held.until_us > last.until_us:
+                    last = held
