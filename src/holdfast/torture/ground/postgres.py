@@ -13,7 +13,17 @@ from psycopg import Connection
 from holdfast.app.open import open_backend
 from holdfast.errors import StoreUnavailable
 from holdfast.torture.events import EffectRow, JobRow
-from holdfast.torture.ground.base import FOREIGN, STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.base import (
+    CLEARED,
+    CLEARING,
+    FOREIGN,
+    STATES,
+    TABLES,
+    Leftovers,
+    effect_row,
+    joined,
+    wrong,
+)
 from holdfast.torture.ground.statements import postgres_statements
 from holdfast.torture.names import EFFECTS, SESSIONS, schema_beside
 from holdfast.torture.urls import postgres_url
@@ -37,6 +47,8 @@ class PostgresGround:
         self._shown = open_backend(self.url).url  # refuses what is no URL or no name, and hides the password
         self._driver_url = postgres_url(self.url)
         self._say = postgres_statements(schema, sessions=SESSIONS)
+        self._is_shared = False
+        """Whether the schema holds jobs of others, too; counting is dearer then."""
 
     @property
     def shown(self) -> str:
@@ -69,15 +81,23 @@ class PostgresGround:
                     _run(connection, self._say[f"{step}_{name}"])
 
     def wipe(self) -> str:
-        """Drop the schema, if it holds nothing but runs; else the tables of the run."""
-        is_alone = not self.foreign()
+        """Drop the schema, if it holds nothing but runs; else what is of runs in it."""
+        self._is_shared = bool(self.foreign())
+        if self._is_shared:
+            self._clear()
+            return CLEARED
         with self._open() as connection:
-            if is_alone:
-                _run(connection, self._say["drop_schema"])
-                return "The schema of the run is gone."
-            for name in EFFECTS:
+            _run(connection, self._say["drop_schema"])
+        return "The schema of the run is gone."
+
+    def _clear(self) -> None:
+        with self._open(autocommit=False) as connection:
+            there = self._tables(connection)
+            for table, statement in CLEARING:
+                if table in there:
+                    _run(connection, self._say.with_names(statement, table=table))
+            for name in TABLES:
                 _run(connection, self._say[f"drop_{name}"])
-        return "The tables of the run are gone; its jobs, all ended, are left to retention."
 
     def clock(self) -> int:
         """Return the server's clock."""
@@ -91,7 +111,8 @@ class PostgresGround:
             return {state: self._count(connection, state) for state in self._states(connection)}
 
     def _count(self, connection: Connection[Any], state: str) -> int:
-        return _number(connection, self._say.with_names("count_state_alone", state=state))
+        statement = "count_state" if self._is_shared else "count_state_alone"
+        return _number(connection, self._say.with_names(statement, state=state))
 
     def effects_seen(self, after: int) -> tuple[int, int]:
         """Look at the latest effects."""

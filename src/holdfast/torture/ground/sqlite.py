@@ -10,7 +10,17 @@ from pathlib import Path
 
 from holdfast.errors import ConfigError
 from holdfast.torture.events import EffectRow, JobRow
-from holdfast.torture.ground.base import FOREIGN, STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.base import (
+    CLEARED,
+    CLEARING,
+    FOREIGN,
+    STATES,
+    TABLES,
+    Leftovers,
+    effect_row,
+    joined,
+    wrong,
+)
 from holdfast.torture.ground.statements import sqlite_statements
 from holdfast.torture.names import EFFECTS
 from holdfast.torture.urls import sqlite_path
@@ -18,6 +28,8 @@ from holdfast.torture.urls import sqlite_path
 _BUSY = 30.0  # seconds
 _JOURNALS = ("", "-wal", "-shm")
 _OURS = "holdfast_"
+_MADE = f"{_OURS}torture_made"
+"""A table that stands in files that a run has made: these alone are ever removed."""
 
 
 class SqliteGround:
@@ -32,6 +44,7 @@ class SqliteGround:
         self.path = Path(path).absolute()
         self.url = url
         self._say = sqlite_statements()
+        self._makes_it = not self.path.exists()
 
     @property
     def shown(self) -> str:
@@ -58,22 +71,37 @@ class SqliteGround:
     def prepare(self) -> None:
         """Make the tables of the run."""
         with self._open() as connection:
+            if self._makes_it and _MADE not in self._tables(connection):
+                connection.execute(self._say["mark_as_made"])
             for name in EFFECTS:
                 for step in ("drop", "create", "index"):
                     connection.execute(self._say[f"{step}_{name}"])
 
     def wipe(self) -> str:
-        """Remove the file, if it holds nothing but runs; else the tables of the run."""
+        """Remove a file that a run has made and nobody else uses; else what is of runs in it."""
         if not self.path.exists():
+            self._makes_it = True
             return "There was nothing to remove."
-        if self.foreign():
-            with self._open() as connection:
-                for name in EFFECTS:
-                    connection.execute(self._say[f"drop_{name}"])
-            return "The tables of the run are gone; its jobs, all ended, are left to retention."
+        with self._open() as connection:
+            was_made = _MADE in self._tables(connection)
+        if self.foreign() or not was_made:
+            self._clear()
+            return CLEARED
         for ending in _JOURNALS:
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
+        self._makes_it = True
         return f"{self.path} is gone."
+
+    def _clear(self) -> None:
+        with self._open() as connection:
+            connection.execute("begin immediate")
+            there = self._tables(connection)
+            for table, statement in CLEARING:
+                if f"{_OURS}{table}" in there:
+                    connection.execute(self._say.with_names(statement, table=table))
+            for name in TABLES:
+                connection.execute(self._say[f"drop_{name}"])
+            connection.execute("commit")
 
     def clock(self) -> int:
         """Return the clock of the machine, which is the store's: SQLite's own words for it are coarser."""
