@@ -14,9 +14,10 @@ from typing import ClassVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.below import below, is_alive
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUE, QUEUES
@@ -32,7 +33,7 @@ _MOST_QUICK = 8  # in a row
 _BACK_OFF = 1.0
 
 
-class FleetBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
+class FleetBroken(RunFailed):
     """Workers end again and again though nobody did anything to them."""
 
 
@@ -239,22 +240,3 @@ class Fleet:
             knows_strangers=knows,
             skew=0.0 if quiet else seat.armed.skew,
         )
-
-
-def below(pid: int) -> list[int]:
-    """Return the processes below one, as far as this system tells."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):  # it may end while we look
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                for child in map(int, (task / "children").read_text().split()):
-                    found += [child, *below(child)]
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that only waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False

@@ -30,8 +30,8 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError
 from holdfast.torture.events import AnyEvent, Ended, Event, Exited, Started
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.streams.records import AnyStreamEvent
 
 SUFFIX: Final = ".jsonl"
@@ -43,7 +43,7 @@ AnyRecord = AnyEvent | AnyStreamEvent
 _decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 
-class HistoryDamaged(HoldfastError):  # noqa: N818 - as the other errors of the library, by what happened
+class HistoryDamaged(RunFailed):
     """A history cannot be read, so nothing can be said of the run."""
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.recorder import NAME, ROLE
 
 
-class ProgramEnded(HoldfastError):  # noqa: N818 - reads as the sentence it states
+class ProgramEnded(RunFailed):
     """A program has ended though nobody asked it to."""
 
 

@@ -9,7 +9,8 @@ import random
 import signal
 from typing import ClassVar
 
-from holdfast.torture.fleet import Seat, below, is_alive
+from holdfast.torture.below import below, is_alive
+from holdfast.torture.fleet import Seat
 from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.plan import Fault
 from holdfast.torture.stage import Stage
