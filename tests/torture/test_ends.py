@@ -25,9 +25,9 @@ def report(*, is_clean: bool, history: str) -> Report:
     return Report(
         run="smoke-1", seed=1, profile="smoke", lease=2.0, store="sqlite", url="sqlite:///x", versions={}, machine={},
         is_clean=is_clean, is_drained=True, reached=True, jobs=0, states={}, effects=0, attempts_without_completion={},
-        most_attempts=0, faults={}, links_cut=0, cuts_inside_commit=0, workers_started=0, workers_died=0,
-        seconds={"faults": 1.0, "drain": 1.0}, jobs_per_second=0.0, recoveries={}, latency={}, latency_all={},
-        bounds={}, history=history,
+        most_attempts=0, faults={}, links_cut=0, cuts_inside_commit=0, cuts_at_statements=0, workers_started=0,
+        workers_died=0, seconds={"faults": 1.0, "drain": 1.0}, jobs_per_second=0.0, recoveries={},
+        latency={}, latency_all={}, bounds={}, history=history,
     )  # fmt: skip
 
 

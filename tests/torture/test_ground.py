@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
 
 from holdfast import App
 from holdfast.torture.ground import Ground, ground_of
+from holdfast.torture.ground.base import Leftovers
 from holdfast.torture.ground.sqlite import SqliteGround
 from holdfast.torture.names import QUEUE
+from holdfast.torture.recorder import RUN
 from holdfast.torture.streams.ground import stream_ground_of
 from holdfast.torture.streams.names import MAIN, PARTITIONS
 
@@ -97,6 +106,58 @@ async def test_runs_on_a_shared_schema_begin_without_the_jobs_and_events_of_earl
         await assert_only_the_others_are_left(ground.url, ground)
     finally:
         drop_schema(ground.url)
+
+
+async def test_the_indexes_of_a_schema_are_compared_with_their_tables():
+    try:
+        ground = ground_of(new_schema_url())
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    assert ground.versions()["indexes"] == "not checked"
+    try:
+        await filled(ground.url, others=False)
+        assert ground.leftovers().integrity == ""
+        assert re.fullmatch(r"\d\d+ checked", ground.versions()["indexes"])
+        with psycopg.connect(parts_of(ground.url)[0]) as connection:
+            assert connection.execute("select 1 from pg_extension where extname = 'amcheck'").fetchone() is None
+    finally:
+        drop_schema(ground.url)
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("begin immediate")
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_process_of_the_run_that_still_writes_to_the_file_is_left_over(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("holdfast.torture.ground.sqlite._BUSY", 0.05)
+    url = f"sqlite:///{tmp_path}/run.db"
+    async with App(url):
+        pass
+    ground = ground_of(url)
+    assert ground.leftovers() == Leftovers()
+    with held(tmp_path / "run.db"):
+        assert ground.leftovers() == Leftovers(transactions=1, connections=1)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, RUN: "r"},
+    )
+    with holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        assert holder.stdin is not None
+        holder.stdin.close()
 
 
 async def assert_only_the_others_are_left(url: str, ground: Ground) -> None:

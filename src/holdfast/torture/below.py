@@ -19,10 +19,20 @@ def below(pid: int) -> list[int]:
 
 def state_of(pid: int) -> str:
     """Return the letter of a process's state; empty if there is none."""
+    return _fields(pid)[0]
+
+
+def born_at(pid: int) -> str:
+    """Return what tells a process from a later one of the same number: when it was started; empty if there is none."""
+    return _fields(pid)[-1]
+
+
+def _fields(pid: int) -> tuple[str, str]:
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return ""
+        return "", ""
+    return fields[0], fields[19]
 
 
 def is_alive(pid: int) -> bool:

@@ -79,8 +79,8 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     """Kill, freeze and cut off real workers on your own database, and check that nothing was lost or doubled.
 
     Exit code 1 on any violation, with the whole history of the first job that suffered it; exit code 4 if the run could
-    not be done as planned, so that there is no verdict. A server given by --url is never restarted, and no table but the
-    run's own is changed; one that holds jobs of others is refused without --yes.
+    not be done as planned, so that there is no verdict. A server given by --url is never restarted, and no table but
+    the run's own is changed; one that holds jobs of others is refused without --yes.
     """
     if url is not None and server is not None:
         raise Failure("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)

@@ -102,6 +102,10 @@ class Ground(Protocol):
         """Look for what a run should not leave behind."""
         ...
 
+    def is_encrypted(self) -> bool:
+        """Tell whether what is said to the store cannot be read on the way."""
+        ...
+
     def held_snapshot(self) -> AbstractContextManager[object]:
         """Hold a snapshot open, as a backup or a forgotten session does."""
         ...

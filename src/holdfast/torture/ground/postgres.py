@@ -49,6 +49,7 @@ class PostgresGround:
         self._say = postgres_statements(schema, sessions=SESSIONS)
         self._is_shared = False
         """Whether the schema holds jobs of others, too; counting is dearer then."""
+        self._looked_at_indexes = "not checked"
 
     @property
     def shown(self) -> str:
@@ -148,13 +149,38 @@ class PostgresGround:
         return wrong(doubled, missing, early)
 
     def leftovers(self) -> Leftovers:
-        """Look for leases, open transactions and sessions of workers."""
+        """Look for leases, open transactions and sessions of workers, and damaged indexes."""
         with self._open() as connection:
             return Leftovers(
                 leases=self._count(connection, "running"),
                 transactions=_number(connection, self._say["count_open"]),
                 connections=_number(connection, self._say["count_sessions"]),
+                integrity=self._damage(),
             )
+
+    def _damage(self) -> str:
+        """Compare every index with its table by amcheck, and leave no trace of it; return what is wrong."""
+        with self._open(autocommit=False) as connection:
+            try:
+                _run(connection, self._say["make_amcheck"])
+            except psycopg.Error as error:  # not installed, or not for this role
+                self._looked_at_indexes = f"not checked: {str(error).splitlines()[0]}"
+                connection.rollback()
+                return ""
+            try:
+                count = len(_run(connection, self._say["check_indexes"]).fetchall())
+            except (psycopg.errors.IndexCorrupted, psycopg.errors.DataCorrupted) as error:
+                self._looked_at_indexes = "damaged"
+                return str(error).splitlines()[0]
+            finally:
+                connection.rollback()
+            self._looked_at_indexes = f"{count} checked"
+        return ""
+
+    def is_encrypted(self) -> bool:
+        """Tell whether the server and the driver have agreed on TLS."""
+        with self._open() as connection:
+            return connection.pgconn.ssl_in_use
 
     @contextmanager
     def held_snapshot(self) -> Generator[None]:
@@ -177,10 +203,11 @@ class PostgresGround:
     def versions(self) -> dict[str, str]:
         """Return the version and what concerns durability."""
         with self._open() as connection:
-            return {
+            found = {
                 name: str(_run(connection, self._say.with_names("show", setting=name)).fetchone()[0])
                 for name in _SETTINGS
             }
+        return {**found, "indexes": self._looked_at_indexes}
 
     def _tables(self, connection: Connection[Any]) -> set[str]:
         return {row[0] for row in _run(connection, self._say["tables"]).fetchall()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping
@@ -23,6 +24,7 @@ from holdfast.torture.ground.base import (
 )
 from holdfast.torture.ground.statements import sqlite_statements
 from holdfast.torture.names import EFFECTS
+from holdfast.torture.recorder import RUN
 from holdfast.torture.urls import sqlite_path
 
 _BUSY = 30.0  # seconds
@@ -150,8 +152,24 @@ class SqliteGround:
         with self._open() as connection:
             found = [row[0] for row in connection.execute("pragma integrity_check")]
             leases = self._count(connection, "running")
-            connection.execute("begin immediate")  # waits, and then raises, if somebody still writes
-        return Leftovers(leases=leases, integrity="" if found == ["ok"] else "; ".join(found[:5]))
+            try:
+                connection.execute("begin immediate")  # waits, and then raises, if somebody still writes
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise
+                transactions = 1
+            else:
+                transactions = 0
+        return Leftovers(
+            leases=leases,
+            transactions=transactions,
+            connections=_connected(self.path),
+            integrity="" if found == ["ok"] else "; ".join(found[:5]),
+        )
+
+    def is_encrypted(self) -> bool:
+        """There is no way on which anything could be read."""
+        return False
 
     @contextmanager
     def held_snapshot(self) -> Generator[None]:
@@ -178,3 +196,33 @@ class SqliteGround:
 
 def _number(connection: sqlite3.Connection, statement: str) -> int:
     return int(connection.execute(statement).fetchone()[0])
+
+
+def _connected(path: Path) -> int:
+    """Count the processes of runs that have a file open, as far as this system tells."""
+    return sum(
+        RUN.encode() in _words(process / "environ") and any(_leads_to(path, link) for link in _links(process))
+        for process in Path("/proc").glob("[0-9]*")
+        if process.name != str(os.getpid())
+    )
+
+
+def _words(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it has ended, or is somebody else's
+        return b""
+
+
+def _links(process: Path) -> list[Path]:
+    try:
+        return list((process / "fd").iterdir())
+    except OSError:
+        return []
+
+
+def _leads_to(path: Path, link: Path) -> bool:
+    try:
+        return link.samefile(path)
+    except OSError:
+        return False
