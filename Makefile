@@ -60,8 +60,10 @@ bench: setup ## benchmarks, as ratios to hand-written loops
 
 torture: setup ## kill, freeze and cut off real workers for ten minutes on SQLite, and on a throw-away PostgreSQL
 	@mkdir -p build
-	@$(BIN)/holdfast torture --profile standard --url sqlite:///build/torture.db --report build/torture-sqlite.json
-	@$(BIN)/holdfast torture --profile standard --server postgresql --report build/torture-postgresql.json
+	@bad=0; \
+	  $(BIN)/holdfast torture --profile standard --url sqlite:///build/torture.db --report build/torture-sqlite.json || bad=1; \
+	  $(BIN)/holdfast torture --profile standard --server postgresql --report build/torture-postgresql.json || bad=1; \
+	  exit $$bad
 
 clean: ## remove the environment, caches and build results
 	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

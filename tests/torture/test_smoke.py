@@ -77,6 +77,7 @@ def assert_the_server_suffered(report: dict[str, Any]) -> None:
     assert report["versions"]["fsync"] == "on"
     assert report["faults"]["restart"]["done"] >= 1
     assert report["cuts_inside_commit"] >= 1
+    assert report["cuts_at_statements"] >= 1
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

@@ -43,4 +43,5 @@ async def test_the_ground_reads_the_events_of_a_run(tmp_path):
     assert ground.effects_seen(0) == (0, 0)
     assert ground.foreign() == 0
     ground.wipe()
-    assert not (tmp_path / "run.db").exists()
+    ground.prepare()
+    assert list(ground.dumped()) == []

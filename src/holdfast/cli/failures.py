@@ -20,6 +20,7 @@ from holdfast.errors import (
     Unsupported,
 )
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.failure import RunFailed
 
 _DEBUG = "holdfast.debug"
 
@@ -29,6 +30,7 @@ MEANINGS = {
     ExitCode.WRONG: "something is wrong: no such job, nothing done, or a check that failed",
     ExitCode.USAGE: "the command was used wrongly, or refused for want of --yes",
     ExitCode.RELEASED: "the worker gave jobs back before they were done",
+    ExitCode.UNDECIDED: "a torture run could not be done as planned, and came to no verdict",
     ExitCode.UNAVAILABLE: "the store cannot be reached, or there is none",
     ExitCode.BROKEN: "an error inside Holdfast",
     ExitCode.STUCK: "the worker ended itself because a handler was stuck",
@@ -43,6 +45,7 @@ _CODES: tuple[tuple[type[HoldfastError], ExitCode], ...] = (
     (Unsupported, ExitCode.CONFIGURATION),
     (PayloadError, ExitCode.USAGE),
     (TaskNotFound, ExitCode.USAGE),
+    (RunFailed, ExitCode.UNDECIDED),
 )
 
 

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     WRONG = 1  # no such job, nothing done, a check that failed
     USAGE = 2
     RELEASED = 3  # a worker broke off some jobs and gave them back, or left them to expire
+    UNDECIDED = 4  # a torture run that came to no verdict
     UNAVAILABLE = 69  # the store could not be reached
     BROKEN = 70  # an error of ours, or a worker whose own loop or thread has died
     STUCK = 71  # a worker ended itself because a handler did not end

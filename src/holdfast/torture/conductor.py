@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -15,9 +14,10 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.torture.events import Clock, RunBegan, Snapshot
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.ground import Ground
-from holdfast.torture.history import now_us
+from holdfast.torture.history import HistoryDamaged, now_us
 from holdfast.torture.log import Log
 from holdfast.torture.names import SESSIONS
 from holdfast.torture.nemesis.schedule import Nemesis
@@ -35,7 +35,7 @@ from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 _LOOK_EVERY: Final = 1.0  # seconds
 _LOOK_SHARE: Final = 20  # a look may cost a twentieth of the time
 _PATIENCE: Final = "5"  # seconds for a reply of the server, before a link counts as broken
-_ENDING: Final = 60.0
+_ENDING: Final = 60.0  # seconds on an idle machine, as below
 _DRAIN_LOOK: Final = 0.5
 _STARTING: Final = 60.0
 _OVERTAKING: Final = 30.0
@@ -65,7 +65,11 @@ class Conductor:
         self.fault_seconds = 0.0
         self.drain_seconds = 0.0
         self.is_drained = False
+        self.processes_left = 0
+        """How many processes did not end though they were asked to, and had the time."""
         self._server = server
+        if server is not None:
+            server.patience = plan.scaled(server.patience)
         self._logs = history / "logs"
         self._logs.mkdir()
         self._quiet = asyncio.Event()
@@ -81,32 +85,32 @@ class Conductor:
         return Fleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
 
     @property
-    def cuts(self) -> tuple[int, int]:
-        """How many links were reset, and how often at a COMMIT."""
-        return (0, 0) if self._proxy is None else (self._proxy.links_cut, self._proxy.cuts)
-
-    @property
-    def processes_left(self) -> int:
-        """How many processes of the run are still there."""
-        return len(self._crew.running()) + sum(seat.is_running for seat in self._fleet.seats)
+    def cuts(self) -> tuple[int, int, int]:
+        """How many links were reset, how often at a COMMIT, and how often at a statement that commits by itself."""
+        proxy = self._proxy
+        return (0, 0, 0) if proxy is None else (proxy.links_cut, proxy.cuts - proxy.cuts_alone, proxy.cuts_alone)
 
     async def run(self) -> None:
         """Run to the end of the drain; the history then lacks only the final dump."""
-        await self._prepare()
-        keeping = asyncio.create_task(self._fleet.run())
-        watching = asyncio.create_task(self._watch())
-        main = asyncio.create_task(self._phases())
+        main: asyncio.Task[None] | None = None
+        beside: set[asyncio.Task[None]] = set()
         try:
-            # The fleet ends when it is told to, near the end of the phases, or because its workers cannot work.
-            await asyncio.wait({main, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            if not main.done():
-                await keeping
+            await self._prepare()
+            beside = {asyncio.create_task(self._fleet.run()), asyncio.create_task(self._watch())}
+            main = asyncio.create_task(self._phases())
+            # The fleet ends when it is told to, near the end of the phases, or because its workers cannot work; the
+            # watch never ends by itself.
+            while not main.done():
+                done, _ = await asyncio.wait({main, *beside}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done & beside:
+                    beside.discard(task)
+                    task.result()
             await main
         finally:
-            watching.cancel()
-            main.cancel()
-            keeping.cancel()
-            await asyncio.gather(watching, main, keeping, return_exceptions=True)
+            tasks = [*beside, main] if main is not None else [*beside]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._fleet.kill()
             await self._crew.kill()
             if self._proxy is not None:
@@ -145,16 +149,13 @@ class Conductor:
         await self._suffer(producers)
         self.fault_seconds = time.monotonic() - self.began_at
         self.progress.phase = Phase.DRAINING
-        await self._crew.end(producers, within=_ENDING)
+        ending = self.plan.scaled(_ENDING)
+        self.processes_left += await self._crew.end(producers, within=ending)
         began = time.monotonic()
         self.is_drained = await self._drain()
         self.drain_seconds = time.monotonic() - began
-        await self._fleet.stop()
-        for seat in self._fleet.seats:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ENDING):
-                    await seat.ended.wait()
-        await self._crew.end(self._crew.running(), within=_ENDING)
+        self.processes_left += await self._fleet.stop(within=ending)
+        self.processes_left += await self._crew.end(self._crew.running(), within=ending)
 
     async def _start_producers(self) -> list[Program]:
         profile = self.plan.profile
@@ -179,8 +180,13 @@ class Conductor:
 
     async def _until_produced(self, producers: list[Program]) -> None:
         """Wait until every producer has enqueued something: before that a fault would hit nothing."""
-        give_up = time.monotonic() + _STARTING
-        while sum(map(bool, self.progress.produced.values())) < len(producers) and time.monotonic() < give_up:
+        seconds = self.plan.scaled(_STARTING)
+        give_up = time.monotonic() + seconds
+        while sum(map(bool, self.progress.produced.values())) < len(producers):
+            if time.monotonic() > give_up:
+                names = {name for name, count in self.progress.produced.items() if count}
+                idle = ", ".join(program.name for program in producers if program.name.split("-")[1] not in names)
+                raise RunFailed(f"nothing has come from {idle} within {seconds:g} s; see {self._logs}")
             for program in producers:
                 program.require_alive()
             await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
@@ -208,18 +214,25 @@ class Conductor:
         finally:
             self.log.over.set()
             striking.cancel()
-            await asyncio.gather(striking, return_exceptions=True)
+            (ended,) = await asyncio.gather(striking, return_exceptions=True)
+        if isinstance(ended, Exception):  # as it was broken off: a server that did not come back
+            raise ended
 
     async def _drain(self) -> bool:
         """No more faults: everything that was enqueued must come to its end by itself."""
         self._calm()
         replacing = asyncio.create_task(self._replace())
         give_up = time.monotonic() + self.plan.drain
-        while time.monotonic() < give_up:
-            await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
-            if await asyncio.to_thread(self._look) and not self.progress.left:
-                break
-        replacing.cancel()
+        try:
+            while time.monotonic() < give_up:
+                await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
+                if await asyncio.to_thread(self._look) and not self.progress.left:
+                    break
+        finally:
+            replacing.cancel()
+            (replaced,) = await asyncio.gather(replacing, return_exceptions=True)
+        if isinstance(replaced, Exception):
+            raise replaced
         return not self.progress.left
 
     def _calm(self) -> None:
@@ -257,6 +270,8 @@ class Conductor:
             sent_us = now_us()
             store_us = self.ground.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
+        except HistoryDamaged:
+            raise  # it is not the store that failed
         except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
             self.log.told(f"the store could not be looked at: {type(error).__name__}")
             return False

@@ -14,13 +14,14 @@ from typing import ClassVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.below import below, born_at, is_alive
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUE, QUEUES
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import Fault, Plan
 from holdfast.torture.programs.settings import WorkerSettings
 
 _SUPERVISED = 0.25
@@ -32,7 +33,7 @@ _MOST_QUICK = 8  # in a row
 _BACK_OFF = 1.0
 
 
-class FleetBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
+class FleetBroken(RunFailed):
     """Workers end again and again though nobody did anything to them."""
 
 
@@ -54,6 +55,8 @@ class Seat:
         self.is_stopped = False
         self.was_hit = False
         """Whether the nemesis has ended the present worker, or armed it to end."""
+        self.is_asked = False
+        """Whether the present worker was asked to end."""
         self.ended = asyncio.Event()
 
     @property
@@ -70,6 +73,11 @@ class Seat:
     def target(self) -> str:
         """How the present worker is called in the history."""
         return process_name("worker", self.name, self.pid)
+
+    def ask(self) -> None:
+        """Ask the worker to end, unless it has."""
+        self.is_asked = True
+        self.send(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
         """Signal the worker, unless it has ended."""
@@ -108,6 +116,8 @@ class Fleet:
         self.deaths = 0
         self._is_stopping = False
         self._quick_ends = 0
+        self._left: dict[int, str] = {}
+        """Processes that have outlived their worker, and when each was born."""
 
     @property
     def chance(self) -> random.Random:
@@ -128,20 +138,31 @@ class Fleet:
                 task.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
 
-    async def stop(self) -> None:
-        """Let all workers end in order."""
+    async def stop(self, *, within: float) -> int:
+        """Let all workers end in order; return how many processes are still there when the time is over."""
         self._is_stopping = True
         for seat in self.seats:
             seat.send(signal.SIGCONT)
-            seat.send(signal.SIGTERM)
+            seat.ask()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                for seat in self.seats:
+                    await seat.ended.wait()
+        running = [seat.pid for seat in self.seats if seat.is_running]
+        return len({*running, *(pid for worker in running for pid in below(worker)), *self._survivors()})
+
+    def _survivors(self) -> list[int]:
+        """Return what is still there of the processes that should have ended with their worker."""
+        return [pid for pid, born in self._left.items() if is_alive(pid) and born_at(pid) == born]
 
     async def replace(self) -> None:
         """Ask every worker to end, one after another; those that follow know all tasks and have room."""
         for seat in self.seats:
             seat.was_hit = True
             ended = seat.ended
-            seat.send(signal.SIGTERM)
-            await ended.wait()
+            with self._log.fault(Fault.TERM, seat.target, "SIGTERM, after the faults", asks=True):
+                seat.ask()
+                await ended.wait()
 
     async def kill(self) -> None:
         """Leave nobody behind."""
@@ -152,6 +173,9 @@ class Fleet:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 await seat.process.wait()
+        for pid in self._survivors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def _keep(self, seat: Seat) -> None:
         loop = asyncio.get_running_loop()
@@ -178,7 +202,7 @@ class Fleet:
         seat.armed = self._take_armed()
         seat.settings = settings = self._settings(seat)
         seat.was_hit = bool(seat.armed.failpoints)
-        seat.is_stopped = False
+        seat.is_stopped = seat.is_asked = False
         seat.ended = asyncio.Event()
         proxied = not self._quiet.is_set() and self._chance.random() < _PROXIED
         environment = {**self._environment(proxied), failpoint.VARIABLE: seat.armed.failpoints}
@@ -193,9 +217,9 @@ class Fleet:
         seat.process = process
         self.started += 1
         if self._is_stopping:  # asked while the process came into being
-            seat.send(signal.SIGTERM)
-        children: set[int] = set()
-        code = await self._watched(process, children)
+            seat.ask()
+        children: dict[int, bool] = {}
+        code = await self._watched(seat, process, children)
         self._log.exited(seat.target, code)
         if code < 0:
             self.deaths += 1
@@ -203,22 +227,35 @@ class Fleet:
         seat.ended.set()
 
     @staticmethod
-    async def _watched(process: asyncio.subprocess.Process, children: set[int]) -> int:
-        """Wait for the end of a worker; note the processes below it, which end with it."""
+    async def _watched(seat: Seat, process: asyncio.subprocess.Process, children: dict[int, bool]) -> int:
+        """Wait for the end of a worker; note the processes below it, and whether each was there to its end.
+
+        One that has gone after the worker was asked to end counts as such: it was asked by the worker.
+        """
         while True:
-            children.update(below(process.pid))
+            if not seat.is_asked:
+                children.update(dict.fromkeys(children, False))
+            children.update(dict.fromkeys(below(process.pid), True))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     return await asyncio.shield(process.wait())
 
-    async def _until_gone(self, seat: Seat, children: set[int], code: int) -> None:
-        """See that what was below a dead worker ends; write down that it did."""
+    async def _until_gone(self, seat: Seat, children: dict[int, bool], code: int) -> None:
+        """See that what was below a dead worker ends; write down that it did.
+
+        None of it is our child. What was there to the end has been killed with its worker, or has ended in order if the
+        worker did, whose code is the worst of theirs; of the others nobody here knows how they ended.
+        """
         for _ in range(100):
             if not any(map(is_alive, children)):
                 break
             await asyncio.sleep(0.05)  # their end is nobody's event: their parent is gone
-        for pid in children:
-            self._log.exited_if_known(process_name("worker", seat.name, pid), -signal.SIGKILL if code < 0 else 0)
+        for pid, was_last in children.items():
+            if is_alive(pid):
+                self._left[pid] = born_at(pid)
+                continue
+            known = -signal.SIGKILL if code < 0 else 0 if code == ExitCode.FINE and was_last else None
+            self._log.exited_if_known(process_name("worker", seat.name, pid), known)
 
     def _take_armed(self) -> Armed:
         return self.waiting.pop(0) if self.waiting and not self._quiet.is_set() else Armed()
@@ -239,22 +276,3 @@ class Fleet:
             knows_strangers=knows,
             skew=0.0 if quiet else seat.armed.skew,
         )
-
-
-def below(pid: int) -> list[int]:
-    """Return the processes below one, as far as this system tells."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):  # it may end while we look
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                for child in map(int, (task / "children").read_text().split()):
-                    found += [child, *below(child)]
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that only waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False

@@ -30,8 +30,8 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from holdfast.errors import HoldfastError
 from holdfast.torture.events import AnyEvent, Ended, Event, Exited, Started
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.streams.records import AnyStreamEvent
 
 SUFFIX: Final = ".jsonl"
@@ -43,7 +43,7 @@ AnyRecord = AnyEvent | AnyStreamEvent
 _decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 
-class HistoryDamaged(HoldfastError):  # noqa: N818 - as the other errors of the library, by what happened
+class HistoryDamaged(RunFailed):
     """A history cannot be read, so nothing can be said of the run."""
 
 
@@ -71,7 +71,7 @@ class Writer:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, 0o600)
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.write(Started(at_us=now_us(), run=run, role=role, name=name, pid=self._pid))
 
     def write(self, event: Event) -> None:
@@ -80,7 +80,13 @@ class Writer:
             message = f"process {os.getpid()} would write into the history of {self._pid}: open one of its own"
             raise HistoryDamaged(message)
         line = encode(event)
-        written = os.write(self._descriptor, line)
+        with self._lock:  # never into a file that was closed, or into another one that has got its number
+            if self._descriptor < 0:
+                raise HistoryDamaged(f"{self.path} has been ended: nothing more can be written to it")
+            try:
+                written = os.write(self._descriptor, line)
+            except OSError as error:
+                raise HistoryDamaged(f"nothing can be written to {self.path}: {error.strerror}") from error
         if written != len(line):
             message = f"only {written} of {len(line)} bytes of a record were written to {self.path}: is the disk full?"
             raise HistoryDamaged(message)

@@ -28,19 +28,19 @@ class Log:
         self.done: Counter[Fault] = Counter()
         """The faults that have happened, by kind."""
 
-    def exited(self, process: str, code: int) -> None:
-        """Note the end of a process; a negative code is the number of the signal that killed it."""
+    def exited(self, process: str, code: int | None) -> None:
+        """Note the end of a process; a negative code is a signal that killed it, None that nobody saw it."""
         if process in self._exited:
             return
         self._exited.add(process)
         record = (
             Exited(at_us=now_us(), process=process, signal=-code)
-            if code < 0
+            if code is not None and code < 0
             else Exited(at_us=now_us(), process=process, code=code)
         )
         self.writer.write(record)
 
-    def exited_if_known(self, process: str, code: int) -> None:
+    def exited_if_known(self, process: str, code: int | None) -> None:
         """Note the end of a process that may have had no history of its own."""
         if (self.directory / (process + SUFFIX)).exists():
             self.exited(process, code)

@@ -25,6 +25,7 @@ class Fault(StrEnum):
     TERM = "term"
     CUT = "cut"
     COMMIT = "commit"
+    STATEMENT = "statement"
     TERMINATE = "terminate"
     RESTART = "restart"
     SKEW = "skew"
@@ -38,6 +39,7 @@ MEANINGS: Final[Mapping[Fault, str]] = {
     Fault.TERM: "SIGTERM, as in a rolling restart",
     Fault.CUT: "connections cut by the proxy",
     Fault.COMMIT: "connections cut inside COMMIT, before or after the server has it",
+    Fault.STATEMENT: "connections cut around a statement that commits by itself: its request or its reply is lost",
     Fault.TERMINATE: "sessions terminated by the server",
     Fault.RESTART: "the server killed or stopped at once, and started again",
     Fault.SKEW: "workers whose wall clock is wrong by up to ten minutes",
@@ -75,6 +77,7 @@ _SMOKE: Final = Profile(
         Fault.TERM: 1,
         Fault.CUT: 2,
         Fault.COMMIT: 2,
+        Fault.STATEMENT: 2,
         Fault.TERMINATE: 1,
         Fault.RESTART: 1,
         Fault.SKEW: 1,
@@ -95,6 +98,7 @@ _STANDARD: Final = Profile(
         Fault.TERM: 20,
         Fault.CUT: 100,
         Fault.COMMIT: 50,
+        Fault.STATEMENT: 50,
         Fault.TERMINATE: 40,
         Fault.RESTART: 6,
         Fault.SKEW: 8,
@@ -115,6 +119,7 @@ _RELEASE_POSTGRES: Final = Profile(
         Fault.TERM: 40,
         Fault.CUT: 400,
         Fault.COMMIT: 120,
+        Fault.STATEMENT: 120,
         Fault.TERMINATE: 150,
         Fault.RESTART: 21,
         Fault.SKEW: 20,
@@ -179,6 +184,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def recovery(self) -> float:
         """Seconds within which a dead worker's jobs are claimed anew; roomy, because the machine is busy on purpose."""
         return self.lease + _RESCUE_SLACK * self.slowness
+
+    def scaled(self, seconds: float) -> float:
+        """Return a patience that fits the machine: so much on an idle one, as much more as the lease is longer."""
+        return seconds * self.slowness
 
     def chance(self, *what: object) -> random.Random:
         """Return the source of chance for one part of the run; the same for the same seed."""

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.recorder import NAME, ROLE
 
 
-class ProgramEnded(HoldfastError):  # noqa: N818 - reads as the sentence it states
+class ProgramEnded(RunFailed):
     """A program has ended though nobody asked it to."""
 
 
@@ -95,19 +95,23 @@ class Crew:
         """Return the programs that run."""
         return [program for program in self._programs if program.process.returncode is None]
 
-    async def end(self, programs: Iterable[Program], *, within: float) -> None:
-        """Ask programs to end, wait for them, and write down how they ended."""
+    async def end(self, programs: Iterable[Program], *, within: float) -> int:
+        """Ask programs to end, wait for them, and write down how they ended; return how many had to be killed."""
         asked = list(programs)
         for program in asked:
             _send(program, signal.SIGTERM)
+        killed = 0
+        give_up = asyncio.get_running_loop().time() + within
         for program in asked:
             try:
-                async with asyncio.timeout(within):
+                async with asyncio.timeout_at(give_up):
                     code = await program.ended()
             except TimeoutError:
+                killed += 1
                 _send(program, signal.SIGKILL)
                 code = await program.process.wait()
             self._log.exited(program.name, code)
+        return killed
 
     async def kill(self) -> None:
         """Kill whatever still runs."""

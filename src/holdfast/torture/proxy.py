@@ -15,14 +15,43 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+from holdfast.errors import Unsupported
 from holdfast.torture.wire import Frontend
 
 COMMIT = r"^\s*commit\b"
+WRITES = r"\b(insert\s+into|update|delete\s+from)\b"
+_BEGINS = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
+_ENDS = re.compile(r"\s*(commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b))\b", re.IGNORECASE)
 When = Literal["before", "after"]
 _CHUNK = 65536
 _READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: what was asked is committed, or refused
+_PLACES = ("host", "hostaddr", "port")  # in the query of a URL they take the place of what stands before it
+
+
+def _target(url: str) -> tuple[str, int]:
+    """Return where the server of a URL is, as libpq reads it."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    named = query.get("hostaddr") or query.get("host") or ""
+    if "," in named or "," in parts.netloc:
+        raise Unsupported("torture breaks the line to one server: name one host in the URL, not several")
+    return named or parts.hostname or "127.0.0.1", int(query.get("port") or parts.port or 5432)
+
+
+def _led_to(url: str, port: int) -> str:
+    """Return the URL by way of a port of this machine."""
+    parts = urlsplit(url)
+    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _PLACES]
+    user, at, _ = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{port}", query=urlencode(query, quote_via=quote)))
+
+
+async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if host.startswith("/"):
+        return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+    return await asyncio.open_connection(host, port)
 
 
 class Link:
@@ -35,6 +64,7 @@ class Link:
         self._frontend = Frontend()
         self.drops_requests = self.drops_replies = False
         self._cut_when_ready = False
+        self._is_in_transaction = False
         self._swallowed = b""
 
     async def run(self, client: asyncio.StreamReader, server: asyncio.StreamReader) -> None:
@@ -58,7 +88,11 @@ class Link:
                         await self._pass_on(self._server, message)
 
     def _meets_its_cut(self, statement: str) -> bool:
-        when = self._proxy.cut_at(statement)
+        when = self._proxy.cut_at(statement, is_alone=not self._is_in_transaction)
+        if _BEGINS.match(statement):
+            self._is_in_transaction = True
+        elif _ENDS.match(statement):
+            self._is_in_transaction = False
         if when == "before":
             self.cut()
         elif when == "after":
@@ -101,20 +135,21 @@ class Proxy:
     """Stands before the server of `url`; `proxy.url` leads through it."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._target = (parts.hostname or "127.0.0.1", parts.port or 5432)
+        self._target = _target(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        user, at, _ = parts.netloc.rpartition("@")
-        self.url = urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{self._listener.getsockname()[1]}"))
+        self.url = _led_to(url, self._listener.getsockname()[1])
         self.delay = 0.0
         """Seconds that every piece is held back, either way."""
         self.cuts = 0
         """How often a cut at a statement was made."""
+        self.cuts_alone = 0
+        """How often of these at a statement that commits by itself."""
         self.links_cut = 0
         """How many links were reset, for whatever reason."""
         self._new: Literal["pass", "hole", "refuse"] = "pass"
-        self._cut: tuple[When, str] | None = None
-        self._has_cut = threading.Event()
+        self._cuts: dict[bool, tuple[When, str]] = {}
+        """What is armed: one cut for statements outside of transactions alone, and one for any."""
+        self._has_cut = {False: threading.Event(), True: threading.Event()}
         self._links: set[Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -159,34 +194,40 @@ class Proxy:
 
     def heal(self) -> None:
         """Let new links through again."""
-        self._new, self.delay, self._cut = "pass", 0.0, None
+        self._new, self.delay = "pass", 0.0
+        self._cuts.clear()
 
-    def arm(self, when: When, statement: str = COMMIT) -> None:
-        """Cut once, at the next statement with this pattern: before the server gets it, or after it has done it."""
-        self._has_cut.clear()
-        self._cut = (when, statement)
+    def arm(self, when: When, statement: str = COMMIT, *, alone: bool = False) -> None:
+        """Cut once, at the next statement with this pattern: before the server gets it, or after it has done it.
 
-    def cut_within(self, seconds: float) -> bool:
+        With `alone` only at one outside of a transaction, which commits by itself.
+        """
+        self._has_cut[alone].clear()
+        self._cuts[alone] = (when, statement)
+
+    def cut_within(self, seconds: float, *, alone: bool = False) -> bool:
         """Wait for the cut that was armed; tell whether it was made."""
-        return self._has_cut.wait(seconds)
+        return self._has_cut[alone].wait(seconds)
 
-    def disarm(self) -> None:
+    def disarm(self, *, alone: bool = False) -> None:
         """Cut no more."""
-        self._cut = None
+        self._cuts.pop(alone, None)
 
     @property
     def links(self) -> int:
         """How many links there are."""
         return len(self._links)
 
-    def cut_at(self, statement: str) -> When | None:
-        """Whether to cut at this statement; asked by the links."""
-        if self._cut is None or not re.search(self._cut[1], statement, re.IGNORECASE | re.DOTALL):
-            return None
-        (when, _), self._cut = self._cut, None
-        self.cuts += 1
-        self._has_cut.set()
-        return when
+    def cut_at(self, statement: str, *, is_alone: bool) -> When | None:
+        """Whether to cut at this statement; asked by the links. `is_alone`: it is outside of a transaction."""
+        for alone, (when, pattern) in list(self._cuts.items()):
+            if (is_alone or not alone) and re.search(pattern, statement, re.IGNORECASE | re.DOTALL):
+                self.disarm(alone=alone)
+                self.cuts += 1
+                self.cuts_alone += alone
+                self._has_cut[alone].set()
+                return when
+        return None
 
     def close(self) -> None:
         """End all links and the thread."""
@@ -238,7 +279,7 @@ class Proxy:
             writer.transport.abort()
             return
         try:
-            from_server, to_server = await asyncio.open_connection(*self._target)
+            from_server, to_server = await _connected(*self._target)
         except OSError:
             writer.transport.abort()
             return

@@ -67,6 +67,8 @@ class Report(msgspec.Struct, kw_only=True):
     faults: dict[str, FaultCount]
     links_cut: int
     cuts_inside_commit: int
+    cuts_at_statements: int
+    """At statements that commit by themselves."""
     workers_started: int
     workers_died: int
     seconds: dict[str, float]
@@ -90,7 +92,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
     wrong_steps = [f"steps: job {job}: {what}" for job, what in figures.wrong_steps]
     jobs = sum(figures.states.values())
     ended = jobs - sum(figures.states.get(state, 0) for state in progress.open_states)
-    links_cut, commits = conductor.cuts
+    links_cut, commits, alone = conductor.cuts
     done = conductor.log.done
     kills = done[Fault.KILL] + done[Fault.FAILPOINT]
     return Report(
@@ -121,6 +123,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
         },
         links_cut=links_cut,
         cuts_inside_commit=commits,
+        cuts_at_statements=alone,
         workers_started=progress.started,
         workers_died=progress.deaths,
         seconds={

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,18 +29,50 @@ class Foreign(ConfigError):  # noqa: N818 - reads as the sentence it states
 
 
 @contextmanager
-def own_server() -> Generator[OwnServer]:
-    """Start a PostgreSQL for the run, and leave nothing of it behind."""
+def own_server(*, keeps: bool = False) -> Generator[OwnServer]:
+    """Start a PostgreSQL for the run, and leave nothing of it behind but what is to be kept.
+
+    What is kept is stopped in order, so that it can be started again. No server outlives this process, whatever
+    ends it.
+    """
     folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-"))
+    server: OwnServer | None = None
     try:
-        server = OwnServer(folder)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+        with _guard(folder, keeps=keeps) as guard:
+            server = OwnServer(folder)
+            server.is_kept = keeps
+            try:
+                server.start()
+                yield server
+            finally:
+                (server.end if server.is_kept else server.stop)()
+                _dismiss(guard)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if server is None or not server.is_kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _guard(folder: Path, *, keeps: bool) -> subprocess.Popen[bytes]:
+    """Start what ends the server in a folder if this process dies before it has done so."""
+    guard = subprocess.Popen(  # noqa: S603 - ourselves
+        [sys.executable, "-P", "-m", "holdfast.torture.server_guard", str(folder), *(["keep"] if keeps else [])],
+        bufsize=0,
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    if guard.stdout is None or not guard.stdout.readline():
+        guard.kill()
+        guard.wait()
+        raise ConfigError("the process that is to guard the server did not start")
+    return guard
+
+
+def _dismiss(guard: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # somebody has killed it: it has nothing more to guard
+        if guard.stdin is not None:
+            guard.stdin.write(b".")
 
 
 def require_alone(ground: Ground, *, among_others: bool) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import pwd
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.torture.server_processes import kill_whole
 
 # The defaults of PostgreSQL where durability is concerned: what it has acknowledged is on the disk.
 SETTINGS = {
@@ -70,6 +72,10 @@ class OwnServer:
         self._log = folder / "server.log"
         self._port = _free_port()
         self._user = _server_user()
+        self.patience = _PATIENCE
+        """Seconds within which a start, and a stop in order, must come to their end."""
+        self.is_kept = False
+        """Whether what it holds is to outlive the run."""
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://holdfast@127.0.0.1:{self._port}/postgres"
         self._initialise(folder)
@@ -84,17 +90,31 @@ class OwnServer:
         with self._log.open("ab") as log:
             if self._run(command, log).wait():
                 raise StoreUnavailable(f"initdb has failed: {self._last_words()}")
+        chosen = {**SETTINGS, "port": str(self._port), "unix_socket_directories": str(self._data)}
+        with (self._data / "postgresql.conf").open("a") as settings:  # so that anybody can start it again
+            settings.writelines(f"{name} = '{value}'\n" for name, value in chosen.items())
+
+    @property
+    def how_to_start(self) -> str:
+        """The command that starts it again, once it was left in order."""
+        binary = str(self._binaries / "pg_ctl")
+        command = [binary, "-D", str(self._data), "-l", str(self._data / "again.log"), "start"]
+        if self._user is not None:
+            command = ["runuser", "-u", pwd.getpwuid(self._user[0]).pw_name, "--", *command]
+        return shlex.join(command)
+
+    @property
+    def data(self) -> Path:
+        """Where its files lie."""
+        return self._data
 
     def start(self) -> None:
         """Start, and return once it answers."""
         import psycopg
 
-        chosen = {**SETTINGS, "port": str(self._port), "unix_socket_directories": str(self._data)}
-        options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
         with self._log.open("ab") as log:
-            command = [str(self._binaries / "postgres"), "-D", str(self._data), *options]
-            self._process = process = self._run(command, log)
-        give_up = time.monotonic() + _PATIENCE
+            self._process = process = self._run([str(self._binaries / "postgres"), "-D", str(self._data)], log)
+        give_up = time.monotonic() + self.patience
         while True:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
@@ -113,7 +133,7 @@ class OwnServer:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # so that all of it can be killed at once
+            start_new_session=True,  # what a terminal sends is for the command: it ends the server in its own time
             user=user,
             group=group,
             extra_groups=None if self._user is None else [],
@@ -124,8 +144,8 @@ class OwnServer:
 
     def kill(self) -> None:
         """Kill every process of the server at once, as a crash of the machine does, but for what the kernel keeps."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process is not None and self._process.poll() is None:
+            kill_whole(self._process.pid)
             self._process.wait()
             self._until_deaf()
 
@@ -135,9 +155,18 @@ class OwnServer:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
 
+    def end(self) -> None:
+        """Stop in order (`pg_ctl stop -m fast`), with a checkpoint; one that does not end is killed."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(self.patience)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
     def _until_deaf(self) -> None:
         """Wait until the last of the killed processes has let go of the port and of the shared memory."""
-        give_up = time.monotonic() + _PATIENCE
+        give_up = time.monotonic() + self.patience
         while time.monotonic() < give_up:
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

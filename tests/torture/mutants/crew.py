@@ -15,7 +15,7 @@ import msgspec
 from tests.torture.mutants.patching import MissingTarget
 
 from holdfast.runtime import failpoint
-from holdfast.torture.fleet import below
+from holdfast.torture.below import below
 from holdfast.torture.ground import Ground
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log

@@ -12,8 +12,8 @@ from typing import Any, Final
 import psycopg
 from tests.torture.mutants.crew import Crew, Seat, send
 
+from holdfast.torture.below import below
 from holdfast.torture.events import FaultBegan, FaultEnded
-from holdfast.torture.fleet import below
 from holdfast.torture.history import now_us
 from holdfast.torture.proxy import When
 from holdfast.torture.urls import postgres_url, sqlite_path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import random
 import shutil
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from holdfast.cli.document import json_option
+from holdfast.cli.document import json_option, show_json
 from holdfast.cli.failures import Failure, debug_option, is_debugging, warn
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import console
 from holdfast.cli.text import has_password, line
+from holdfast.errors import HoldfastError
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.failure import RunFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
     from holdfast.torture.ground import Ground
     from holdfast.torture.plan import Plan
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 URL: Final = "sqlite:///holdfast-torture.db"
 _NAMES: Final = ("smoke", "standard", "release")
-_INTERRUPTED = (signal.SIGINT, signal.SIGTERM)
+_INTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -75,8 +78,9 @@ _INTERRUPTED = (signal.SIGINT, signal.SIGTERM)
 def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
     """Kill, freeze and cut off real workers on your own database, and check that nothing was lost or doubled.
 
-    Exit code 1 on any violation, with the whole history of the first job that suffered it. A server given by --url is
-    never restarted, and no table but the run's own is changed; one that holds jobs of others is refused without --yes.
+    Exit code 1 on any violation, with the whole history of the first job that suffered it; exit code 4 if the run could
+    not be done as planned, so that there is no verdict. A server given by --url is never restarted, and no table but
+    the run's own is changed; one that holds jobs of others is refused without --yes.
     """
     if url is not None and server is not None:
         raise Failure("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)
@@ -85,11 +89,34 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
     from holdfast.torture.run import own_server
 
-    with contextlib.ExitStack() as stack:
-        own = stack.enter_context(own_server()) if server is not None else None
+    with _unwound_by_signals(), contextlib.ExitStack() as stack:
+        own = stack.enter_context(own_server(keeps=more["keep"])) if server is not None else None
         chosen = own.url if own is not None else url or URL
         report = _run(chosen, own, **more)
     ctx.exit(ExitCode.FINE if report.is_clean else ExitCode.WRONG)
+
+
+@contextlib.contextmanager
+def _unwound_by_signals() -> Generator[None]:
+    """Have every signal that asks for an end unwind the command, as Ctrl-C does: whatever it has started is ended.
+
+    What the caller has set to be ignored, as nohup does, stays ignored.
+    """
+
+    def unwind(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    asked = _asking() - {signal.SIGINT}
+    before = {number: signal.signal(number, unwind) for number in asked}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _asking() -> set[signal.Signals]:
+    return {number for number in _INTERRUPTED if signal.getsignal(number) is not signal.SIG_IGN}
 
 
 def _run(  # noqa: PLR0913 - the options of the command, by name
@@ -120,18 +147,36 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
             f"{'recovery' if streams else 'lease'} {plan.lease:g} s, profile {name}, seed {plan.seed}"
         )
         click.echo(line(ground.shown))
-    report = _interruptible(plan, ground, server, history=history, as_json=as_json)
-    encoded = msgspec.json.format(msgspec.json.encode(report), indent=2)
+    report = _reported(plan, ground, server, history=history, as_json=as_json)
+    if report.is_clean and history_dir is None:
+        report.history = ""  # it is removed below
+    document = msgspec.to_builtins(report)
     if report_file is not None:
-        report_file.write_bytes(encoded + b"\n")
+        report_file.write_text(json.dumps(document, indent=2) + "\n", encoding="ascii")
     if as_json:
-        click.echo(encoded.decode("ascii", errors="backslashreplace"))
+        show_json(document)
     else:
         from holdfast.cli.torture.report import show_report
 
         show_report(report)
-    _clean(ground, report, history, keeps_store=keep, keeps_history=history_dir is not None, as_json=as_json)
+    if server is not None and not report.is_clean:
+        server.is_kept = True
+    _clean(ground, server, report, history, keeps_store=keep, keeps_history=history_dir is not None, as_json=as_json)
     return report
+
+
+def _reported(plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path, as_json: bool) -> Report:
+    """Run; an end without a report says where the history is, and never has the exit code of a violation."""
+    try:
+        return _interruptible(plan, ground, server, history=history, as_json=as_json)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        message = f"interrupted: every process of the run was ended; what was written until then is in {history}"
+        raise Failure(message, ExitCode.INTERRUPTED) from None
+    except Exception as error:
+        warn(f"the run came to no verdict; what was written until then is in {history}")
+        if isinstance(error, HoldfastError) and Failure.of(error).code is ExitCode.WRONG:
+            raise RunFailed(str(error)) from error
+        raise
 
 
 def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> Plan:
@@ -172,7 +217,8 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
     async def whole() -> Report:
         loop = asyncio.get_running_loop()
         running = asyncio.ensure_future(run())
-        for number in _INTERRUPTED:
+        before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _asking()}
+        for number in before:
             loop.add_signal_handler(number, running.cancel)
         try:
             with View(console(stderr=as_json), progress) as view:
@@ -181,29 +227,34 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
                     view.refresh()
             return running.result()
         finally:
-            for number in _INTERRUPTED:
+            for number, handler in before.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
-    try:
-        return asyncio.run(whole())
-    except asyncio.CancelledError:
-        message = f"interrupted: every process of the run was ended; what was written until then is in {history}"
-        raise Failure(message, ExitCode.INTERRUPTED) from None
+    return asyncio.run(whole())
 
 
 def _clean(
-    ground: Ground, report: Report, history: Path, *, keeps_store: bool, keeps_history: bool, as_json: bool
+    ground: Ground,
+    server: OwnServer | None,
+    report: Report,
+    history: Path,
+    *,
+    keeps_store: bool,
+    keeps_history: bool,
+    as_json: bool,
 ) -> None:
     """Leave nothing behind but what was asked for, or what shows a violation."""
 
     def say(text: str) -> None:
-        if not as_json:
-            click.echo(line(text))
+        click.echo(line(text), err=as_json)
 
     if not report.is_clean:
         say(f"The store is left as it is, and the history is in {history}.")
-        return
-    if not keeps_history:
+    elif not keeps_history:
         shutil.rmtree(history, ignore_errors=True)
-    if not keeps_store:
+    if server is not None and server.is_kept:
+        say(f"The server is stopped in order, and its data are left in {server.data}; it is started again by:")
+        say(server.how_to_start)
+    elif report.is_clean and not keeps_store:
         say(ground.wipe())

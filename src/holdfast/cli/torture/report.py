@@ -63,7 +63,10 @@ def _show_figures(report: Report) -> None:
             + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.latency.items())
         )
     if report.links_cut:
-        lines.append(f"{report.links_cut:,} connections cut, {report.cuts_inside_commit:,} of them inside COMMIT")
+        lines.append(
+            f"{report.links_cut:,} connections cut, {report.cuts_inside_commit:,} of them inside COMMIT, "
+            f"{report.cuts_at_statements:,} at statements that commit by themselves"
+        )
     lines.append("; ".join(f"{name} {text}" for name, text in (*report.versions.items(), *report.machine.items())))
     for text in lines:
         click.echo(line(text))

@@ -12,11 +12,27 @@ import msgspec
 from holdfast.model.turn import run_at_of
 from holdfast.torture.events import AttemptRow, EffectRow, JobRow
 from holdfast.torture.history import now_us
+from holdfast.torture.names import EFFECTS
 
 STATES = ("scheduled", "blocked", "ready", "running", "completed", "failed", "cancelled")
 LEFT = ("scheduled", "blocked", "ready", "running")
 FOREIGN = {"job": "count_foreign", "category": "count_foreign_streams"}
 """Tables of Holdfast that may hold what is not of a run, and the statements that count it."""
+TABLES = (*EFFECTS, "stream_effect")
+"""The tables that a run makes."""
+CLEARING = (
+    *((state, "clear_jobs") for state in STATES),
+    ("attempt", "clear_jobs"),
+    ("key_line", "clear_lines"),
+    ("job", "clear_jobs"),
+    *((table, "clear_consumers") for table in ("allocation", "parked", "transition", "consumer")),
+    *(
+        (table, "clear_categories")
+        for table in ("allocation", "parked", "transition", "event", "trimmed_stream", "head", "category")
+    ),
+)
+"""The tables of Holdfast that hold rows of runs, each with the statement that removes those alone, in this order."""
+CLEARED = "The tables of the run are gone, and so are its jobs and events; nothing else was touched."
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +65,10 @@ class Ground(Protocol):
         ...
 
     def wipe(self) -> str:
-        """Remove what earlier runs have left, before this one, or all of this run after it; say what was done."""
+        """Remove what earlier runs have left, before this one, or all of this run after it; say what was done.
+
+        What was there before the first run stays, and so does every row of others.
+        """
         ...
 
     def clock(self) -> int:
@@ -81,6 +100,10 @@ class Ground(Protocol):
 
     def leftovers(self) -> Leftovers:
         """Look for what a run should not leave behind."""
+        ...
+
+    def is_encrypted(self) -> bool:
+        """Tell whether what is said to the store cannot be read on the way."""
         ...
 
     def held_snapshot(self) -> AbstractContextManager[object]:

@@ -58,6 +58,12 @@ drop table if exists {at}torture_effect;
 -- name: drop_step
 drop table if exists {at}torture_step;
 
+-- name: clear_jobs
+delete from {at}{table} where seq in (select seq from {at}job join {at}lane using (lane_id) where queue in ({ours}));
+
+-- name: clear_lines
+delete from {at}{table} where queue in ({ours});
+
 -- name: index_effect
 create index torture_effect_by_job on {at}torture_effect (job_id);
 

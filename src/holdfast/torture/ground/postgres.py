@@ -13,7 +13,17 @@ from psycopg import Connection
 from holdfast.app.open import open_backend
 from holdfast.errors import StoreUnavailable
 from holdfast.torture.events import EffectRow, JobRow
-from holdfast.torture.ground.base import FOREIGN, STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.base import (
+    CLEARED,
+    CLEARING,
+    FOREIGN,
+    STATES,
+    TABLES,
+    Leftovers,
+    effect_row,
+    joined,
+    wrong,
+)
 from holdfast.torture.ground.statements import postgres_statements
 from holdfast.torture.names import EFFECTS, SESSIONS, schema_beside
 from holdfast.torture.urls import postgres_url
@@ -37,6 +47,9 @@ class PostgresGround:
         self._shown = open_backend(self.url).url  # refuses what is no URL or no name, and hides the password
         self._driver_url = postgres_url(self.url)
         self._say = postgres_statements(schema, sessions=SESSIONS)
+        self._is_shared = False
+        """Whether the schema holds jobs of others, too; counting is dearer then."""
+        self._looked_at_indexes = "not checked"
 
     @property
     def shown(self) -> str:
@@ -69,15 +82,23 @@ class PostgresGround:
                     _run(connection, self._say[f"{step}_{name}"])
 
     def wipe(self) -> str:
-        """Drop the schema, if it holds nothing but runs; else the tables of the run."""
-        is_alone = not self.foreign()
+        """Drop the schema, if it holds nothing but runs; else what is of runs in it."""
+        self._is_shared = bool(self.foreign())
+        if self._is_shared:
+            self._clear()
+            return CLEARED
         with self._open() as connection:
-            if is_alone:
-                _run(connection, self._say["drop_schema"])
-                return "The schema of the run is gone."
-            for name in EFFECTS:
+            _run(connection, self._say["drop_schema"])
+        return "The schema of the run is gone."
+
+    def _clear(self) -> None:
+        with self._open(autocommit=False) as connection:
+            there = self._tables(connection)
+            for table, statement in CLEARING:
+                if table in there:
+                    _run(connection, self._say.with_names(statement, table=table))
+            for name in TABLES:
                 _run(connection, self._say[f"drop_{name}"])
-        return "The tables of the run are gone; its jobs, all ended, are left to retention."
 
     def clock(self) -> int:
         """Return the server's clock."""
@@ -91,7 +112,8 @@ class PostgresGround:
             return {state: self._count(connection, state) for state in self._states(connection)}
 
     def _count(self, connection: Connection[Any], state: str) -> int:
-        return _number(connection, self._say.with_names("count_state_alone", state=state))
+        statement = "count_state" if self._is_shared else "count_state_alone"
+        return _number(connection, self._say.with_names(statement, state=state))
 
     def effects_seen(self, after: int) -> tuple[int, int]:
         """Look at the latest effects."""
@@ -127,13 +149,38 @@ class PostgresGround:
         return wrong(doubled, missing, early)
 
     def leftovers(self) -> Leftovers:
-        """Look for leases, open transactions and sessions of workers."""
+        """Look for leases, open transactions and sessions of workers, and damaged indexes."""
         with self._open() as connection:
             return Leftovers(
                 leases=self._count(connection, "running"),
                 transactions=_number(connection, self._say["count_open"]),
                 connections=_number(connection, self._say["count_sessions"]),
+                integrity=self._damage(),
             )
+
+    def _damage(self) -> str:
+        """Compare every index with its table by amcheck, and leave no trace of it; return what is wrong."""
+        with self._open(autocommit=False) as connection:
+            try:
+                _run(connection, self._say["make_amcheck"])
+            except psycopg.Error as error:  # not installed, or not for this role
+                self._looked_at_indexes = f"not checked: {str(error).splitlines()[0]}"
+                connection.rollback()
+                return ""
+            try:
+                count = len(_run(connection, self._say["check_indexes"]).fetchall())
+            except (psycopg.errors.IndexCorrupted, psycopg.errors.DataCorrupted) as error:
+                self._looked_at_indexes = "damaged"
+                return str(error).splitlines()[0]
+            finally:
+                connection.rollback()
+            self._looked_at_indexes = f"{count} checked"
+        return ""
+
+    def is_encrypted(self) -> bool:
+        """Tell whether the server and the driver have agreed on TLS."""
+        with self._open() as connection:
+            return connection.pgconn.ssl_in_use
 
     @contextmanager
     def held_snapshot(self) -> Generator[None]:
@@ -156,10 +203,11 @@ class PostgresGround:
     def versions(self) -> dict[str, str]:
         """Return the version and what concerns durability."""
         with self._open() as connection:
-            return {
+            found = {
                 name: str(_run(connection, self._say.with_names("show", setting=name)).fetchone()[0])
                 for name in _SETTINGS
             }
+        return {**found, "indexes": self._looked_at_indexes}
 
     def _tables(self, connection: Connection[Any]) -> set[str]:
         return {row[0] for row in _run(connection, self._say["tables"]).fetchall()}

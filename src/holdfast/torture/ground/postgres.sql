@@ -30,6 +30,17 @@ create table {at}torture_step (
     worker_id text not null
 );
 
+-- name: make_amcheck
+create extension if not exists amcheck;
+
+-- name: check_indexes
+select bt_index_check(index.oid, true)
+from pg_class as index
+join pg_namespace as space on space.oid = index.relnamespace
+join pg_am as method on method.oid = index.relam
+join pg_index as made on made.indexrelid = index.oid
+where space.nspname = '{schema}' and index.relkind = 'i' and method.amname = 'btree' and made.indisvalid;
+
 -- name: clock
 select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping
@@ -10,14 +11,27 @@ from pathlib import Path
 
 from holdfast.errors import ConfigError
 from holdfast.torture.events import EffectRow, JobRow
-from holdfast.torture.ground.base import FOREIGN, STATES, Leftovers, effect_row, joined, wrong
+from holdfast.torture.ground.base import (
+    CLEARED,
+    CLEARING,
+    FOREIGN,
+    STATES,
+    TABLES,
+    Leftovers,
+    effect_row,
+    joined,
+    wrong,
+)
 from holdfast.torture.ground.statements import sqlite_statements
 from holdfast.torture.names import EFFECTS
+from holdfast.torture.recorder import RUN
 from holdfast.torture.urls import sqlite_path
 
 _BUSY = 30.0  # seconds
 _JOURNALS = ("", "-wal", "-shm")
 _OURS = "holdfast_"
+_MADE = f"{_OURS}torture_made"
+"""A table that stands in files that a run has made: these alone are ever removed."""
 
 
 class SqliteGround:
@@ -32,6 +46,7 @@ class SqliteGround:
         self.path = Path(path).absolute()
         self.url = url
         self._say = sqlite_statements()
+        self._makes_it = not self.path.exists()
 
     @property
     def shown(self) -> str:
@@ -58,22 +73,37 @@ class SqliteGround:
     def prepare(self) -> None:
         """Make the tables of the run."""
         with self._open() as connection:
+            if self._makes_it and _MADE not in self._tables(connection):
+                connection.execute(self._say["mark_as_made"])
             for name in EFFECTS:
                 for step in ("drop", "create", "index"):
                     connection.execute(self._say[f"{step}_{name}"])
 
     def wipe(self) -> str:
-        """Remove the file, if it holds nothing but runs; else the tables of the run."""
+        """Remove a file that a run has made and nobody else uses; else what is of runs in it."""
         if not self.path.exists():
+            self._makes_it = True
             return "There was nothing to remove."
-        if self.foreign():
-            with self._open() as connection:
-                for name in EFFECTS:
-                    connection.execute(self._say[f"drop_{name}"])
-            return "The tables of the run are gone; its jobs, all ended, are left to retention."
+        with self._open() as connection:
+            was_made = _MADE in self._tables(connection)
+        if self.foreign() or not was_made:
+            self._clear()
+            return CLEARED
         for ending in _JOURNALS:
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
+        self._makes_it = True
         return f"{self.path} is gone."
+
+    def _clear(self) -> None:
+        with self._open() as connection:
+            connection.execute("begin immediate")
+            there = self._tables(connection)
+            for table, statement in CLEARING:
+                if f"{_OURS}{table}" in there:
+                    connection.execute(self._say.with_names(statement, table=table))
+            for name in TABLES:
+                connection.execute(self._say[f"drop_{name}"])
+            connection.execute("commit")
 
     def clock(self) -> int:
         """Return the clock of the machine, which is the store's: SQLite's own words for it are coarser."""
@@ -122,8 +152,24 @@ class SqliteGround:
         with self._open() as connection:
             found = [row[0] for row in connection.execute("pragma integrity_check")]
             leases = self._count(connection, "running")
-            connection.execute("begin immediate")  # waits, and then raises, if somebody still writes
-        return Leftovers(leases=leases, integrity="" if found == ["ok"] else "; ".join(found[:5]))
+            try:
+                connection.execute("begin immediate")  # waits, and then raises, if somebody still writes
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise
+                transactions = 1
+            else:
+                transactions = 0
+        return Leftovers(
+            leases=leases,
+            transactions=transactions,
+            connections=_connected(self.path),
+            integrity="" if found == ["ok"] else "; ".join(found[:5]),
+        )
+
+    def is_encrypted(self) -> bool:
+        """There is no way on which anything could be read."""
+        return False
 
     @contextmanager
     def held_snapshot(self) -> Generator[None]:
@@ -150,3 +196,33 @@ class SqliteGround:
 
 def _number(connection: sqlite3.Connection, statement: str) -> int:
     return int(connection.execute(statement).fetchone()[0])
+
+
+def _connected(path: Path) -> int:
+    """Count the processes of runs that have a file open, as far as this system tells."""
+    return sum(
+        RUN.encode() in _words(process / "environ") and any(_leads_to(path, link) for link in _links(process))
+        for process in Path("/proc").glob("[0-9]*")
+        if process.name != str(os.getpid())
+    )
+
+
+def _words(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it has ended, or is somebody else's
+        return b""
+
+
+def _links(process: Path) -> list[Path]:
+    try:
+        return list((process / "fd").iterdir())
+    except OSError:
+        return []
+
+
+def _leads_to(path: Path, link: Path) -> bool:
+    try:
+        return link.samefile(path)
+    except OSError:
+        return False

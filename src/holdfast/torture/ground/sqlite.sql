@@ -30,6 +30,9 @@ create table {at}torture_stream_effect (
     node_id text not null
 );
 
+-- name: mark_as_made
+create table {at}torture_made (by_a_run integer);
+
 -- name: tables
 select name from sqlite_schema where type = 'table' and name not like 'sqlite_%';
 

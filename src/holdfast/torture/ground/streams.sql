@@ -17,6 +17,12 @@ values
 -- name: drop_stream_effect
 drop table if exists {at}torture_stream_effect;
 
+-- name: clear_consumers
+delete from {at}{table} where consumer in ({consumers});
+
+-- name: clear_categories
+delete from {at}{table} where category_id in (select category_id from {at}category where category in ({categories}));
+
 -- name: index_stream_effect
 create index torture_stream_effect_by_share
 on {at}torture_stream_effect (consumer, category, partition_id, position_id);

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 
 from holdfast.torture.fleet import Armed, Seat
+from holdfast.torture.plan import Fault
 from holdfast.torture.stage import Stage
 
 _PATIENCE = 1.5  # seconds to wait for a restart that comes anyway
@@ -21,7 +21,7 @@ async def started_with(armed: Armed, stage: Stage, chance: random.Random) -> Sea
     clock = asyncio.get_running_loop().time
     began = clock()
     has_asked = False
-    while clock() < began + _LONGEST:
+    while clock() < began + stage.plan.scaled(_LONGEST):
         for seat in fleet.seats:
             if seat.armed is armed and seat.is_running:
                 return seat
@@ -29,7 +29,9 @@ async def started_with(armed: Armed, stage: Stage, chance: random.Random) -> Sea
             has_asked = True
             seat = chance.choice(seats)
             seat.was_hit = True
-            seat.send(signal.SIGTERM)
+            with stage.log.fault(Fault.TERM, seat.target, "SIGTERM, so that another starts", asks=True):
+                seat.ask()
+            stage.log.count(Fault.TERM)
         await asyncio.sleep(_LOOK)  # a start is told by the seat alone
     if armed in fleet.waiting:
         fleet.waiting.remove(armed)

@@ -7,21 +7,28 @@ import random
 from typing import ClassVar
 
 from holdfast.torture.plan import Fault
-from holdfast.torture.proxy import When
+from holdfast.torture.proxy import COMMIT, When
 from holdfast.torture.stage import Stage
 
-_PATIENCE = 10.0  # seconds
+_PATIENCE = 10.0  # seconds on an idle machine
 
 
 class Commit:
     """Cuts the link that sends the next COMMIT."""
 
-    kind: ClassVar = Fault.COMMIT
+    kind: ClassVar[Fault] = Fault.COMMIT
     at_once: ClassVar = 1
+    pattern: ClassVar[str] = COMMIT
+    alone: ClassVar[bool] = False
+    """Whether only a statement outside of a transaction will do."""
 
     def why_not(self, stage: Stage) -> str | None:
-        """Needs a network."""
-        return "SQLite has no connections to cut" if stage.proxy is None else None
+        """Needs a network on which statements can be read."""
+        if stage.proxy is None:
+            return "SQLite has no connections to cut"
+        if stage.ground.is_encrypted():
+            return "the connection is encrypted (TLS), so that no statement can be seen in it (use sslmode=disable)"
+        return None
 
     async def strike(self, stage: Stage, chance: random.Random) -> bool:
         """Arm the proxy, and wait until it has cut."""
@@ -30,7 +37,8 @@ class Commit:
             return False
         when: When = chance.choice(("before", "after"))
         with stage.log.fault(self.kind, "link", f"{when} the server has it"):
-            proxy.arm(when)
-            was_cut = await asyncio.to_thread(proxy.cut_within, _PATIENCE)
-            proxy.disarm()
+            proxy.arm(when, self.pattern, alone=self.alone)
+            seconds = stage.plan.scaled(_PATIENCE)
+            was_cut = await asyncio.to_thread(proxy.cut_within, seconds, alone=self.alone)
+            proxy.disarm(alone=self.alone)
         return was_cut

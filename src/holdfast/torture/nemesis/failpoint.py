@@ -14,7 +14,7 @@ from holdfast.torture.stage import Stage
 
 _LATEST = 25  # times that a point is passed before
 _PER_JOBS = 1000
-_PATIENCE = 20.0  # seconds
+_PATIENCE = 20.0  # seconds on an idle machine
 
 
 class Failpoint:
@@ -37,7 +37,7 @@ class Failpoint:
         with stage.log.fault(self.kind, seat.target, armed.failpoints):
             process = seat.process
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
                     await seat.ended.wait()
             except TimeoutError:
                 return False

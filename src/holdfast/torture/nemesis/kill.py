@@ -9,13 +9,14 @@ import random
 import signal
 from typing import ClassVar
 
-from holdfast.torture.fleet import Seat, below, is_alive
+from holdfast.torture.below import below, is_alive
+from holdfast.torture.fleet import Seat
 from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.plan import Fault
 from holdfast.torture.stage import Stage
 
 _LOOK = 0.01  # seconds
-_PATIENCE = 20.0
+_PATIENCE = 20.0  # on an idle machine
 
 
 class Kill:
@@ -47,7 +48,7 @@ class Kill:
             ended = seat.ended
             for pid in pids:
                 _kill(pid)
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
                 await ended.wait()
         return True
 
@@ -56,7 +57,7 @@ class Kill:
         name = process_name("worker", seat.name, pid)
         with stage.log.fault(self.kind, name, "worker under a supervisor"):
             _kill(pid)
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
                 while is_alive(pid):  # noqa: ASYNC110 - it is not our child: its end is no event here
                     await asyncio.sleep(_LOOK)
             stage.log.exited(name, -signal.SIGKILL)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import ClassVar
+from collections.abc import Coroutine
+from typing import Any, ClassVar
 
 from holdfast.torture.plan import Fault
+from holdfast.torture.server import OwnServer
 from holdfast.torture.stage import Stage
 
 _LONGEST = 3.0  # seconds down
@@ -31,7 +33,31 @@ class Restart:
             return False
         is_killed = chance.random() < 0.5  # noqa: PLR2004 - every other time
         with stage.log.fault(self.kind, "store", "kill -9" if is_killed else "immediate stop", stalls=True):
-            await asyncio.to_thread(server.kill if is_killed else server.stop)
-            await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the length of the outage
-            await asyncio.to_thread(server.start)
+            going_down = asyncio.ensure_future(asyncio.to_thread(server.kill if is_killed else server.stop))
+            try:
+                await asyncio.shield(going_down)
+                await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the length of the outage
+            finally:
+                await _to_its_end(_bring_back(server, going_down))
         return True
+
+
+async def _bring_back(server: OwnServer, going_down: asyncio.Future[None]) -> None:
+    """Start the server, as soon as it is down: one thread must not start what another still kills."""
+    await asyncio.wait({going_down})
+    await asyncio.to_thread(server.start)
+    going_down.result()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work that nothing may break off; a cancellation that comes meanwhile counts afterwards."""
+    task = asyncio.ensure_future(work)
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    task.result()
+    if is_cancelled:
+        raise asyncio.CancelledError

@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Final
 
+from holdfast.errors import StoreError
+from holdfast.torture.failure import FaultFailed, RunFailed
 from holdfast.torture.nemesis.base import Striker
 from holdfast.torture.nemesis.commit import Commit
 from holdfast.torture.nemesis.cut import Cut
@@ -14,6 +16,7 @@ from holdfast.torture.nemesis.kill import Kill
 from holdfast.torture.nemesis.restart import Restart
 from holdfast.torture.nemesis.skew import Skew
 from holdfast.torture.nemesis.snapshot import Snapshot
+from holdfast.torture.nemesis.statement import Statement
 from holdfast.torture.nemesis.stop import Stop
 from holdfast.torture.nemesis.term import Term
 from holdfast.torture.nemesis.terminate import Terminate
@@ -27,6 +30,7 @@ STRIKERS: Final[tuple[Striker, ...]] = (
     Term(),
     Cut(),
     Commit(),
+    Statement(),
     Terminate(),
     Restart(),
     Skew(),
@@ -59,10 +63,16 @@ class Nemesis:
 
     async def run(self) -> None:
         """Strike; returns when all counts are reached, and is cancelled when the time is over."""
-        async with asyncio.TaskGroup() as group:
-            for striker in STRIKERS:
-                if striker.kind in self.wanted:
-                    group.create_task(self._strike_all(striker, self.wanted[striker.kind]))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for striker in STRIKERS:
+                    if striker.kind in self.wanted:
+                        group.create_task(self._strike_all(striker, self.wanted[striker.kind]))
+        except ExceptionGroup as errors:
+            failed = errors.subgroup(RunFailed)
+            if failed is None:
+                raise
+            raise _first(failed)  # noqa: B904 - it has its own cause
 
     async def _strike_all(self, striker: Striker, count: int) -> None:
         plan, log = self._stage.plan, self._stage.log
@@ -83,5 +93,18 @@ class Nemesis:
             while not await striker.strike(self._stage, chance):  # noqa: ASYNC110 - nothing tells of a new target
                 await asyncio.sleep(_AGAIN)
             self._stage.log.count(striker.kind)
+        except (TimeoutError, StoreError, OSError) as error:
+            raise FaultFailed(f"the fault {striker.kind} could not be done: {_words(error)}") from error
         finally:
             slots.release()
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "what it was done to did not end in time"
+    return str(error) or type(error).__name__
+
+
+def _first(errors: BaseExceptionGroup[RunFailed]) -> RunFailed:
+    found = errors.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

@@ -30,9 +30,12 @@ class Snapshot:
 
 
 def _hold(stage: Stage, seconds: float) -> bool:
+    """Hold a snapshot; tell whether there was one, even if another fault has ended it early."""
+    is_held = False
     try:
         with stage.ground.held_snapshot():
+            is_held = True
             stage.log.over.wait(seconds)
-    except Exception:  # noqa: BLE001 - of either driver: the session was ended by another fault, as it may be
-        return stage.ground.kind != "sqlite"
-    return True
+    except Exception as error:  # noqa: BLE001 - of either driver: the session was ended by another fault, as it may be
+        stage.log.told(f"the snapshot {'was ended' if is_held else 'could not be opened'}: {type(error).__name__}")
+    return is_held

@@ -10,7 +10,8 @@ import signal
 from collections.abc import Generator
 from typing import ClassVar
 
-from holdfast.torture.fleet import Seat, below
+from holdfast.torture.below import below
+from holdfast.torture.fleet import Seat
 from holdfast.torture.plan import Fault
 from holdfast.torture.stage import Stage
 

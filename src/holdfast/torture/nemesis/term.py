@@ -10,7 +10,7 @@ from typing import ClassVar
 from holdfast.torture.plan import Fault
 from holdfast.torture.stage import Stage
 
-_PATIENCE = 60.0  # seconds
+_PATIENCE = 60.0  # seconds on an idle machine
 
 
 class Term:
@@ -37,7 +37,7 @@ class Term:
         seat.was_hit = True
         with stage.log.fault(self.kind, seat.target, "SIGTERM", asks=True):
             ended = seat.ended
-            seat.send(signal.SIGTERM)
-            async with asyncio.timeout(_PATIENCE):
+            seat.ask()
+            async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
                 await ended.wait()
         return True

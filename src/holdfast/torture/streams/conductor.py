@@ -11,7 +11,7 @@ from holdfast.app.app import App
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.events import Clock
 from holdfast.torture.fleet import Fleet, Seat
-from holdfast.torture.history import now_us
+from holdfast.torture.history import HistoryDamaged, now_us
 from holdfast.torture.plan import Plan
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.progress import Progress
@@ -93,6 +93,8 @@ class StreamConductor(Conductor):
             sent_us = now_us()
             store_us = self.ground.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
+        except HistoryDamaged:
+            raise  # it is not the store that failed
         except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
             self.log.told(f"the store could not be looked at: {type(error).__name__}")
             return False

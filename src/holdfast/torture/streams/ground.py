@@ -54,14 +54,6 @@ class SqliteStreamGround(SqliteGround):
             for step in ("drop", "create", "index"):
                 connection.execute(self._say[f"{step}_{_TABLE}"])
 
-    def wipe(self) -> str:
-        """Remove the file, if it holds nothing but runs; else the tables of the run."""
-        said = super().wipe()
-        if self.path.exists():
-            with self._open() as connection:
-                connection.execute(self._say[f"drop_{_TABLE}"])
-        return said
-
     def _all(self, *names: str, **values: int) -> list[list[tuple[Any, ...]]]:
         with self._open() as connection:
             connection.execute("begin")

@@ -27,14 +27,6 @@ class PostgresStreamGround(PostgresGround):
             for step in ("drop", "create", "index"):
                 connection.execute(self._trusted(f"{step}_{_TABLE}"))
 
-    def wipe(self) -> str:
-        """Drop the schema, if it holds nothing but runs; else the tables of the run."""
-        said = super().wipe()
-        with self._open() as connection:
-            if self._tables(connection):
-                connection.execute(self._trusted(f"drop_{_TABLE}"))
-        return said
-
     def _trusted(self, name: str, **values: int) -> Any:
         """Return a statement made of our own names alone."""
         return self._say.with_names(name, **values)

@@ -1,0 +1,221 @@
+"""What the conductor notes of its processes, and what it asks of its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from holdfast.errors import StoreUnavailable, Unsupported
+from holdfast.torture.below import is_alive
+from holdfast.torture.events import Exited, FaultBegan
+from holdfast.torture.failure import FaultFailed
+from holdfast.torture.fleet import Fleet
+from holdfast.torture.history import History, HistoryDamaged, Writer, process_name
+from holdfast.torture.log import Log
+from holdfast.torture.nemesis import schedule
+from holdfast.torture.nemesis.commit import Commit
+from holdfast.torture.nemesis.snapshot import Snapshot
+from holdfast.torture.nemesis.statement import Statement
+from holdfast.torture.plan import Fault, Plan, Profile, profile_of
+from holdfast.torture.processes import Crew
+from holdfast.torture.proxy import WRITES, Proxy
+from holdfast.torture.stage import Stage
+
+PROFILE = Profile(jobs=1, seconds=0.01, limit=1.0, drain=1.0, workers=1, producers=1, faults={Fault.TERM: 1})
+SLOW_PLAN = Plan(name="smoke", profile=PROFILE, seed=1, lease=30.0)
+PLAN = msgspec.structs.replace(SLOW_PLAN, lease=2.0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path, "r", lambda _: None)
+
+
+@pytest.fixture
+def fleet(log: Log, tmp_path: Path) -> Fleet:
+    return Fleet(PLAN, log, environment=lambda _: {}, folder=tmp_path, quiet=asyncio.Event())
+
+
+def stage_of(log: Log, **more: Any) -> Any:
+    return msgspec.defstruct("AnyStage", [(name, Any) for name in ("plan", "log", *more)])(PLAN, log, *more.values())
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+DEAF = """
+import signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(flush=True)
+signal.pause()
+"""
+
+
+async def deaf() -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", DEAF, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    return process
+
+
+async def test_a_worker_that_does_not_end_when_asked_is_counted_before_it_is_killed(fleet: Fleet):
+    (seat,) = fleet.seats
+    seat.process = await deaf()
+    assert await fleet.stop(within=0.05) == 1
+    await fleet.kill()
+    assert not is_alive(seat.pid)
+
+
+async def test_a_program_that_does_not_end_when_asked_is_counted(log: Log, tmp_path: Path, monkeypatch):
+    process = await deaf()
+
+    async def made(*_: object, **__: object) -> asyncio.subprocess.Process:
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", made)
+    crew = Crew(log, tmp_path)
+    program = await crew.start("outside", "world", PROFILE, {})
+    assert await crew.end([program], within=0.05) == 1
+    assert process.returncode == -signal.SIGKILL
+
+
+async def test_how_a_process_below_a_worker_ended_is_noted_only_if_it_is_known(fleet: Fleet, log: Log, tmp_path: Path):
+    early, last = 2**30, 2**30 + 1  # no process has such a number
+    names = [process_name("worker", "w1", pid) for pid in (early, last)]
+    for name in names:
+        (tmp_path / f"{name}.jsonl").touch()
+    await fleet._until_gone(fleet.seats[0], {early: False, last: True}, 0)
+    log.close()
+
+    found = {event.process: (event.code, event.signal) for _, event in History(tmp_path).of(Exited)}
+    assert found == {names[0]: (None, None), names[1]: (0, None)}
+
+
+async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, log: Log, tmp_path: Path):
+    fleet.seats[0].ended.set()
+    await fleet.replace()
+    log.close()
+    (began,) = [event for _, event in History(tmp_path).of(FaultBegan)]
+    assert (began.fault, began.asks) == ("term", True)
+
+
+def test_a_record_after_the_end_of_a_file_is_refused(tmp_path: Path):
+    writer = Writer(tmp_path, run="r", role="worker", name="a")
+    writer.close()
+    stranger = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT)
+    with pytest.raises(HistoryDamaged, match="has been ended"):
+        writer.write(Exited(at_us=1, process="p"))
+    os.close(stranger)
+
+
+def test_a_full_disk_is_damage_of_the_history(tmp_path: Path, monkeypatch):
+    writer = Writer(tmp_path, run="r", role="worker", name="a")
+
+    def full(_descriptor: int, _line: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(HistoryDamaged, match="No space left"):
+        writer.write(Exited(at_us=1, process="p"))
+    monkeypatch.undo()
+    writer.close()
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), StoreUnavailable("the server did not start")])
+async def test_a_fault_that_cannot_be_done_ends_the_run_with_one_clear_error(log: Log, monkeypatch, error):
+    class Failing:
+        kind = Fault.TERM
+        at_once = 1
+
+        def why_not(self, _stage: Stage) -> str | None:
+            return None
+
+        async def strike(self, _stage: Stage, _chance: random.Random) -> bool:
+            raise error
+
+    monkeypatch.setattr(schedule, "STRIKERS", (Failing(),))
+    with pytest.raises(FaultFailed, match="the fault term could not be done"):
+        await schedule.Nemesis(stage_of(log)).run()
+
+
+def test_patience_grows_with_the_lease():
+    assert PLAN.scaled(60.0) == 60.0
+    assert SLOW_PLAN.scaled(60.0) > 2 * SLOW_PLAN.lease
+
+
+async def test_a_snapshot_that_could_not_be_opened_is_not_counted(log: Log):
+    class Down:
+        kind = "postgresql"
+
+        def held_snapshot(self) -> Any:
+            raise StoreUnavailable("down")
+
+    assert not await Snapshot().strike(stage_of(log, ground=Down()), random.Random(1))
+
+
+@pytest.mark.parametrize("striker", [Commit(), Statement()])
+def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, striker: Commit):
+    class Encrypted:
+        def is_encrypted(self) -> bool:
+            return True
+
+    assert "TLS" in str(striker.why_not(stage_of(log, proxy=object(), ground=Encrypted())))
+
+
+def test_every_store_has_its_share_of_cuts_at_statements_that_commit_by_themselves():
+    assert profile_of("release", "postgresql").faults[Fault.STATEMENT] >= 100
+
+
+# --- the proxy --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy() -> Any:
+    proxy = Proxy("postgresql://127.0.0.1:1/x")
+    yield proxy
+    proxy.close()
+
+
+def test_a_place_in_the_query_of_a_url_does_not_lead_around_the_proxy():
+    proxy = Proxy("postgresql://me@/db?host=/run/pg&port=6000&schema=s")
+    try:
+        assert proxy._target == ("/run/pg", 6000)
+        asked = psycopg.conninfo.conninfo_to_dict(proxy.url.replace("&schema=s", "").replace("?schema=s", ""))
+        assert asked["host"] == "127.0.0.1"
+        assert str(asked["port"]) != "6000"
+    finally:
+        proxy.close()
+
+
+def test_several_hosts_are_refused():
+    with pytest.raises(Unsupported, match="one host"):
+        Proxy("postgresql://a,b/db")
+
+
+def test_a_statement_within_a_transaction_does_not_commit_by_itself(proxy: Proxy):
+    proxy.arm("after", WRITES, alone=True)
+    assert proxy.cut_at("insert into job values (1)", is_alone=False) is None
+    assert proxy.cut_at("select 1", is_alone=True) is None
+    assert proxy.cut_at("with one as (select 1) insert into job select * from one", is_alone=True) == "after"
+    assert (proxy.cuts, proxy.cuts_alone) == (1, 1)
+    assert proxy.cut_within(0, alone=True)
+    assert not proxy.cut_within(0)
+
+
+def test_a_commit_and_a_statement_are_armed_side_by_side(proxy: Proxy):
+    proxy.arm("before")
+    proxy.arm("after", WRITES, alone=True)
+    assert proxy.cut_at("COMMIT", is_alone=False) == "before"
+    assert proxy.cut_at("update job set turn = 1", is_alone=True) == "after"
+    assert (proxy.cuts, proxy.cuts_alone) == (2, 1)
