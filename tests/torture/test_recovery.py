@@ -73,6 +73,12 @@ def test_a_worker_gives_nothing_back_of_which_it_was_never_told():
     assert story.checked().is_clean
 
 
+def test_a_job_whose_child_died_was_not_left_behind_by_the_worker_that_said_so():
+    story = left_behind(2.9, code=0).finished(2.9, "j1", fence=3, outcome="lost")
+
+    assert "I9" not in story.checked().broken
+
+
 def test_a_worker_that_is_killed_while_it_ends_may_leave_leases():
     assert left_behind(5.5, signal=9).checked().is_clean
 

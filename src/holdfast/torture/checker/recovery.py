@@ -10,7 +10,7 @@ from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import Claim, JobHistory
 from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import Claimed
+from holdfast.torture.events import Claimed, Finished
 
 
 class Late(NamedTuple):
@@ -122,13 +122,16 @@ class Recovery(Invariant):
     def _left_behind(self, job: JobHistory) -> Iterator[Violation]:
         if job.row is None:
             return
-        told = {claim.attempt for claim in job.claims}
+        of_a_child = {finished.fence for finished in job.of(Finished) if finished.outcome == "lost"}
+        told = {claim.attempt for claim in job.claims if claim.fence not in of_a_child}
         for kept in job.row.attempts:
             ended_us = self._orderly.get(kept.worker)
             taken_us = self.run.from_store_clock(kept.ended_us)
             if kept.outcome != "lost" or ended_us is None or taken_us is None or taken_us <= ended_us:
                 continue
-            if kept.attempt not in told:  # the answer to its claim was lost: what nobody knows of, nobody gives back
+            # Not a job whose claim was never answered: what nobody knows of, nobody gives back. Nor one whose child died:
+            # its worker was there to say so.
+            if kept.attempt not in told:
                 continue
             self.judged += 1
             since_us = ended_us - self.run.settings.lease_us
