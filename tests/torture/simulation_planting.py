@@ -34,6 +34,9 @@ class Mutants(list[Mutant]):
     def rare(self, plant: Plant) -> Plant:
         return self._declare(plant, seeds=1500)
 
+    def rarest(self, plant: Plant) -> Plant:
+        return self._declare(plant, seeds=3000)
+
     def stalling(self, plant: Plant) -> Plant:
         return self._declare(plant, seeds=100, liveness=True)
 

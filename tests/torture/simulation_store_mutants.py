@@ -224,7 +224,7 @@ def a_loss_is_always_excused(patch: Patch) -> None:
     )
 
 
-@MUTANTS.common
+@MUTANTS.rare
 def a_rescued_job_runs_though_it_is_to_be_cancelled(patch: Patch) -> None:
     real = ModelUpkeep.settle
 

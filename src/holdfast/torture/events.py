@@ -33,16 +33,14 @@ class RunBegan(Event, frozen=True, kw_only=True, gc=False):
     """What the checker must know of the run; written once, by the conductor.
 
     `recovery_us` bounds how long after the death of its holder a job is taken from it, faults of the store aside.
-    `kept_attempts` is how many of the first and how many of the last attempts a store keeps of a job. `isolates`: jobs
-    that were lost run alone, in a process that has not claimed them. `overtaking_us` bounds for how long a job that is
-    ready may be overtaken by those whose turn is later; 0 leaves the order unchecked.
+    `isolates`: jobs that were lost run alone, in a process that has not claimed them. `overtaking_us` bounds for how
+    long a job that is ready may be overtaken by those whose turn is later; 0 leaves the order unchecked.
     """
 
     seed: int
     store: str
     lease_us: int
     recovery_us: int
-    kept_attempts: int = 5
     isolates: bool = True
     overtaking_us: int = 30_000_000
 

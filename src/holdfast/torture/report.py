@@ -32,7 +32,9 @@ _SYNC = (
     "before it answers is shown apart, by tracing system calls."
 )
 _MACHINE = "One machine and one clock: no partition between machines, no drift between their clocks, no failover."
-_TWICE = "A handler that runs twice at once is counted, not forbidden: promised is that only one of them takes effect."
+_TWICE = (
+    "A handler may run twice at once, where a worker was stopped and does not know yet: only one of them takes effect."
+)
 CANNOT = (_TRIALS, _SYNC, _MACHINE, _TWICE)
 
 

@@ -6,12 +6,14 @@ import click
 
 from holdfast.cli.table import Column, console, show_table
 from holdfast.cli.text import block, line, mask
+from holdfast.torture.checker.verdict import Tally
 from holdfast.torture.report import Report
 
 _FAULTS = (Column("fault"), Column("done", right=True), Column("wanted", right=True), Column("what"))
 _INVARIANTS = (
     Column("invariant"),
     Column("name"),
+    Column("judged", right=True),
     Column("violated", right=True),
     Column("verdict", coloured=True),
     Column("forbids"),
@@ -30,7 +32,7 @@ def show_report(report: Report) -> None:
         show_table(
             _INVARIANTS,
             [
-                (tally.invariant, tally.name, tally.violated, "bad" if tally.violated else "ok", tally.forbids)
+                (tally.invariant, tally.name, f"{tally.checked:,}", tally.violated, _mark(tally), tally.forbids)
                 for tally in report.verdict.tallies
             ],
         )
@@ -38,6 +40,13 @@ def show_report(report: Report) -> None:
     _show_limits(report)
     click.echo()
     _show_verdict(report)
+
+
+def _mark(tally: Tally) -> str:
+    """An empty search has found nothing, and shows nothing."""
+    if tally.violated:
+        return "bad"
+    return "ok" if tally.checked else "not judged"
 
 
 def _show_figures(report: Report) -> None:
