@@ -129,8 +129,8 @@ class Recovery(Invariant):
             taken_us = self.run.from_store_clock(kept.ended_us)
             if kept.outcome != "lost" or ended_us is None or taken_us is None or taken_us <= ended_us:
                 continue
-            # Not a job whose claim was never answered: what nobody knows of, nobody gives back. Nor one whose child died:
-            # its worker was there to say so.
+            # Not a job whose claim was never answered: what nobody knows of, nobody gives back. Nor one whose child
+            # died: its worker was there to say so.
             if kept.attempt not in told:
                 continue
             self.judged += 1
