@@ -181,12 +181,11 @@ async def test_a_reader_that_writes_never_fails_for_a_snapshot_that_went_stale(t
             first.execute("insert into holdfast_queue (queue) values ('y')")
         assert caught.value.sqlite_errorname == "SQLITE_BUSY_SNAPSHOT"
 
-    location = Location.parse(f"sqlite:///{path}")
+    location = Location.parse(f"sqlite:///{path}?busy_timeout=0.05")
     ours, theirs = Connection(location, host_clock), Connection(location, host_clock)
     try:
         with ours.write() as tx:
             assert tx.value("known_seq", {"id": "x"}) is None
-            theirs.raw.execute("pragma busy_timeout = 0")
             with pytest.raises(StoreUnavailable), theirs.write():
                 raise AssertionError("two writers at once")
             tx.run("add_queue", {"queue": "z"})

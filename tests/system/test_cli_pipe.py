@@ -120,6 +120,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_starts(cli, words
     cli.run("worker", "run", *cli.app, *words, code=code)
 
 
+@pytest.mark.slow
 def test_a_running_worker_is_listed_and_a_killed_one_falls_silent(cli):
     job_id = cli.enqueue("nap", "seconds=60")
     with cli.started("worker", "run", *cli.app, "--lease", "4", "--worker-id", "box") as worker:

@@ -32,6 +32,7 @@ def check_trace(trace: list[str], killed: set[int]) -> None:
     assert (over, under_way) == (JOBS - 1, None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_jobs_of_a_key_take_effect_in_order_and_never_at_once_though_workers_are_killed(
     ledger, workers, tmp_path: Path

@@ -158,6 +158,7 @@ def test_an_event_that_always_fails_is_dealt_with_as_its_consumer_says_and_other
     assert [event.stream for event in parked] == (["special"] * 3 if policy == "park" else [])
 
 
+@pytest.mark.slow
 def test_an_event_that_kills_its_node_is_parked_in_the_end_and_no_other(cluster):
     def start(name):
         cluster.start(name, recovery=2.0, STREAM_ON_ERROR="park")

@@ -57,6 +57,7 @@ def test_the_partitions_of_a_killed_node_are_consumed_by_others_within_the_time_
     cluster.assert_once_in_order()
 
 
+@pytest.mark.slow
 def test_a_node_that_was_frozen_past_its_ttl_writes_nothing_under_its_old_grant(cluster, gate):
     barrier = gate("frozen")
     cluster.started("anna", "ben", STREAM_HANDLER="thread")
@@ -123,6 +124,7 @@ def test_a_leader_that_was_frozen_past_its_lease_changes_nothing_and_steps_down(
     assert cluster.leader()[0] != leader
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_frozen_between_its_look_at_the_epoch_and_its_commit_does_not_double_a_step(cluster, tmp_path):
     mark = tmp_path / "stopped"
     cluster.append(50)

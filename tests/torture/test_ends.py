@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,18 @@ def test_a_run_without_a_verdict_says_why_and_where_its_history_is_and_is_no_vio
     assert kept[0].is_dir()
 
 
+@pytest.fixture
+def heard() -> Generator[None]:
+    """Signals do what they do by default, though whoever runs the tests may have them ignored, as nohup does."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_beside_the_event_loop_unwinds_the_command(torture, number):
+def test_a_signal_beside_the_event_loop_unwinds_the_command(torture, heard, number):
     def ends(_history: Path) -> Report:
         os.kill(os.getpid(), number)
         signal.pause()

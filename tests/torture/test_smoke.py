@@ -104,6 +104,7 @@ def test_every_event_takes_effect_once_and_in_order_on_sqlite_while_nodes_are_ki
     assert not (tmp_path / "torture.db").exists(), "a clean run leaves nothing behind"
 
 
+@pytest.mark.slow
 def test_every_event_takes_effect_once_and_in_order_on_postgresql_while_its_server_is_killed_too(tmp_path):
     try:
         find_binaries()

@@ -46,6 +46,7 @@ def test_the_conformance_suite_finds_a_deliberate_bug(name):
     assert re.search(r"\d+ failed", run.stdout), run.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("name", "url"), cases(QUICK), indirect=["url"])
 def test_the_checker_finds_a_deliberate_bug_of_streams(name, url, tmp_path):  # noqa: F811
