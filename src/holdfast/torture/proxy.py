@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from weakref import WeakSet
 
 from holdfast.errors import Unsupported
 from holdfast.torture.wire import Frontend
@@ -152,6 +153,7 @@ class Proxy:
         self._has_cut = {False: threading.Event(), True: threading.Event()}
         self._links: set[Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: WeakSet[asyncio.WriteTransport] = WeakSet()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -259,22 +261,28 @@ class Proxy:
         server = self._loop.run_until_complete(asyncio.start_server(self._accept, sock=self._listener))
         self._loop.run_forever()
         server.close()
-        self._loop.run_until_complete(self._end_the_rest(asyncio.all_tasks(self._loop)))
+        self._loop.run_until_complete(self._end_the_rest())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
-    @staticmethod
-    async def _end_the_rest(tasks: set[asyncio.Task[Any]]) -> None:
-        """End links that came while the others were ended."""
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _end_the_rest(self) -> None:
+        """End links that came while the others were ended, or were broken off while they ended by themselves."""
+        await asyncio.sleep(0)  # what was accepted becomes a task in the next turn
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)
+        for transport in list(self._transports):
+            transport.abort()
+        await asyncio.sleep(0)  # they close their sockets in the next turn
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:  # as it always is in a coroutine
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        self._transports.add(writer.transport)
         if self._new == "refuse":
             writer.transport.abort()
             return
@@ -286,6 +294,7 @@ class Proxy:
         except asyncio.CancelledError:  # the proxy ends while this link was being made
             writer.transport.abort()
             raise
+        self._transports.add(to_server.transport)
         link = Link(self, writer, to_server)
         link.drops_requests = link.drops_replies = self._new == "hole"
         self._links.add(link)
