@@ -69,7 +69,7 @@ async def test_a_neighbour_that_never_pauses_does_not_keep_the_write_lock_from_u
     await store.close()
 
     # With SQLite's own way of waiting one of these took 6.6 s.
-    assert max(waits) < 1.0, waits
+    assert max(waits) < 3.0, waits
 
 
 def test_a_lock_that_does_not_become_free_is_given_up_in_time_and_the_connection_serves_on(tmp_path: Path):

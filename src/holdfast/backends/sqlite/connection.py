@@ -7,8 +7,9 @@ it is refused, and never closed there, since closing would drop the parent's loc
 Processes do not queue for the write lock, they ask for it again and again. SQLite's own waiting asks ever less often,
 up to every tenth of a second; a neighbour that writes without a pause has the lock for all but a fiftieth of its time,
 and who asks so seldom misses the moments when it is free: waits of 1.7 s on average and of 7.5 s at most were measured,
-long enough for leases and shares to run out in healthy hands. So we ask ourselves, every millisecond or two: 0.06 s and
-0.18 s under the same load, for a fiftieth of a core while waiting. At random times, lest two that keep time never meet.
+long enough for leases and shares to run out in healthy hands. So we ask ourselves, every eight milliseconds on average,
+however long it takes. Not more often: eight processes that asked every millisecond or two kept one another from work.
+At random times, lest two that keep time never meet.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _NOTHING: tuple[object, ...] = ()
 _COMMIT = "commit /* holdfast */"
 _ROLLBACK = "rollback /* holdfast */"
 
-_ASK_AGAIN = (0.0005, 0.0025)  # seconds, from and to
+_ASK_AGAIN = (0.001, 0.015)  # seconds, from and to
 
 _inherited: list[sqlite3.Connection] = []
 
