@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from holdfast.torture.plan import Fault
 from holdfast.torture.server import OwnServer
 from holdfast.torture.stage import Stage
+from holdfast.worker.endings import in_any_case
 
 _LONGEST = 3.0  # seconds down
 
@@ -38,7 +38,7 @@ class Restart:
                 await asyncio.shield(going_down)
                 await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the length of the outage
             finally:
-                await _to_its_end(_bring_back(server, going_down))
+                await in_any_case(_bring_back(server, going_down))
         return True
 
 
@@ -47,17 +47,3 @@ async def _bring_back(server: OwnServer, going_down: asyncio.Future[None]) -> No
     await asyncio.wait({going_down})
     await asyncio.to_thread(server.start)
     going_down.result()
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for work that nothing may break off; a cancellation that comes meanwhile counts afterwards."""
-    task = asyncio.ensure_future(work)
-    is_cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            is_cancelled = True
-    task.result()
-    if is_cancelled:
-        raise asyncio.CancelledError
