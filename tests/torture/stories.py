@@ -96,6 +96,7 @@ class Story:
         sent: float | None = None,
         queue: str = "default",
         turn: float | None = None,
+        pulled: bool = False,
     ) -> Story:
         return self.add(
             at,
@@ -110,6 +111,7 @@ class Story:
             sent_us=self.us(at - 0.01 if sent is None else sent),
             lease_us=round(lease * SECOND),
             turn_us=None if turn is None else self.store_us(turn),
+            pulled=pulled,
         )
 
     def began(

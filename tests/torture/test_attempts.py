@@ -69,6 +69,14 @@ def test_a_lost_job_does_not_run_in_the_process_that_has_claimed_it(claimed_by, 
     assert [code for code in story.checked().broken if code == "I5"] == broken
 
 
+def test_a_lost_job_that_was_claimed_by_hand_runs_where_its_caller_runs_it():
+    story = two_attempts("lost", 1, isolated=(False, True)).claimed(
+        4.9, "j1", fence=5, attempt=2, process=B, pulled=True
+    )
+
+    assert "I5" not in story.checked().broken
+
+
 def test_an_attempt_number_that_is_given_twice_is_seen():
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).killed(3)
     story.began(5, "j1", fence=5, attempt=1, process=B).row("j1", "completed", attempt=1)

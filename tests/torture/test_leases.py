@@ -19,10 +19,10 @@ from holdfast.torture.events import (
 )
 
 
-def taken_over(at: float, *, story: Story | None = None) -> Story:
+def taken_over(at: float, *, story: Story | None = None, pulled: bool = False) -> Story:
     """Worker A begins a job, and B claims it at some second; B completes it."""
     story = story or Story().enqueued(1, "j1", takes=Takes.NOTHING)
-    story.claimed(2, "j1", fence=3).began(2.1, "j1", fence=3)
+    story.claimed(2, "j1", fence=3, pulled=pulled).began(2.1, "j1", fence=3)
     story.claimed(at, "j1", fence=5, attempt=2, process=B).began(at + 0.1, "j1", fence=5, attempt=2, used=1, process=B)
     return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at - 0.2),))
 
@@ -177,6 +177,10 @@ def busy(story: Story, process: str = A) -> Story:
 
 def test_a_lease_that_is_taken_from_a_healthy_worker_is_seen():
     assert busy(taken_over(6)).checked().broken == ["I23"]
+
+
+def test_whoever_claims_by_hand_and_does_not_extend_loses_the_lease():
+    assert busy(taken_over(6, pulled=True)).checked().is_clean
 
 
 def test_a_lease_of_what_was_claimed_and_has_not_begun_is_not_taken_either():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -39,6 +40,7 @@ WORKER: Final = "HOLDFAST_TORTURE_WORKER"
 UNAVAILABLE: Final = "unavailable"
 UNKNOWN: Final = "unknown"
 _KEPT_FENCES: Final = 1000
+_joined: ContextVar[TransactionBeside | None] = ContextVar("holdfast_torture_joined", default=None)
 
 
 class Beside:
@@ -106,6 +108,7 @@ class JobsBeside:
                 lease_us=lease_us,
                 turn_us=job.turn_us,
                 seq=job.seq,
+                pulled=not request.isolates,  # every task of a run can be isolated, and every worker does it
             )
             self._recorder.write(record)
         while len(self._workers) > _KEPT_FENCES:
@@ -119,7 +122,13 @@ class JobsBeside:
         except (StoreUnavailable, OutcomeUnknown) as error:
             self._finished(finishes, [_trouble(error)] * len(finishes), sent_us)
             raise
-        self._finished(finishes, verdicts, sent_us)
+        joined = _joined.get()
+        if joined is None:
+            self._finished(finishes, verdicts, sent_us)
+        else:  # it is done when the transaction that it has joined is
+            joined.later.append(
+                lambda how: self._finished(finishes, verdicts if how is None else [how] * len(finishes), sent_us)
+            )
         return verdicts
 
     def _finished(self, finishes: Sequence[Finish], verdicts: Sequence[str], sent_us: int) -> None:
@@ -237,14 +246,21 @@ class TransactionsBeside:
         effect = TransactionBeside()
         job, fence, sent_us = lease.job_id, lease.fence, now_us()
         self._recorder.write(EffectBegan(at_us=sent_us, job=job, fence=fence))
+        outer = _joined.get()
+        _joined.set(effect)
         try:
             yield effect
         except OutcomeUnknown as error:
             self._recorder.write(EffectUnknown(at_us=now_us(), job=job, fence=fence, error=str(error)))
+            effect.is_over(UNKNOWN)
             raise
         except BaseException as error:
             self._recorder.write(EffectRolledBack(at_us=now_us(), job=job, fence=fence, error=type(error).__name__))
+            effect.is_over(UNAVAILABLE)
             raise
+        finally:
+            _joined.set(outer)
+        effect.is_over(None)
         if effect.completes:  # a step is no effect: steps are compared with their own table
             self._recorder.write(EffectCommitted(at_us=now_us(), job=job, fence=fence, sent_us=sent_us))
 
@@ -255,6 +271,13 @@ class TransactionBeside:
     def __init__(self) -> None:
         self.transaction: Transaction | None = None
         self.completes = False
+        self.later: list[Callable[[str | None], None]] = []
+        """What has joined it, to be written down when it is over."""
+
+    def is_over(self, how: str | None) -> None:
+        """Write down what has joined it: with this verdict, or, None, with the store's own."""
+        for write in self.later:
+            write(how)
 
     @property
     def connection(self) -> Any:

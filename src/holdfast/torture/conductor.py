@@ -13,13 +13,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from holdfast.app.app import App
-from holdfast.torture.events import Clock, RunBegan, Snapshot
+from holdfast.torture.events import Clock, ResumeCalled, RunBegan, Snapshot
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.ground import Ground
 from holdfast.torture.history import HistoryDamaged, now_us
 from holdfast.torture.log import Log
-from holdfast.torture.names import SESSIONS
+from holdfast.torture.names import PAUSED, SESSIONS
 from holdfast.torture.nemesis.schedule import Nemesis
 from holdfast.torture.plan import Plan
 from holdfast.torture.processes import Crew, Program
@@ -151,6 +151,7 @@ class Conductor:
         self.progress.phase = Phase.DRAINING
         ending = self.plan.scaled(_ENDING)
         self.processes_left += await self._crew.end(producers, within=ending)
+        await self._resume()
         began = time.monotonic()
         self.is_drained = await self._drain()
         self.drain_seconds = time.monotonic() - began
@@ -217,6 +218,12 @@ class Conductor:
             (ended,) = await asyncio.gather(striking, return_exceptions=True)
         if isinstance(ended, Exception):  # as it was broken off: a server that did not come back
             raise ended
+
+    async def _resume(self) -> None:
+        """Open the queue that is paused now and then: whoever has paused it last may not have been able to."""
+        async with App(self.ground.url) as app:
+            self.log.writer.write(ResumeCalled(at_us=now_us(), queue=PAUSED))
+            await app.queues.resume(PAUSED)
 
     async def _drain(self) -> bool:
         """No more faults: everything that was enqueued must come to its end by itself."""

@@ -10,6 +10,16 @@ and `…_unknown` (it may have been done) after it. A call without any of these 
 
 from __future__ import annotations
 
+from holdfast.torture.asked import (
+    CancelAnswered,
+    CancelCalled,
+    PauseAnswered,
+    ResetCalled,
+    ResumeAnswered,
+    ResumeCalled,
+    RetryAnswered,
+    RetryCalled,
+)
 from holdfast.torture.event import Believed, Event, JobEvent, Takes
 from holdfast.torture.observed import AttemptRow, Clock, Dumped, EffectRow, JobRow, Snapshot
 
@@ -129,7 +139,7 @@ class EnqueueUnknown(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A claim was answered with this job."""
+    """A claim was answered with this job. `pulled`: by `app.claim`, so nobody extends its lease but the caller."""
 
     attempt: int
     worker: str
@@ -139,6 +149,7 @@ class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
     lease_us: int
     turn_us: int | None = None
     seq: int | None = None
+    pulled: bool = False
 
 
 class Finished(JobEvent, frozen=True, kw_only=True, gc=False):
@@ -272,43 +283,6 @@ class LeaseLost(JobEvent, frozen=True, kw_only=True, gc=False):
     """A handler was told that its lease is lost."""
 
 
-# --- what people ask --------------------------------------------------------------------------------------------------
-
-
-class CancelCalled(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody asks to cancel a job."""
-
-    job: str
-
-
-class CancelAnswered(Event, frozen=True, kw_only=True, gc=False):
-    """The answer: cancelled, asked, too_late, unavailable or unknown."""
-
-    job: str
-    answer: str
-    sent_us: int
-
-
-class RetryCalled(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody asks to run an ended job again."""
-
-    job: str
-
-
-class RetryAnswered(Event, frozen=True, kw_only=True, gc=False):
-    """The answer: True if the job was failed or cancelled and is ready again; None is unknown."""
-
-    job: str
-    answer: bool | None
-    sent_us: int
-
-
-class ResetCalled(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody takes a running job's lease away; the answer is not needed, what comes after it may be early."""
-
-    job: str
-
-
 AnyEvent = (
     Started
     | Ended
@@ -343,6 +317,9 @@ AnyEvent = (
     | RetryCalled
     | RetryAnswered
     | ResetCalled
+    | PauseAnswered
+    | ResumeCalled
+    | ResumeAnswered
     | Clock
     | Snapshot
     | JobRow
@@ -385,10 +362,13 @@ __all__ = [
     "OutsideAnswered",
     "OutsideRefused",
     "OutsideSent",
+    "PauseAnswered",
     "ProgressAnswered",
     "Released",
     "Rescued",
     "ResetCalled",
+    "ResumeAnswered",
+    "ResumeCalled",
     "RetryAnswered",
     "RetryCalled",
     "RunBegan",

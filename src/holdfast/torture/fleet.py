@@ -20,13 +20,14 @@ from holdfast.torture.below import below, born_at, is_alive
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
-from holdfast.torture.names import QUEUE, QUEUES
+from holdfast.torture.names import QUEUES, USUAL
 from holdfast.torture.plan import Fault, Plan
 from holdfast.torture.programs.settings import WorkerSettings
 
 _SUPERVISED = 0.25
 _STRANGERS = 0.2
 _PROXIED = 0.6
+_PULLING = 0.5
 _ROOM = 5
 _QUICK = 3.0  # seconds: a worker that ends by itself sooner is broken
 _MOST_QUICK = 8  # in a row
@@ -49,6 +50,7 @@ class Seat:
 
     def __init__(self, number: int) -> None:
         self.name = f"w{number}"
+        self.may_pull = number % 2 == 0  # the others must be workers: a program that pulls rescues nothing
         self.process: asyncio.subprocess.Process | None = None
         self.settings: WorkerSettings | None = None
         self.armed = Armed()
@@ -264,15 +266,17 @@ class Fleet:
         chance, quiet = self._chance, self._quiet.is_set()
         knows = quiet or chance.random() < _STRANGERS
         size = chance.choice((5, 10, 20))
+        pulls = seat.may_pull and not quiet and not seat.armed.failpoints and chance.random() < _PULLING
         return WorkerSettings(
             name=seat.name,
             parent=os.getpid(),
             lease=self._plan.lease,
-            queues=QUEUES if knows else (QUEUE,),
-            processes=2 if chance.random() < _SUPERVISED and not seat.armed.failpoints else 1,
+            queues=QUEUES if knows else USUAL,
+            processes=2 if chance.random() < _SUPERVISED and not (pulls or seat.armed.failpoints) else 1,
             concurrency=_ROOM if quiet else chance.choice((2, 3, 4)),
             prefetch_max=size,
             batch_max=size,
             knows_strangers=knows,
             skew=0.0 if quiet else seat.armed.skew,
+            pulls=pulls,
         )

@@ -7,7 +7,10 @@ from typing import Final
 QUEUE: Final = "holdfast-torture"
 STRANGERS: Final = "holdfast-torture-strangers"
 """A queue that most workers do not serve."""
-QUEUES: Final = (QUEUE, STRANGERS)
+PAUSED: Final = "holdfast-torture-paused"
+"""A queue that is paused now and then."""
+USUAL: Final = (QUEUE, PAUSED)
+QUEUES: Final = (*USUAL, STRANGERS)
 SESSIONS: Final = "holdfast-torture"
 """The application name under which workers and producers connect to PostgreSQL."""
 EFFECTS: Final = ("effect", "step")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.torture.mutants.crew import Crew
-from tests.torture.mutants.faults import MIXES
+from tests.torture.mutants.faults import MIXES, PULLING
 from tests.torture.mutants.load import CONTROL, environment
 
 from holdfast.app.app import App
@@ -79,7 +79,7 @@ def drive(name: str, url: str, *, folder: Path, seed: int, under: str) -> Outcom
         )
     )
     look(ground, log)
-    with mutated(name), Crew(log, ground, history, lease=LEASE, seed=seed) as crew:
+    with mutated(name), Crew(log, ground, history, lease=LEASE, seed=seed, pulls=under == PULLING) as crew:
         MIXES[under](crew)
         look(ground, log)
         is_drained = drained(crew, within=_PATIENCE if name == CONTROL else DRAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.torture.mutants.faults import PULLING
 from tests.torture.mutants.mutant import POSTGRES, SQLITE, mutant
 from tests.torture.mutants.patching import Code, Sql
 
@@ -38,6 +39,25 @@ ENDINGS = (
         "ctx.transaction() commits the effect, and the completion is forgotten",
         Code(f"{_CONTEXT}:Context.transaction", _COMPLETE, "pass"),
         caught_by="I1 I2",
+    ),
+    mutant(
+        "batch_without_ends",
+        SQLITE,
+        "app.batch() commits the effects, and the ends of its jobs are forgotten",
+        Code(
+            "holdfast.app.batch:_write",
+            "verdicts = await backend.jobs.finish(finishes)",
+            "verdicts = [Verdict.DONE for _ in finishes]",
+        ),
+        caught_by="I1 I2",
+        under=PULLING,
+    ),
+    mutant(
+        "paused_queue_is_claimed",
+        SQLITE,
+        "a claim takes from paused queues, too",
+        Sql(SQLITE, "claimable_lanes", "where paused = 0", "where true"),
+        caught_by="I24",
     ),
     mutant(
         "completion_after_the_effect",

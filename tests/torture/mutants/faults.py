@@ -20,6 +20,7 @@ from holdfast.torture.urls import postgres_url, sqlite_path
 
 _ROUNDS = 3
 _STOP, _OUTAGE, _BETWEEN = 2.4, 1.6, 1.0  # leases
+PULLING: Final = "stops, pulling"
 _POINTS = ("after_commit=kill@3", "before_commit=kill@2", "")
 
 
@@ -161,6 +162,7 @@ MIXES: Final[dict[str, Callable[[Crew], None]]] = {
     "crowd": crowd,
     "stops": stops,
     "short stops": short_stops,
+    PULLING: stops,  # and one of them is a program that claims by itself
     "kills": kills,
     "terms": terms,
     "cuts": cuts,

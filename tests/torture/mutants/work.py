@@ -39,6 +39,9 @@ WEIGHTS: Final = {
     "sent_back": 1,
     "long": 1,
     "ordered": 4,
+    "in_paused_queue": 4,
+    "pauses_its_queue": 1,
+    "reset_midway": 1,
 }
 KILLERS: Final = {"kills_its_worker": 0.01, "kills_once": 0.05}
 """The works that are taken over, and how often they come up here."""

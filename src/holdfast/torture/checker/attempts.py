@@ -158,7 +158,7 @@ class Attempts(Invariant):
                 f"{before.used} to {after.used}"
             )
             yield self.broken(what, job=job, at_us=after.at_us)
-        if "lost" in outcomes and self.run.settings.isolates and not _ran_alone(job, after):
+        if "lost" in outcomes and self.run.settings.isolates and not (_is_pulled(job, after) or _ran_alone(job, after)):
             lost = before.attempt + outcomes.index("lost")
             what = f"was lost at attempt {lost}, and attempt {after.attempt} ran beside others"
             yield self.broken(what, job=job, at_us=after.at_us)
@@ -185,6 +185,11 @@ def _last_recorded(row: JobRow) -> int:
 
 def _is_trimmed(row: JobRow) -> bool:
     return _last_recorded(row) > KEPT_FIRST + KEPT_LAST
+
+
+def _is_pulled(job: JobHistory, began: AttemptBegan) -> bool:
+    """Tell whether an attempt runs wherever its caller runs it."""
+    return any(claim.pulled for claim in job.claims if claim.fence == began.fence)
 
 
 def _told_lost(job: JobHistory, began: AttemptBegan) -> set[str]:

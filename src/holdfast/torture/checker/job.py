@@ -47,6 +47,8 @@ class Claim(NamedTuple):
     at_us: int
     process: str
     is_told: bool
+    pulled: bool = False
+    """Whether by `app.claim`: then nobody extends the lease but the caller, and the job runs where it was claimed."""
 
 
 class JobHistory:
@@ -90,7 +92,9 @@ class JobHistory:
         for entry in self.entries_of(Claimed):
             told = cast("Claimed", entry.event)
             if told.fence not in claims:
-                claims[told.fence] = Claim(told.fence, told.attempt, told.sent_us, told.at_us, entry.process, True)
+                claims[told.fence] = Claim(
+                    told.fence, told.attempt, told.sent_us, told.at_us, entry.process, True, told.pulled
+                )
         for entry in self.entries_of(AttemptBegan):
             began = cast("AttemptBegan", entry.event)
             known = claims.get(began.fence)

@@ -52,7 +52,8 @@ class NoTheft(Invariant):
     """I23.
 
     Only with a fault is a lease of a living worker lost: extension goes on while a handler runs, however long. After an
-    outage for all, the living have half a lease to extend before anybody may take what has expired meanwhile.
+    outage for all, the living have half a lease to extend before anybody may take what has expired meanwhile. Whoever
+    has claimed by `app.claim` is promised neither.
     """
 
     code = "I23"
@@ -76,7 +77,7 @@ class NoTheft(Invariant):
         for claim in job.claims:
             kept = lost.get(claim.attempt)
             taken_us = None if kept is None else self.run.from_store_clock(kept.ended_us)
-            if taken_us is None or claim.fence in told:  # its worker itself has said that a child died
+            if taken_us is None or claim.pulled or claim.fence in told:  # told: its own worker says that a child died
                 continue
             self.judged += 1
             if self.run.was_alive(claim.process, taken_us):

@@ -13,6 +13,7 @@ from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.keys import OneOfAKey
 from holdfast.torture.checker.leases import NoTheft, OneHolder
 from holdfast.torture.checker.order import Turns
+from holdfast.torture.checker.pauses import Pauses
 from holdfast.torture.checker.recovery import Recovery
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -32,4 +33,5 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     Hygiene,
     Turns,
     NoTheft,
+    Pauses,
 )

@@ -19,7 +19,10 @@ from holdfast.torture.events import (
     FaultBegan,
     FaultEnded,
     Finished,
+    PauseAnswered,
     Released,
+    ResumeAnswered,
+    ResumeCalled,
     RunBegan,
     Snapshot,
     Started,
@@ -27,6 +30,7 @@ from holdfast.torture.events import (
 
 _SLOW = 4  # a lease has so many of what counts as slow: the store itself takes no lease after a wait as long as that
 _STILL = 0.4  # of a lease: leases are extended when half of their time is over, so this may cost one
+_OPEN = 2**63 - 1
 _SERVER_DOWN = ("restart", "store")
 
 
@@ -63,6 +67,10 @@ class Run:
         self.calls: dict[str, EnqueueCalled] = {}
         self.refused_calls: set[str] = set()
         self.answered_calls: set[str] = set()
+        self.pauses: dict[str, list[tuple[int, int]]] = {}
+        """Of each queue: when a pause was sent, and when it was answered."""
+        self.resumes: dict[str, dict[tuple[str, int], int]] = {}
+        """Of each queue: who asked to resume it and when; and by when that was done, or for ever open."""
         self.first_us = 0
         self.last_us = 0
         self._open: dict[int, FaultBegan] = {}
@@ -86,6 +94,9 @@ class Run:
             EnqueueCalled: self._called,
             EnqueueAnswered: self._answered,
             EnqueueRefused: self._refused,
+            PauseAnswered: self._paused,
+            ResumeCalled: self._resuming,
+            ResumeAnswered: self._resumed,
         }
 
     def note(self, process: str, event: Event) -> None:
@@ -234,6 +245,15 @@ class Run:
     def _refused(self, _: str, event: EnqueueRefused) -> None:
         if event.call in self.calls:
             self.refused_calls.add(event.call)
+
+    def _paused(self, _: str, event: PauseAnswered) -> None:
+        self.pauses.setdefault(event.queue, []).append((event.sent_us, event.at_us))
+
+    def _resuming(self, process: str, event: ResumeCalled) -> None:
+        self.resumes.setdefault(event.queue, {}).setdefault((process, event.at_us), _OPEN)
+
+    def _resumed(self, process: str, event: ResumeAnswered) -> None:
+        self.resumes.setdefault(event.queue, {})[process, event.sent_us] = event.at_us
 
 
 def _seat(process: str) -> str:

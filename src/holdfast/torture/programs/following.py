@@ -1,4 +1,4 @@
-"""What a producer does to jobs that it has enqueued: cancel them, send them back."""
+"""What a producer does to jobs that it has enqueued: cancel them, send them back, take them away, pause their queue."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import asyncio
 import contextlib
 
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.torture.events import CancelAnswered, CancelCalled, RetryAnswered, RetryCalled
+from holdfast.torture.events import (
+    CancelAnswered,
+    CancelCalled,
+    PauseAnswered,
+    ResetCalled,
+    ResumeAnswered,
+    ResumeCalled,
+    RetryAnswered,
+    RetryCalled,
+)
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app
+
+_AGAIN = 0.3  # seconds
 
 
 class Follower:
@@ -52,3 +63,38 @@ class Follower:
         except OutcomeUnknown:
             answer = None
         recorder.write(RetryAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
+
+    async def reset(self, job_id: str) -> None:
+        """Take the lease of a job away, if it runs."""
+        recorder.write(ResetCalled(at_us=now_us(), job=job_id))
+        with contextlib.suppress(StoreUnavailable, OutcomeUnknown):
+            await app.jobs.reset(job_id)
+
+    async def pause(self, queue: str, seconds: float) -> None:
+        """Let nobody claim from a queue for some time."""
+        sent_us = now_us()
+        try:
+            await app.queues.pause(queue)
+        except StoreUnavailable:
+            return
+        except OutcomeUnknown:
+            pass  # nobody may count on it, but it has to be undone
+        else:
+            recorder.write(PauseAnswered(at_us=now_us(), queue=queue, sent_us=sent_us))
+        await self.after(seconds)
+        while not await self._resumed(queue):  # noqa: ASYNC110 - nobody tells when the store can be reached again
+            await asyncio.sleep(_AGAIN)
+
+    async def _resumed(self, queue: str) -> bool:
+        sent_us = now_us()
+        recorder.write(ResumeCalled(at_us=sent_us, queue=queue))
+        try:
+            await app.queues.resume(queue)
+        except OutcomeUnknown:
+            return False
+        except StoreUnavailable:
+            is_done = False
+        else:
+            is_done = True
+        recorder.write(ResumeAnswered(at_us=now_us(), queue=queue, sent_us=sent_us))
+        return is_done

@@ -6,7 +6,10 @@ import msgspec
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker: `processes` above one puts it under a supervisor; `skew` is by how much its wall clock is wrong."""
+    """A worker: `processes` above one puts it under a supervisor; `skew` is by how much its wall clock is wrong.
+
+    `pulls`: it is no worker of ours, but a program that claims by itself.
+    """
 
     name: str
     parent: int
@@ -18,6 +21,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch_max: int = 50
     knows_strangers: bool = True
     skew: float = 0.0
+    pulls: bool = False
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -9,7 +10,11 @@ import time
 
 from holdfast.app.app import App
 from holdfast.runtime import failpoint
+from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.programs.opening import opened
+from holdfast.torture.programs.pulled import Dice
+from holdfast.torture.programs.pulling import Puller
+from holdfast.torture.programs.pulling_blocking import BlockingPuller
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.work import catalogue
 from holdfast.torture.work.app import app
@@ -36,6 +41,16 @@ def with_known_tasks(*, strangers: bool) -> App:
     return known
 
 
+def pull(settings: WorkerSettings) -> int:
+    """Claim and end jobs without a worker, until SIGTERM."""
+    dice = Dice(settings)
+    if dice.is_blocking:
+        BlockingPuller(settings, dice).run()
+    else:
+        asyncio.run(Puller(settings, dice).run())
+    return ExitCode.FINE
+
+
 def main() -> int:
     """Run until SIGTERM."""
     with opened(WorkerSettings) as settings:
@@ -45,6 +60,8 @@ def main() -> int:
             back = threading.Timer(_STEP_AFTER * settings.lease, step_clock, [-1.5 * settings.skew])
             back.daemon = True
             back.start()
+        if settings.pulls:
+            return pull(settings)
         os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
         return with_known_tasks(strangers=settings.knows_strangers).run_worker(
             processes=settings.processes,

@@ -81,6 +81,9 @@ class StreamConductor(Conductor):
         super()._calm()
         self.log.writer.write(FaultsOver(at_us=now_us()))
 
+    async def _resume(self) -> None:
+        """Do nothing: no queue was paused."""
+
     async def _replace(self) -> None:
         """Leave the nodes as they are: every one of them can run every consumer."""
 

@@ -37,6 +37,14 @@ class Follow(Protocol):
         """Ask to run an ended job again."""
         ...
 
+    async def reset(self, job_id: str) -> None:
+        """Take the lease of a job away, if it runs."""
+        ...
+
+    async def pause(self, queue: str, seconds: float) -> None:
+        """Let nobody claim from a queue for some time."""
+        ...
+
     async def after(self, seconds: float) -> None:
         """Let some time pass."""
         ...

@@ -16,7 +16,9 @@ from holdfast.torture.work import (
     ordered,
     outside,
     own_transactions,
+    paused,
     plain,
+    resets,
     strangers,
     transactions,
 )
@@ -35,6 +37,8 @@ WORKS: Final[tuple[Work, ...]] = (
     *outside.WORKS,
     *strangers.WORKS,
     *ordered.WORKS,
+    *paused.WORKS,
+    *resets.WORKS,
 )
 
 

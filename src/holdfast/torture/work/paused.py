@@ -1,0 +1,37 @@
+"""Jobs of a queue that is paused and resumed, by several people at once."""
+
+from __future__ import annotations
+
+import random
+
+from holdfast.jobs.context import Context
+from holdfast.torture.events import Takes
+from holdfast.torture.names import PAUSED
+from holdfast.torture.work.app import AGAIN, app, lease
+from holdfast.torture.work.attempt import attempt, take_effect
+from holdfast.torture.work.base import Follow, Work, calls_of
+
+
+@app.task(queue=PAUSED, retry=AGAIN)
+async def in_paused_queue(ctx: Context) -> None:
+    """Take effect, whenever the queue lets it."""
+    with attempt(ctx):
+        await take_effect(ctx)
+
+
+async def _pause(producer: Follow, _: str, chance: random.Random) -> None:
+    await producer.pause(PAUSED, lease * chance.uniform(0.2, 0.8))
+
+
+WORKS = (
+    Work(name="in_paused_queue", weight=1, takes=Takes.TRANSACTION, draw=calls_of(in_paused_queue)),
+    Work(
+        name="pauses_its_queue",
+        weight=0.1,
+        takes=Takes.TRANSACTION,
+        draw=calls_of(in_paused_queue),
+        follow=_pause,
+        single=True,
+        most=300,
+    ),
+)
