@@ -156,13 +156,9 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
     if context is None or context.completed_by is None:
         return outcome
     if context.completed_by == "using":
-        standing = await backend.jobs.verify(context.job.lease)
-        if standing is Standing.HELD:
+        if await backend.jobs.verify(context.job.lease) is not Standing.COMPLETED:
             context.uncompleted()
-            return _uncommitted(context.job, outcome)
-        if standing is Standing.LOST:
-            context.uncompleted()
-            return outcome  # the store will answer that it is stale
+            return _uncommitted(context.job, outcome)  # if the lease is lost, the store will refuse this, too
         context.committed()
     if not isinstance(outcome, Completed):
         _logger.error("job %s was completed by its own transaction, and then its handler raised", context.job.id)
