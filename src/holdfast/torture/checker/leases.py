@@ -11,6 +11,8 @@ from holdfast.torture.checker.run import Outage, Run
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Finished, ResetCalled
 
+_BY_HAND = "claimed by hand"
+
 
 class OneHolder(Invariant):
     """I7.
@@ -27,6 +29,9 @@ class OneHolder(Invariant):
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Compare every claim with the leases before it."""
         claims = job.claims
+        for claim in claims:
+            if claim.pulled:
+                self.figures[_BY_HAND] = self.figures.get(_BY_HAND, 0) + 1
         if len(claims) < 2:  # noqa: PLR2004 - two holders make a conflict
             self.judged += len(claims)
             return

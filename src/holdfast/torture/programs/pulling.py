@@ -67,8 +67,8 @@ class Puller:
         waiting = list(jobs)
         while waiting:
             if time.monotonic() > fresh_until:
-                fresh_until = time.monotonic() + self._lease / 4
                 waiting = [job for job in waiting if await self._extended(job)]
+                fresh_until = time.monotonic() + self._lease / 4
                 continue
             job = waiting.pop(0)
             how = How.GIVEN_BACK if self._stop.is_set() else self._dice.how()
