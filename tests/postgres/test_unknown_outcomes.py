@@ -11,7 +11,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.errors import OutcomeUnknown, StoreError
+from holdfast.app.open import open_backend
+from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
 from holdfast.store.values import Standing, Verdict
@@ -41,6 +42,20 @@ async def test_a_cut_at_the_commit_of_a_handlers_transaction_is_told_and_verify_
                 assert await transaction.complete(job.lease, '"paid"') is Verdict.DONE
                 proxy.arm(when)
         assert await far.jobs.verify(job.lease) is standing
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_store_whose_opening_was_cut_is_unavailable_and_can_be_opened_again(
+    backend: Backend, proxy: Proxy, when: When
+):
+    """Opening only looks, or installs what is missing: there is no outcome that somebody would have to ask for."""
+    far = open_backend(proxy.url)
+    proxy.arm(when)
+    with pytest.raises(StoreUnavailable):
+        await far.open()
+    await far.open()
+    assert await enqueue(far)
+    await far.close()
 
 
 @BOTH

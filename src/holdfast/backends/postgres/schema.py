@@ -8,7 +8,7 @@ from holdfast.backends.postgres.statements import TEMPLATES, fill_in
 from holdfast.backends.postgres.steps import Steps, rows, run, script, value
 from holdfast.backends.sql.files import migrations
 from holdfast.backends.sql.version import require_version
-from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
 
 # A migration that cannot have its lock soon gives up, lest all traffic queues up behind it.
 _LOCK_TIMEOUT = "set local lock_timeout = '5s'"
@@ -30,14 +30,16 @@ class PostgresSchema:
 
     async def check(self) -> None:
         """Raise `SchemaMismatch` unless the tables are those of this version."""
-        self._compare(await self._runner.write(lambda: _version(self._location.schema)))
+        self._compare(await self._runner.read(lambda: _version(self._location.schema)))
 
     async def open(self) -> None:
         """Install into a database without our schema, if that is allowed; refuse an older or newer one."""
-        version = await self._runner.write(lambda: _version(self._location.schema))
+        version = await self._runner.read(lambda: _version(self._location.schema))
         if version == 0 and self._location.install:
             try:
                 version = await self._runner.write(lambda: _install_first(self._location.schema))
+            except OutcomeUnknown as error:  # whoever opens next sees what came of it, and goes on from there
+                raise StoreUnavailable(str(error)) from error
             except StoreUnavailable:
                 raise
             except StoreError as error:
