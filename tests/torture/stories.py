@@ -24,6 +24,8 @@ from holdfast.torture.events import (
     FaultEnded,
     Finished,
     JobRow,
+    ResetAnswered,
+    ResetCalled,
     RunBegan,
     Started,
     Takes,
@@ -190,6 +192,13 @@ class Story:
 
     def exited(self, at: float, process: str = A, *, code: int | None = None, signal: int | None = None) -> Story:
         self.records.append(("conductor-main-1", Exited(at_us=self.us(at), process=process, code=code, signal=signal)))
+        return self
+
+    def reset(self, at: float, answered: float | None, job: str = "j1", *, answer: bool | None = True) -> Story:
+        """A person takes a job away, and is told so or not."""
+        self.add(at, ResetCalled, process="producer-a-5", job=job)
+        if answered is not None:
+            self.add(answered, ResetAnswered, process="producer-a-5", job=job, answer=answer, sent_us=self.us(at))
         return self
 
     def alive(self, at: float, process: str = A) -> Story:

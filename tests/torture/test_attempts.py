@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.torture.stories import A, B, Story
 
-from holdfast.torture.events import Believed, ResetCalled, Takes
+from holdfast.torture.events import Believed, Takes
 
 
 def two_attempts(how: str, used: int, *, isolated: tuple[bool, bool] = (False, False)) -> Story:
@@ -69,7 +69,7 @@ def test_a_lost_job_does_not_run_in_the_process_that_has_claimed_it(claimed_by, 
     assert [code for code in story.checked().broken if code == "I5"] == broken
 
 
-def test_a_lost_job_that_was_claimed_by_hand_runs_where_its_caller_runs_it():
+def test_a_lost_job_that_was_pulled_runs_where_its_caller_runs_it():
     story = two_attempts("lost", 1, isolated=(False, True)).claimed(
         4.9, "j1", fence=5, attempt=2, process=B, pulled=True
     )
@@ -120,7 +120,7 @@ def test_an_attempt_that_leaves_no_record_is_seen():
 
 @pytest.mark.parametrize(("kept", "broken"), [(True, []), (False, ["I5"])])
 def test_an_attempt_that_a_person_took_away_leaves_a_record_too(kept, broken):
-    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).add(3, ResetCalled, job="j1")
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).reset(3, 3.1)
     story.began(5, "j1", fence=5, attempt=2, used=1, process=B)
     story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "released"),) if kept else ())
 

@@ -14,7 +14,6 @@ from holdfast.torture.events import (
     Finished,
     ProgressAnswered,
     Released,
-    ResetCalled,
     Takes,
 )
 
@@ -159,10 +158,21 @@ def test_a_call_to_cancel_gives_no_lease_up():
     assert prefetched(3.5).add(3, CancelCalled, job="j1").checked().broken == ["I7"]
 
 
-def test_a_lease_that_a_person_took_away_may_be_taken():
-    story = taken_over(3.5).alive(4).fault(2.5, 4, "stop", A).add(3, ResetCalled, job="j1")
+@pytest.mark.parametrize(
+    ("asked", "answered", "answer", "broken"),
+    [
+        (3, 3.1, True, []),
+        (3, 3.1, None, []),  # whether it was done is unknown
+        (3, None, True, []),  # whoever asked has died
+        (3, 3.1, False, ["I7"]),  # it was not done
+        (1.5, 1.6, True, ["I7"]),  # before the first claim: another lease was meant
+        (3.6, 3.7, True, ["I7"]),  # after the second claim
+    ],
+)
+def test_a_lease_that_a_person_took_away_may_be_taken(asked, answered, answer, broken):
+    story = taken_over(3.5).alive(4).fault(2.5, 4, "stop", A).reset(asked, answered, answer=answer)
 
-    assert story.checked().is_clean
+    assert [code for code in story.checked().broken if code == "I7"] == broken
 
 
 # --- I23 --------------------------------------------------------------------------------------------------------------
@@ -179,8 +189,35 @@ def test_a_lease_that_is_taken_from_a_healthy_worker_is_seen():
     assert busy(taken_over(6)).checked().broken == ["I23"]
 
 
-def test_whoever_claims_by_hand_and_does_not_extend_loses_the_lease():
+def test_whoever_pulls_a_job_and_does_not_extend_its_lease_loses_it():
     assert busy(taken_over(6, pulled=True)).checked().is_clean
+
+
+def test_a_pulled_job_is_not_taken_before_its_lease_is_over():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3, pulled=True)
+    story.claimed(5, "j1", fence=5, attempt=2, process=B).alive(3.5)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=3.8),))
+
+    assert story.checked().broken == ["I23"]
+
+
+# --- I6, of leases that a person took away -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer", "broken"),
+    [
+        (3.2, True, ["I6"]),
+        (3.05, True, []),  # under way while it was taken away
+        (3.2, None, []),
+    ],
+)
+def test_whoever_held_what_a_person_took_away_writes_nothing_more(sent, answer, broken):
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).reset(3, 3.1, answer=answer)
+    story.add(3.3, Extended, job="j1", fence=3, verdict="done", sent_us=story.us(sent), lease_us=2_000_000)
+    story.row("j1", "completed", attempts=())
+
+    assert [code for code in story.checked().broken if code == "I6"] == broken
 
 
 def test_a_lease_of_what_was_claimed_and_has_not_begun_is_not_taken_either():

@@ -53,11 +53,16 @@ def test_the_bound_of_recovery_counts_from_the_end_of_an_outage():
     assert recovered(10).fault(4, 6.5, "restart", "store", stalls=True).checked().is_clean
 
 
-def left_behind(at: float, **exit_: int) -> Story:
-    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3)
+def left_behind(at: float, *, pulled: bool = False, **exit_: int) -> Story:
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING)
+    story.claimed(1.9, "j1", fence=3, pulled=pulled).began(2, "j1", fence=3)
     story.fault(2.5, 3, "term", A, asks=True).exited(3, A, **exit_)
     story.began(6, "j1", fence=5, attempt=2, used=1, process=B)
     return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at),))
+
+
+def test_what_somebody_pulled_and_kept_to_the_end_may_expire():
+    assert left_behind(5, pulled=True, code=0).checked().is_clean
 
 
 def test_a_worker_that_ends_in_good_order_leaves_no_lease_behind():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.torture.stories import A, B, Story, done_well
 
 from holdfast.torture.checker import timeline_of
@@ -80,3 +81,24 @@ def test_the_history_of_a_job_that_others_found_wrong_is_read_from_the_files(tmp
         "attempt_ended", "job_row", "effect_row",
     ]  # fmt: skip
     assert lines[-1].endswith(">> steps: job j2: its step is there twice")
+
+
+@pytest.mark.parametrize(("code", "broken"), [(0, []), (69, []), (3, []), (1, ["I21"]), (70, ["I21"])])
+def test_a_process_that_ends_of_an_unexpected_error_is_seen(code, broken):
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3)
+    story.finished(2.5, "j1", "completed", fence=3).exited(3, A, code=code).row("j1", "completed")
+
+    assert story.checked().broken == broken
+
+
+def test_the_earliest_violation_is_shown_whether_a_job_or_the_whole_has_it():
+    story = Story(overtaking=1)
+    for number in (1, 2):
+        story.enqueued(number, f"j{number}", call=f"c{number}", takes=Takes.NOTHING)
+    story.claimed(4, "j2", fence=3, process=B).claimed(5, "j1", fence=5)  # j1 was overtaken
+    story.row("j1", "completed").row("j2", "completed").called(1, "j3", call="c3").claimed(80, "j3", fence=9)
+
+    verdict = story.checked()
+
+    assert verdict.broken == ["I1", "I22"]
+    assert verdict.timeline.startswith("the history of job j1")

@@ -34,9 +34,20 @@ class RetryAnswered(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ResetCalled(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody takes a running job's lease away; the answer is not needed, what comes after it may be early."""
+    """Somebody takes a running job's lease away."""
 
     job: str
+
+
+class ResetAnswered(Event, frozen=True, kw_only=True, gc=False):
+    """The answer: True if the job ran, and its holder is stale from now on; None is unknown.
+
+    `sent_us` is the `at_us` of the call.
+    """
+
+    job: str
+    answer: bool | None
+    sent_us: int
 
 
 class PauseAnswered(Event, frozen=True, kw_only=True, gc=False):

@@ -50,6 +50,8 @@ class Beside:
         self._inner = inner
         self._recorder = recorder
         self._workers: dict[int, str] = {}
+        self.pulls = False
+        """Whether the program claims by itself, and has no worker that would."""
 
     def __getattr__(self, name: str) -> Any:
         """Return what the inner backend has."""
@@ -67,7 +69,7 @@ class Beside:
 
     @property
     def jobs(self) -> JobStore:  # noqa: D102
-        return cast("JobStore", JobsBeside(self._inner.jobs, self._recorder, self._workers))
+        return cast("JobStore", JobsBeside(self._inner.jobs, self._recorder, self._workers, pulls=self.pulls))
 
     @property
     def transactions(self) -> Transactions:  # noqa: D102
@@ -80,10 +82,11 @@ class Beside:
 class JobsBeside:
     """The verbs that move jobs, written down; the others go straight through."""
 
-    def __init__(self, inner: JobStore, recorder: Recorder, workers: dict[int, str]) -> None:
+    def __init__(self, inner: JobStore, recorder: Recorder, workers: dict[int, str], *, pulls: bool) -> None:
         self._inner = inner
         self._recorder = recorder
         self._workers = workers
+        self._pulls = pulls
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -108,7 +111,7 @@ class JobsBeside:
                 lease_us=lease_us,
                 turn_us=job.turn_us,
                 seq=job.seq,
-                pulled=not request.isolates,  # every task of a run can be isolated, and every worker does it
+                pulled=self._pulls,
             )
             self._recorder.write(record)
         while len(self._workers) > _KEPT_FENCES:
@@ -252,15 +255,15 @@ class TransactionsBeside:
             yield effect
         except OutcomeUnknown as error:
             self._recorder.write(EffectUnknown(at_us=now_us(), job=job, fence=fence, error=str(error)))
-            effect.is_over(UNKNOWN)
+            effect.end(UNKNOWN)
             raise
         except BaseException as error:
             self._recorder.write(EffectRolledBack(at_us=now_us(), job=job, fence=fence, error=type(error).__name__))
-            effect.is_over(UNAVAILABLE)
+            effect.end(UNAVAILABLE)
             raise
         finally:
             _joined.set(outer)
-        effect.is_over(None)
+        effect.end(None)
         if effect.completes:  # a step is no effect: steps are compared with their own table
             self._recorder.write(EffectCommitted(at_us=now_us(), job=job, fence=fence, sent_us=sent_us))
 
@@ -274,7 +277,7 @@ class TransactionBeside:
         self.later: list[Callable[[str | None], None]] = []
         """What has joined it, to be written down when it is over."""
 
-    def is_over(self, how: str | None) -> None:
+    def end(self, how: str | None) -> None:
         """Write down what has joined it: with this verdict, or, None, with the store's own."""
         for write in self.later:
             write(how)

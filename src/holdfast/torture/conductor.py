@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from holdfast.app.app import App
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.torture.events import Clock, ResumeCalled, RunBegan, Snapshot
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.fleet import Fleet
@@ -133,6 +134,7 @@ class Conductor:
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
             )
         )
+        await self._resume(within=self.plan.scaled(_STARTING))  # a run that was broken off may have left it paused
         await self._prepare_more()
 
     async def _prepare_more(self) -> None:
@@ -149,9 +151,10 @@ class Conductor:
         await self._suffer(producers)
         self.fault_seconds = time.monotonic() - self.began_at
         self.progress.phase = Phase.DRAINING
+        self._calm()
         ending = self.plan.scaled(_ENDING)
         self.processes_left += await self._crew.end(producers, within=ending)
-        await self._resume()
+        await self._resume(within=self.plan.drain)
         began = time.monotonic()
         self.is_drained = await self._drain()
         self.drain_seconds = time.monotonic() - began
@@ -219,15 +222,23 @@ class Conductor:
         if isinstance(ended, Exception):  # as it was broken off: a server that did not come back
             raise ended
 
-    async def _resume(self) -> None:
+    async def _resume(self, *, within: float) -> None:
         """Open the queue that is paused now and then: whoever has paused it last may not have been able to."""
-        async with App(self.ground.url) as app:
-            self.log.writer.write(ResumeCalled(at_us=now_us(), queue=PAUSED))
-            await app.queues.resume(PAUSED)
+        give_up = time.monotonic() + within
+        while True:
+            try:
+                async with App(self.ground.url) as app:
+                    self.log.writer.write(ResumeCalled(at_us=now_us(), queue=PAUSED))
+                    await app.queues.resume(PAUSED)
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                if time.monotonic() > give_up:
+                    raise RunFailed(f"the queue {PAUSED} could not be resumed within {within:g} s: {error}") from error
+                await asyncio.sleep(_DRAIN_LOOK)  # the store cannot be reached
+            else:
+                return
 
     async def _drain(self) -> bool:
         """No more faults: everything that was enqueued must come to its end by itself."""
-        self._calm()
         replacing = asyncio.create_task(self._replace())
         give_up = time.monotonic() + self.plan.drain
         try:

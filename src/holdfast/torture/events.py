@@ -14,6 +14,7 @@ from holdfast.torture.asked import (
     CancelAnswered,
     CancelCalled,
     PauseAnswered,
+    ResetAnswered,
     ResetCalled,
     ResumeAnswered,
     ResumeCalled,
@@ -317,6 +318,7 @@ AnyEvent = (
     | RetryCalled
     | RetryAnswered
     | ResetCalled
+    | ResetAnswered
     | PauseAnswered
     | ResumeCalled
     | ResumeAnswered
@@ -366,6 +368,7 @@ __all__ = [
     "ProgressAnswered",
     "Released",
     "Rescued",
+    "ResetAnswered",
     "ResetCalled",
     "ResumeAnswered",
     "ResumeCalled",

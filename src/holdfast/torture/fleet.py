@@ -27,7 +27,8 @@ from holdfast.torture.programs.settings import WorkerSettings
 _SUPERVISED = 0.25
 _STRANGERS = 0.2
 _PROXIED = 0.6
-_PULLING = 0.5
+_PULLING = 0.25
+_POINTS_OF_ALL = ("before_effect", "after_effect", "before_commit", "after_commit")  # whoever drives the job
 _ROOM = 5
 _QUICK = 3.0  # seconds: a worker that ends by itself sooner is broken
 _MOST_QUICK = 8  # in a row
@@ -51,6 +52,7 @@ class Seat:
     def __init__(self, number: int) -> None:
         self.name = f"w{number}"
         self.may_pull = number % 2 == 0  # the others must be workers: a program that pulls rescues nothing
+        self.has_pulled = False
         self.process: asyncio.subprocess.Process | None = None
         self.settings: WorkerSettings | None = None
         self.armed = Armed()
@@ -266,7 +268,7 @@ class Fleet:
         chance, quiet = self._chance, self._quiet.is_set()
         knows = quiet or chance.random() < _STRANGERS
         size = chance.choice((5, 10, 20))
-        pulls = seat.may_pull and not quiet and not seat.armed.failpoints and chance.random() < _PULLING
+        pulls = self._pulls(seat)
         return WorkerSettings(
             name=seat.name,
             parent=os.getpid(),
@@ -280,3 +282,11 @@ class Fleet:
             skew=0.0 if quiet else seat.armed.skew,
             pulls=pulls,
         )
+
+    def _pulls(self, seat: Seat) -> bool:
+        """Draw whether a program that claims by itself is to sit here; in every run one does so at first."""
+        points = seat.armed.failpoints
+        if self._quiet.is_set() or not seat.may_pull or (points and not points.startswith(_POINTS_OF_ALL)):
+            return False
+        is_first, seat.has_pulled = not seat.has_pulled, True
+        return is_first or self._chance.random() < _PULLING

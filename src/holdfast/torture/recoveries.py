@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast.torture.checker.holding import MAY_BE_DONE
 from holdfast.torture.events import Claimed, EffectCommitted, Exited, Finished, Released
 from holdfast.torture.history import History
 
@@ -30,6 +31,8 @@ def _held_at_the_end(history: History, file: Path) -> set[str]:
     for _, event in history.records(file):
         if isinstance(event, Claimed):
             held.add(event.job)
-        elif isinstance(event, Finished | Released | EffectCommitted):
+        elif isinstance(event, EffectCommitted) or (
+            isinstance(event, Finished | Released) and event.verdict in MAY_BE_DONE
+        ):
             held.discard(event.job)
     return held

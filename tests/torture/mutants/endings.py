@@ -53,6 +53,24 @@ ENDINGS = (
         under=PULLING,
     ),
     mutant(
+        "raising_commits",
+        SQLITE,
+        "a transaction whose block raises is committed all the same",
+        Code(
+            "holdfast.backends.sqlite.transactions:SqliteTransactions._open",
+            "session.run(transaction.abandon)",
+            "session.run(transaction.commit)",
+        ),
+        caught_by="I2 I4",
+    ),
+    mutant(
+        "reset_in_name_only",
+        SQLITE,
+        "a job that a person takes away from its worker stays with it",
+        Code(f"{_VERBS}.operate:reset", "if running is None:\n        return False", "return running is not None"),
+        caught_by="I6",
+    ),
+    mutant(
         "paused_queue_is_claimed",
         SQLITE,
         "a claim takes from paused queues, too",

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
+from holdfast.torture.checker.holding import taken_away
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
@@ -19,7 +20,6 @@ from holdfast.torture.events import (
     Claimed,
     Finished,
     JobRow,
-    ResetCalled,
 )
 
 KEPT_FIRST: Final = 5
@@ -87,10 +87,10 @@ class Attempts(Invariant):
             if row.attempt > most:
                 what = f"was claimed {row.attempt} times; with all that may be excused, {most} are allowed"
                 yield self.broken(what, job=job)
-        if job.has(ResetCalled) or len(job.attempts) <= limit:
+        if len(job.attempts) <= limit:
             return
         snoozed = sum(ended.believed is Believed.SNOOZED for ended in job.of(AttemptEnded))
-        most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed
+        most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed + len(taken_away(job))
         if len(job.attempts) > most:
             what = f"began {len(job.attempts)} times; with all that may be excused, {most} are allowed"
             yield self.broken(what, job=job)
@@ -131,7 +131,7 @@ class Attempts(Invariant):
 
     def _gave_up(self, job: JobHistory, began: AttemptBegan, ended: AttemptRow) -> Iterator[Violation]:
         limit = job.row.max_attempts if job.row is not None else 0
-        if ended.outcome == "failed" and began.used < limit:
+        if ended.outcome == "failed" and began.used < limit and not _is_pulled(job, began):
             what = f"was given up at attempt number {began.used} of {limit}"
             yield self.broken(what, job=job, at_us=began.at_us)
         if ended.outcome == "retried" and began.used >= limit:

@@ -91,7 +91,8 @@ def _judge(
             if violation.job:
                 wholes.append(violation)
         tally.checked, tally.unjudged = check.judged, check.unjudged
-    first = first or _shown_by_the_whole(wholes, again)
+    found_first = [found for found in (first, _shown_by_the_whole(wholes, again)) if found is not None]
+    first = min(found_first, key=lambda found: found[1][0].at_us, default=None)
     return Verdict(
         tallies=tallies,
         jobs=count,
@@ -104,11 +105,12 @@ def _judge(
 def _shown_by_the_whole(
     wholes: list[Violation], again: Callable[[str], list[Entry]]
 ) -> tuple[JobHistory, list[Violation]] | None:
-    """Return the first job that only the whole has shown to be wrong, if there is one."""
+    """Return the job of the earliest violation that only the whole has shown, if there is one."""
     if not wholes:
         return None
     job = min(wholes, key=lambda violation: violation.at_us).job
-    return JobHistory(job, again(job)), [violation for violation in wholes if violation.job == job]
+    of_it = [violation for violation in wholes if violation.job == job]
+    return JobHistory(job, again(job)), sorted(of_it, key=lambda violation: violation.at_us)
 
 
 def timeline_of(history: History | Path | str, job: str, what: str) -> str:

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import EffectCommitted, Finished, OutsideAccepted, OutsideRefused, Takes
+from holdfast.torture.events import (
+    EffectCommitted,
+    Finished,
+    OutsideAccepted,
+    OutsideRefused,
+    ResetAnswered,
+    Takes,
+)
 
 
 class NoDouble(Invariant):
@@ -41,11 +48,14 @@ class NoDouble(Invariant):
         self._count_repeats(job)
 
     def _count_repeats(self, job: JobHistory) -> None:
-        """Measure what is allowed: attempts that ran again, outside effects that were sent again and refused."""
-        self.figures["attempts"] = self.figures.get("attempts", 0) + len(job.attempts)
-        self.figures["outside effects refused"] = self.figures.get("outside effects refused", 0) + len(
-            job.entries_of(OutsideRefused)
-        )
+        """Measure what is allowed, and what of the rarer work was done."""
+        self._measure("attempts", len(job.attempts))
+        self._measure("outside effects refused", len(job.entries_of(OutsideRefused)))
+        self._measure("claims by pulling", sum(claim.pulled for claim in job.claims))
+        self._measure("leases taken away", sum(answer.answer is True for answer in job.of(ResetAnswered)))
+
+    def _measure(self, name: str, count: int) -> None:
+        self.figures[name] = self.figures.get(name, 0) + count
 
 
 class NoPhantom(Invariant):

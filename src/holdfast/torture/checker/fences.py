@@ -17,6 +17,7 @@ from holdfast.torture.events import (
     Finished,
     ProgressAnswered,
     Released,
+    ResetAnswered,
     Takes,
 )
 
@@ -47,6 +48,8 @@ class Fences(Invariant):
                 yield self.broken(what, job=job, at_us=after.at_us)
         if len(job.claims) > 1:
             yield from self._stale(job)
+        if job.has(ResetAnswered):
+            yield from self._taken_away(job)
         yield from self._effect(job)
 
     def _stale(self, job: JobHistory) -> Iterator[Violation]:
@@ -57,6 +60,17 @@ class Fences(Invariant):
                     f"{what} under fence {fence} was accepted, and {min(newer)} had been given out before it was sent"
                 )
                 yield self.broken(text, job=job, at_us=at_us)
+
+    def _taken_away(self, job: JobHistory) -> Iterator[Violation]:
+        """Whoever held the job when a person took it away writes nothing after that was answered."""
+        for reset in job.of(ResetAnswered):
+            if not reset.answer:
+                continue
+            stale = {claim.fence for claim in job.claims if claim.at_us < reset.sent_us}
+            for what, fence, sent_us, at_us in _writes(job):
+                if fence in stale and sent_us > reset.at_us:
+                    text = f"{what} under fence {fence} was accepted after a person had taken its lease away"
+                    yield self.broken(text, job=job, at_us=at_us)
 
     def _effect(self, job: JobHistory) -> Iterator[Violation]:
         row = job.row

@@ -13,9 +13,12 @@ from holdfast.torture.events import (
     Extended,
     Finished,
     Released,
+    ResetAnswered,
+    ResetCalled,
 )
 
-_MAY_BE_DONE = frozenset({"done", "unknown"})
+_OPEN = 2**63 - 1
+MAY_BE_DONE = frozenset({"done", "unknown"})
 
 
 def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
@@ -27,6 +30,22 @@ def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
     for extended in extends:
         if extended.verdict == "done":
             found.setdefault(extended.fence, []).append((extended.sent_us, extended.sent_us + extended.lease_us))
+    return found
+
+
+def taken_away(job: JobHistory) -> list[tuple[int, int]]:
+    """Return when persons asked to take the lease away, and by when that was done; not if it surely was not done.
+
+    Without an answer it may be done at any time.
+    """
+    answers = {answer.sent_us: answer for answer in job.of(ResetAnswered)}
+    found: list[tuple[int, int]] = []
+    for called in job.of(ResetCalled):
+        answer = answers.get(called.at_us)
+        if answer is None or answer.answer is None:
+            found.append((called.at_us, _OPEN))
+        elif answer.answer:
+            found.append((called.at_us, answer.at_us))
     return found
 
 
@@ -45,7 +64,7 @@ def given_up_at(job: JobHistory) -> dict[int, int]:
     writes: list[Finished | Released] = [*job.of(Finished), *job.of(Released)]
     for write in writes:
         told.add(write.fence)
-        if write.verdict in _MAY_BE_DONE:
+        if write.verdict in MAY_BE_DONE:
             note(write.fence, write.sent_us)
     for committed in job.of(EffectCommitted):
         note(committed.fence, committed.sent_us)

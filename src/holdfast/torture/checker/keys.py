@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from holdfast.torture.checker.holding import given_up_at, holds
+from holdfast.torture.checker.holding import given_up_at, holds, taken_away
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import Claim, JobHistory
 from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import Claimed, ResetCalled
+from holdfast.torture.events import Claimed
 
 
 class Held(NamedTuple):
@@ -49,12 +49,13 @@ class OneOfAKey(Invariant):
             return
         ended = given_up_at(job)
         promised = holds(job)
-        taken = [reset.at_us for reset in job.of(ResetCalled)]
+        taken = taken_away(job)
         for claim in job.claims:
             if claim.is_told:
                 self.judged += 1
                 until_us = max((until for _, until in promised.get(claim.fence, ())), default=claim.at_us)
-                until_us = min([until_us, ended.get(claim.fence, until_us), *taken, self._gone_at(claim)])
+                away = [asked_us for asked_us, done_us in taken if done_us >= claim.sent_us]
+                until_us = min([until_us, ended.get(claim.fence, until_us), *away, self._gone_at(claim)])
                 held = Held(claim.at_us, until_us, claim.sent_us, claim.fence, job.id)
                 self._lines.setdefault(call.queue, []).append(held)
 

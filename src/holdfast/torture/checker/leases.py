@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.torture.checker.holding import given_up_at, holds
+from holdfast.torture.checker.holding import given_up_at, holds, taken_away
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import Claim, JobHistory
 from holdfast.torture.checker.run import Outage, Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import Finished, ResetCalled
-
-_BY_HAND = "claimed by hand"
+from holdfast.torture.events import Finished
 
 
 class OneHolder(Invariant):
@@ -29,15 +27,12 @@ class OneHolder(Invariant):
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Compare every claim with the leases before it."""
         claims = job.claims
-        for claim in claims:
-            if claim.pulled:
-                self.figures[_BY_HAND] = self.figures.get(_BY_HAND, 0) + 1
         if len(claims) < 2:  # noqa: PLR2004 - two holders make a conflict
             self.judged += len(claims)
             return
         promised = holds(job)
         ended = given_up_at(job)
-        reset = min((reset.at_us for reset in job.of(ResetCalled)), default=None)
+        taken = taken_away(job)
         for index, claim in enumerate(claims):
             self.judged += 1
             at_us = claim.at_us
@@ -45,7 +40,9 @@ class OneHolder(Invariant):
                 until = max((until for sent_us, until in promised.get(other.fence, ()) if sent_us < at_us), default=0)
                 if until <= at_us or ended.get(other.fence, at_us + 1) <= at_us:
                     continue
-                if (reset is None or reset > at_us) and self.run.was_alive(other.process, at_us):
+                if any(asked_us <= at_us and other.sent_us <= done_us for asked_us, done_us in taken):
+                    continue
+                if self.run.was_alive(other.process, at_us):
                     what = (
                         f"fence {claim.fence} was given out while the lease under {other.fence} had "
                         f"{(until - at_us) / 1e6:.3f} s to run and its holder, {other.process}, lived"
@@ -58,7 +55,7 @@ class NoTheft(Invariant):
 
     Only with a fault is a lease of a living worker lost: extension goes on while a handler runs, however long. After an
     outage for all, the living have half a lease to extend before anybody may take what has expired meanwhile. Whoever
-    has claimed by `app.claim` is promised neither.
+    has claimed by `app.claim` is promised no more than the lease itself.
     """
 
     code = "I23"
@@ -82,11 +79,19 @@ class NoTheft(Invariant):
         for claim in job.claims:
             kept = lost.get(claim.attempt)
             taken_us = None if kept is None else self.run.from_store_clock(kept.ended_us)
-            if taken_us is None or claim.pulled or claim.fence in told:  # told: its own worker says that a child died
+            if taken_us is None or claim.fence in told:  # its worker itself has said that a child died
                 continue
             self.judged += 1
-            if self.run.was_alive(claim.process, taken_us):
+            if claim.pulled:
+                yield from self._cut_short(job, claim, taken_us)
+            elif self.run.was_alive(claim.process, taken_us):
                 yield from self._taken(job, claim, taken_us)
+
+    def _cut_short(self, job: JobHistory, claim: Claim, taken_us: int) -> Iterator[Violation]:
+        until_us = max((until_us for _, until_us in holds(job).get(claim.fence, ())), default=taken_us)
+        if taken_us < until_us:
+            what = f"attempt {claim.attempt} was taken {(until_us - taken_us) / 1e6:.3f} s before the end of its lease"
+            yield self.broken(what, job=job, at_us=taken_us)
 
     def _taken(self, job: JobHistory, claim: Claim, taken_us: int) -> Iterator[Violation]:
         since_us = claim.sent_us - 2 * self.run.settings.lease_us  # what was claimed before a stop may begin after it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
@@ -12,11 +13,20 @@ from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed
 
 
+class Span(NamedTuple):
+    """A time in which a queue was surely paused, and who had paused it."""
+
+    from_us: int
+    to_us: int
+    by: str
+
+
 class Pauses(Invariant):
     """I24.
 
-    A queue is surely paused from the answer to a pause until somebody next asks to resume it; a resume that was asked
-    for before, and may have been done after the pause, leaves no such time. What was claimed before a pause goes on.
+    A queue is surely paused from the answer to a pause until somebody next asks to resume it. A resume that was asked
+    for before, and may have been done after the pause, leaves no such time; one without an answer may be done as long
+    as any recovery may take. What was claimed before a pause goes on.
     """
 
     code = "I24"
@@ -26,6 +36,10 @@ class Pauses(Invariant):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._paused = {queue: _surely_paused(run, queue) for queue in run.pauses}
+        asked = sum(map(len, run.pauses.values()))
+        self.judged = sum(map(len, self._paused.values()))
+        if self.judged < asked:
+            self.unjudged = f"{asked - self.judged} of {asked} pauses: others paused the queue, or opened it, meanwhile"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Look at every claim from a queue that was paused at some time."""
@@ -33,20 +47,23 @@ class Pauses(Invariant):
             spans = self._paused.get(claimed.queue)
             if not spans:
                 continue
-            self.judged += 1
-            index = bisect_left(spans, (claimed.sent_us, 0)) - 1
-            if index >= 0 and claimed.at_us < spans[index][1]:
-                since = (claimed.sent_us - spans[index][0]) / 1e6
-                what = f"attempt {claimed.attempt} was claimed from {claimed.queue}, which was paused for {since:.3f} s"
+            index = bisect_left(spans, (claimed.sent_us,)) - 1
+            if index >= 0 and claimed.at_us < spans[index].to_us:
+                span = spans[index]
+                what = (
+                    f"attempt {claimed.attempt} was claimed from {claimed.queue} by a claim that was sent "
+                    f"{(claimed.sent_us - span.from_us) / 1e6:.3f} s after the queue was paused by {span.by}, and "
+                    f"answered {(span.to_us - claimed.at_us) / 1e6:.3f} s before anybody asked to resume it"
+                )
                 yield self.broken(what, job=job, at_us=claimed.at_us)
 
 
-def _surely_paused(run: Run, queue: str) -> list[tuple[int, int]]:
+def _surely_paused(run: Run, queue: str) -> list[Span]:
     """Return the times in which a queue was paused whatever the order of calls under way; in order, none in another."""
     asked = run.resumes.get(queue, {})
-    found: list[tuple[int, int]] = []
-    for sent_us, answered_us in sorted(run.pauses[queue], key=lambda pause: pause[1]):
+    found: list[Span] = []
+    for sent_us, answered_us, process in sorted(run.pauses[queue], key=lambda pause: pause[1]):
         until_us = min((at_us for (_, at_us), done_us in asked.items() if done_us >= sent_us), default=run.last_us + 1)
-        if answered_us < until_us and not (found and until_us <= found[-1][1]):
-            found.append((answered_us, until_us))
+        if answered_us < until_us and not (found and until_us <= found[-1].to_us):
+            found.append(Span(answered_us, until_us, process))
     return found

@@ -123,14 +123,14 @@ class Recovery(Invariant):
         if job.row is None:
             return
         of_a_child = {finished.fence for finished in job.of(Finished) if finished.outcome == "lost"}
-        told = {claim.attempt for claim in job.claims if claim.fence not in of_a_child}
+        told = {claim.attempt for claim in job.claims if claim.fence not in of_a_child and not claim.pulled}
         for kept in job.row.attempts:
             ended_us = self._orderly.get(kept.worker)
             taken_us = self.run.from_store_clock(kept.ended_us)
             if kept.outcome != "lost" or ended_us is None or taken_us is None or taken_us <= ended_us:
                 continue
             # Not a job whose claim was never answered: what nobody knows of, nobody gives back. Nor one whose child
-            # died: its worker was there to say so.
+            # died: its worker was there to say so. Nor one that was pulled: nobody extends its lease but the caller.
             if kept.attempt not in told:
                 continue
             self.judged += 1

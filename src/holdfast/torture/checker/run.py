@@ -30,7 +30,6 @@ from holdfast.torture.events import (
 
 _SLOW = 4  # a lease has so many of what counts as slow: the store itself takes no lease after a wait as long as that
 _STILL = 0.4  # of a lease: leases are extended when half of their time is over, so this may cost one
-_OPEN = 2**63 - 1
 _SERVER_DOWN = ("restart", "store")
 
 
@@ -67,10 +66,10 @@ class Run:
         self.calls: dict[str, EnqueueCalled] = {}
         self.refused_calls: set[str] = set()
         self.answered_calls: set[str] = set()
-        self.pauses: dict[str, list[tuple[int, int]]] = {}
-        """Of each queue: when a pause was sent, and when it was answered."""
+        self.pauses: dict[str, list[tuple[int, int, str]]] = {}
+        """Of each queue: when a pause was sent, when it was answered, and whose it was."""
         self.resumes: dict[str, dict[tuple[str, int], int]] = {}
-        """Of each queue: who asked to resume it and when; and by when that was done, or for ever open."""
+        """Of each queue: who asked to resume it and when; and by when that was done, if it was."""
         self.first_us = 0
         self.last_us = 0
         self._open: dict[int, FaultBegan] = {}
@@ -246,11 +245,13 @@ class Run:
         if event.call in self.calls:
             self.refused_calls.add(event.call)
 
-    def _paused(self, _: str, event: PauseAnswered) -> None:
-        self.pauses.setdefault(event.queue, []).append((event.sent_us, event.at_us))
+    def _paused(self, process: str, event: PauseAnswered) -> None:
+        self.pauses.setdefault(event.queue, []).append((event.sent_us, event.at_us, process))
 
     def _resuming(self, process: str, event: ResumeCalled) -> None:
-        self.resumes.setdefault(event.queue, {}).setdefault((process, event.at_us), _OPEN)
+        self.resumes.setdefault(event.queue, {}).setdefault(
+            (process, event.at_us), event.at_us + self.settings.recovery_us
+        )
 
     def _resumed(self, process: str, event: ResumeAnswered) -> None:
         self.resumes.setdefault(event.queue, {})[process, event.sent_us] = event.at_us

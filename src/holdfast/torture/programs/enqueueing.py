@@ -18,7 +18,7 @@ from holdfast.model.instants import to_micros
 from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
-from holdfast.torture.work.app import app
+from holdfast.torture.work.app import app, lease
 from holdfast.torture.work.base import Order, Work
 from holdfast.torture.work.connecting import connected
 
@@ -30,6 +30,10 @@ _PAUSE = 0.3  # seconds before a repeat
 _REPEATS = 200
 _DELAYED = _FAVOURED = 0.1
 _MOST_DELAY = 2.0  # seconds
+_MORE_ATTEMPTS = _TIMED = 0.05
+_MOST_MORE = 3
+_LONG = 30.0  # leases: a limit that hardly any handler meets
+_BLOCKING = 0.2  # of the single ones are enqueued in a thread
 _AT_AN_INSTANT = 0.3  # of the delayed ones are due at an instant
 Jobs = Sequence[tuple[str, bool]]
 
@@ -51,9 +55,13 @@ class Enqueuer:
         order, options = self._draw(work, 1)
         job_id = new_id()
         handle = order.task.options(**options, job_id=job_id)
+        is_blocking = self._chance.random() < _BLOCKING
 
         async def call(_: str) -> Jobs:
-            job = await handle.enqueue(**order.calls[0])
+            if is_blocking:
+                job = await asyncio.to_thread(handle.sync.enqueue, **order.calls[0])
+            else:
+                job = await handle.enqueue(**order.calls[0])
             return [(job.id, job.created)]
 
         return await self._persist(work, order, options, call, ids=[job_id])
@@ -81,6 +89,10 @@ class Enqueuer:
                 options["delay"] = seconds
         if self._chance.random() < _FAVOURED:
             options["priority"] = self._chance.randint(-3, 3)
+        if self._chance.random() < _MORE_ATTEMPTS:
+            options["max_attempts"] = order.task.task.max_attempts + self._chance.randint(1, _MOST_MORE)
+        if self._chance.random() < _TIMED:
+            options["timeout"] = order.task.task.timeout or _LONG * lease
         return order, options
 
     async def _by_library(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
@@ -171,7 +183,7 @@ class Enqueuer:
                 task=task.name,
                 queue=_line(task, options),
                 takes=Takes(work.takes),
-                max_attempts=task.task.max_attempts,
+                max_attempts=int(options.get("max_attempts", task.task.max_attempts)),
                 priority=int(options.get("priority", task.task.priority)),
                 delay_us=round(float(options.get("delay", 0.0)) * 1_000_000),
                 run_us=None if run_at is None else to_micros(run_at),

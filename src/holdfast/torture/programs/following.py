@@ -10,6 +10,7 @@ from holdfast.torture.events import (
     CancelAnswered,
     CancelCalled,
     PauseAnswered,
+    ResetAnswered,
     ResetCalled,
     ResumeAnswered,
     ResumeCalled,
@@ -33,11 +34,12 @@ class Follower:
         """Wait no more: the producer is about to end."""
         self._hurried.set()
 
-    async def after(self, seconds: float) -> None:
-        """Let some time pass."""
+    async def after(self, seconds: float) -> bool:
+        """Let some time pass; False if there is none left."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurried.wait()
+        return not self._hurried.is_set()
 
     async def cancel(self, job_id: str) -> None:
         """Ask to cancel a job."""
@@ -64,11 +66,19 @@ class Follower:
             answer = None
         recorder.write(RetryAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
 
-    async def reset(self, job_id: str) -> None:
-        """Take the lease of a job away, if it runs."""
-        recorder.write(ResetCalled(at_us=now_us(), job=job_id))
-        with contextlib.suppress(StoreUnavailable, OutcomeUnknown):
-            await app.jobs.reset(job_id)
+    async def reset(self, job_id: str) -> bool:
+        """Take the lease of a job away; False if it does not run, or nobody could be asked."""
+        sent_us = now_us()
+        recorder.write(ResetCalled(at_us=sent_us, job=job_id))
+        answer: bool | None
+        try:
+            answer = await app.jobs.reset(job_id)
+        except StoreUnavailable:
+            answer = False
+        except OutcomeUnknown:
+            answer = None
+        recorder.write(ResetAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
+        return answer is not False
 
     async def pause(self, queue: str, seconds: float) -> None:
         """Let nobody claim from a queue for some time."""

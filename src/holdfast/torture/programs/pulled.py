@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Final
 
 from holdfast.app.held import HeldJob
-from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.errors import OutcomeUnknown, StoreUnavailable, TransactionExpired
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.work.plain import answering, plain, silent
 from holdfast.torture.work.transactions import transfer, transfer_in_thread
@@ -16,7 +16,8 @@ from holdfast.torture.work.transactions import transfer, transfer_in_thread
 _TRANSFERS: Final = (transfer.name, transfer_in_thread.name)
 PULLED: Final = (*_TRANSFERS, plain.name, silent.name, answering.name)
 """The tasks whose jobs are claimed; workers claim them as well."""
-TROUBLE: Final = (StoreUnavailable, OutcomeUnknown)
+TROUBLE: Final = (StoreUnavailable, OutcomeUnknown, TransactionExpired)
+"""What may come of any call, and is no reason to end."""
 POLL: Final = 0.1  # seconds
 AGAIN: Final = 0.3
 _BLOCKING, _BATCHED, _DAWDLES = 0.4, 0.5, 0.2
@@ -28,6 +29,7 @@ class How(Enum):
 
     COMPLETED = auto()
     RETRIED = auto()
+    FAILED = auto()
     CANCELLED = auto()
     GIVEN_BACK = auto()
 
@@ -36,7 +38,7 @@ class Dice:
     """What is left to chance; nothing of it is repeated with the seed, for what there is to claim is not either."""
 
     def __init__(self, settings: WorkerSettings) -> None:
-        self._chance = random.Random(f"{settings.name}/{os.getpid()}")  # noqa: S311 - varied, not secret
+        self._chance = random.Random()  # noqa: S311 - varied, not secret
         self._lease = settings.lease
         self.worker_id = f"{settings.name}.pulling.{os.getpid()}"
         self.is_blocking = self._chance.random() < _BLOCKING
@@ -48,7 +50,7 @@ class Dice:
 
     def how(self) -> How:
         """Return how the next job ends."""
-        return self._chance.choices(list(How), [88, 5, 2, 5])[0]
+        return self._chance.choices(list(How), [86, 5, 2, 2, 5])[0]
 
     def work(self) -> float:
         """Return for how many seconds something is worked at."""

@@ -97,7 +97,7 @@ class Puller:
         try:
             is_completed = await self._run(job, how)
         except Unlucky as error:
-            await job.retry(error)
+            await (job.fail(error) if how is How.FAILED else job.retry(error))
         except Cancel as error:
             await job.cancel(str(error))
         else:
@@ -109,7 +109,7 @@ class Puller:
         context = job.context()
         with attempt(context):
             await asyncio.sleep(self._dice.work())
-            if how is How.RETRIED:
+            if how in {How.RETRIED, How.FAILED}:
                 raise Unlucky
             if how is How.CANCELLED:
                 raise Cancel("as was drawn")
@@ -129,10 +129,12 @@ class Puller:
                 for job, how in drawn:
                     if how is How.COMPLETED:
                         if has_effect(job):
-                            await batch.connection.execute(insert_into("effect"), row(job.context()))
+                            await batch.connection.execute(insert_into("effect"), row(job.job))
                         batch.complete(job)
                     elif how is How.RETRIED:
                         batch.retry(job, Unlucky())
+                    elif how is How.FAILED:
+                        batch.fail(job, Unlucky())
             left = [job for job, how in drawn if how in {How.CANCELLED, How.GIVEN_BACK}]
         except (LeaseLost, *TROUBLE):
             pass  # nothing, or nobody knows what, was written: all that is still held is given back

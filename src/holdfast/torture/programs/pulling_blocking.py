@@ -1,15 +1,15 @@
-"""The same in blocking code: a program without an event loop of its own that claims by itself."""
+"""The same in blocking code, for a program without an event loop; it gives back what it comes to late."""
 
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
 
 from holdfast.app.held import HeldJob
 from holdfast.errors import LeaseLost
+from holdfast.model.outcome import Cancel
 from holdfast.torture.names import QUEUE
 from holdfast.torture.programs.pulled import AGAIN, POLL, PULLED, TROUBLE, Dice, How, has_effect
 from holdfast.torture.programs.settings import WorkerSettings
@@ -24,29 +24,29 @@ class BlockingPuller:
     def __init__(self, settings: WorkerSettings, dice: Dice) -> None:
         self._lease = settings.lease
         self._dice = dice
-        self._stop = threading.Event()
+        self._is_asked_to_end = False
 
     def run(self) -> None:
         """Run until SIGTERM."""
         signal.signal(signal.SIGTERM, self._asked)
         try:
-            while not self._stop.is_set():
+            while not self._is_asked_to_end:
                 self._once()
         finally:
             app.sync.close()
 
     def _asked(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop.set()
+        self._is_asked_to_end = True  # no more: the handler of a signal must take no lock
 
     def _once(self) -> None:
         limit, batched = self._dice.limit()
         try:
             jobs = app.sync.claim(QUEUE, limit, tasks=PULLED, lease=self._lease, worker_id=self._dice.worker_id)
         except TROUBLE:
-            self._stop.wait(AGAIN)
+            time.sleep(AGAIN)  # the store cannot be reached
             return
         if not jobs:
-            self._stop.wait(POLL)
+            time.sleep(POLL)  # the rhythm of asking
         elif batched:
             self._together(jobs)
         else:
@@ -55,7 +55,7 @@ class BlockingPuller:
     def _one_by_one(self, jobs: Sequence[HeldJob]) -> None:
         began = time.monotonic()
         for job in jobs:
-            is_late = self._stop.is_set() or time.monotonic() - began > self._lease / 2
+            is_late = self._is_asked_to_end or time.monotonic() - began > self._lease / 2
             how = How.GIVEN_BACK if is_late else self._dice.how()
             try:
                 self._end(job, how)
@@ -65,13 +65,18 @@ class BlockingPuller:
                 self._give_back(job)
 
     def _end(self, job: HeldJob, how: How) -> None:
-        if how in {How.GIVEN_BACK, How.CANCELLED}:
+        if how is How.GIVEN_BACK:
             self._give_back(job)
             return
         try:
             is_completed = self._run(job, how)
         except Unlucky as error:
-            job.sync.retry(error)
+            if how is How.FAILED:
+                job.sync.fail(error)
+            else:
+                job.sync.retry(error)
+        except Cancel as error:
+            job.sync.cancel(str(error))
         else:
             if not is_completed:
                 job.sync.complete()
@@ -80,8 +85,10 @@ class BlockingPuller:
         context = job.sync.context()
         with attempt(context):
             time.sleep(self._dice.work())
-            if how is How.RETRIED:
+            if how in {How.RETRIED, How.FAILED}:
                 raise Unlucky
+            if how is How.CANCELLED:
+                raise Cancel("as was drawn")
             if has_effect(job):
                 take_effect_blocking(context)
         return has_effect(job)
@@ -95,10 +102,12 @@ class BlockingPuller:
                 for job, how in drawn:
                     if how is How.COMPLETED:
                         if has_effect(job):
-                            batch.connection.execute(insert_into("effect"), row(job.sync.context()))
+                            batch.connection.execute(insert_into("effect"), row(job.job))
                         batch.complete(job)
                     elif how is How.RETRIED:
                         batch.retry(job, Unlucky())
+                    elif how is How.FAILED:
+                        batch.fail(job, Unlucky())
             left = [job for job, how in drawn if how in {How.CANCELLED, How.GIVEN_BACK}]
         except (LeaseLost, *TROUBLE):
             pass  # as in async code

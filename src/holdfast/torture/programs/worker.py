@@ -17,7 +17,7 @@ from holdfast.torture.programs.pulling import Puller
 from holdfast.torture.programs.pulling_blocking import BlockingPuller
 from holdfast.torture.programs.settings import WorkerSettings
 from holdfast.torture.work import catalogue
-from holdfast.torture.work.app import app
+from holdfast.torture.work.app import app, beside
 from holdfast.torture.work.strangers import UNKNOWN
 
 _POLL = 0.2  # seconds
@@ -43,6 +43,7 @@ def with_known_tasks(*, strangers: bool) -> App:
 
 def pull(settings: WorkerSettings) -> int:
     """Claim and end jobs without a worker, until SIGTERM."""
+    beside.pulls = True
     dice = Dice(settings)
     if dice.is_blocking:
         BlockingPuller(settings, dice).run()

@@ -81,7 +81,7 @@ class StreamConductor(Conductor):
         super()._calm()
         self.log.writer.write(FaultsOver(at_us=now_us()))
 
-    async def _resume(self) -> None:
+    async def _resume(self, *, within: float) -> None:
         """Do nothing: no queue was paused."""
 
     async def _replace(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from holdfast.errors import LeaseLost, OutcomeUnknown
 from holdfast.jobs.context import Context
+from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancel, Retry, Snooze
 from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed
 from holdfast.torture.events import LeaseLost as ToldLeaseLost
@@ -80,18 +81,32 @@ def insert_into(name: str) -> str:
     return statements()[f"insert_{name}"]
 
 
-def row(ctx: Context) -> tuple[str, int, int, str]:
-    """Return what an effect says of itself."""
-    return (ctx.job.id, ctx.job.attempt, ctx.fence, beside.worker_of(ctx.fence))
+def row(job: LeasedJob) -> tuple[str, int, int, str]:
+    """Return what the effect of a job says of itself."""
+    return (job.id, job.attempt, job.fence, beside.worker_of(job.fence))
 
 
 async def take_effect(ctx: Context) -> None:
     """Write the effect and complete the job, in one transaction."""
     async with ctx.transaction() as connection:
-        await connection.execute(insert_into("effect"), row(ctx))
+        await connection.execute(insert_into("effect"), row(ctx.job))
+
+
+async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
+    """Write the effect and raise before the transaction is over: nothing of it may stay."""
+    async with ctx.transaction() as connection:
+        await connection.execute(insert_into("effect"), row(ctx.job))
+        raise error
+
+
+def take_effect_and_fail_blocking(ctx: Context, error: Exception) -> None:
+    """The same, in a thread."""
+    with ctx.sync.transaction() as connection:
+        connection.execute(insert_into("effect"), row(ctx.job))
+        raise error
 
 
 def take_effect_blocking(ctx: Context) -> None:
     """The same, in a thread."""
     with ctx.sync.transaction() as connection:
-        connection.execute(insert_into("effect"), row(ctx))
+        connection.execute(insert_into("effect"), row(ctx.job))

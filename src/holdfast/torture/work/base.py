@@ -1,7 +1,7 @@
 """What a kind of work is: how it is enqueued, and which handlers do it.
 
 A new feature adds its work in one module beside this one, with its handlers at the top (a job child must find them) and
-a `WORK`, and names it in `holdfast.torture.work.catalogue`.
+its `WORKS`, and names it in `holdfast.torture.work.catalogue`.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Follow(Protocol):
         """Ask to run an ended job again."""
         ...
 
-    async def reset(self, job_id: str) -> None:
-        """Take the lease of a job away, if it runs."""
+    async def reset(self, job_id: str) -> bool:
+        """Take the lease of a job away; False if it does not run."""
         ...
 
     async def pause(self, queue: str, seconds: float) -> None:
         """Let nobody claim from a queue for some time."""
         ...
 
-    async def after(self, seconds: float) -> None:
-        """Let some time pass."""
+    async def after(self, seconds: float) -> bool:
+        """Let some time pass; False if there is none left."""
         ...
 
 

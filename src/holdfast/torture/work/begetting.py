@@ -25,7 +25,7 @@ async def begets(ctx: Context) -> None:
     """Take effect, and have another job take effect."""
     with attempt(ctx), _asking_for(ctx) as child:
         async with ctx.transaction() as connection:
-            await connection.execute(insert_into("effect"), row(ctx))
+            await connection.execute(insert_into("effect"), row(ctx.job))
             await transfer.options(job_id=child).enqueue()
 
 
@@ -34,7 +34,7 @@ def begets_in_thread(ctx: Context) -> None:
     """The same in a thread."""
     with attempt(ctx), _asking_for(ctx) as child, ctx.sync.transaction() as connection:
         transfer.options(job_id=child).sync.enqueue()
-        connection.execute(insert_into("effect"), row(ctx))
+        connection.execute(insert_into("effect"), row(ctx.job))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Jobs that somebody cancels: before they run, while they run, and too late; and failed ones sent back by a person."""
+"""Jobs that somebody cancels: before they run, while they run, and too late."""
 
 from __future__ import annotations
 

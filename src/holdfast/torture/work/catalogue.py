@@ -1,4 +1,4 @@
-"""All kinds of work. A later feature adds its module here, and nothing else changes."""
+"""All kinds of work. A later feature adds its module here; what it asks of producers, it adds to `Follow`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,13 @@ from holdfast.model.outcome import Cancel, Retry, Snooze
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.work.app import AGAIN, app
-from holdfast.torture.work.attempt import attempt, take_effect, take_effect_blocking
+from holdfast.torture.work.attempt import (
+    attempt,
+    take_effect,
+    take_effect_and_fail,
+    take_effect_and_fail_blocking,
+    take_effect_blocking,
+)
 from holdfast.torture.work.base import Order, Work, calls_of
 
 _LIMIT = 0.3  # seconds
@@ -27,9 +33,11 @@ class Unlucky(Exception):  # noqa: N818 - what a handler of any user raises
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=8)
 async def unlucky(times: int, ctx: Context) -> None:
-    """Fail the first so many times, then take effect."""
+    """Fail the first so many times, in turns with and without an effect that is rolled back; then take effect."""
     with attempt(ctx):
         if ctx.job.used_attempts <= times:
+            if ctx.job.used_attempts % 2:
+                await take_effect_and_fail(ctx, Unlucky())
             raise Unlucky
         await take_effect(ctx)
 
@@ -39,15 +47,15 @@ def unlucky_in_thread(times: int, ctx: Context) -> None:
     """The same in a thread, with the effect rolled back in the failing attempts."""
     with attempt(ctx):
         if ctx.job.used_attempts <= times:
-            raise Retry(0.1)
+            take_effect_and_fail_blocking(ctx, Retry(0.1))
         take_effect_blocking(ctx)
 
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=2)
 async def hopeless(ctx: Context) -> None:
-    """Fail every time."""
+    """Fail every time, after the effect was written."""
     with attempt(ctx):
-        raise Unlucky
+        await take_effect_and_fail(ctx, Unlucky())
 
 
 @app.task(queue=QUEUE, retry=AGAIN)

@@ -26,7 +26,7 @@ def _complete(ctx: Context) -> None:
     recorder.write(EffectBegan(at_us=sent_us, job=job, fence=fence))
     try:
         with connected() as connection:
-            connection.execute(insert_into("effect"), row(ctx))
+            connection.execute(insert_into("effect"), row(ctx.job))
             ctx.sync.complete(using=connection.raw)
             connection.commit()
     except OutcomeUnknown as error:

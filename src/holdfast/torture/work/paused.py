@@ -11,6 +11,8 @@ from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import attempt, take_effect
 from holdfast.torture.work.base import Follow, Work, calls_of
 
+_ROUNDS = 3
+
 
 @app.task(queue=PAUSED, retry=AGAIN)
 async def in_paused_queue(ctx: Context) -> None:
@@ -20,7 +22,9 @@ async def in_paused_queue(ctx: Context) -> None:
 
 
 async def _pause(producer: Follow, _: str, chance: random.Random) -> None:
-    await producer.pause(PAUSED, lease * chance.uniform(0.2, 0.8))
+    for _round in range(_ROUNDS):
+        await producer.pause(PAUSED, lease * chance.uniform(0.2, 0.8))
+        await producer.after(lease * chance.uniform(0.2, 0.8))
 
 
 WORKS = (
@@ -32,6 +36,6 @@ WORKS = (
         draw=calls_of(in_paused_queue),
         follow=_pause,
         single=True,
-        most=300,
+        most=100,
     ),
 )

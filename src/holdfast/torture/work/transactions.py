@@ -36,7 +36,7 @@ async def transfer_in_steps(ctx: Context) -> None:
     """Write a step that does not complete the job, then the effect that does."""
     with attempt(ctx):
         async with ctx.transaction(completes=False) as connection:
-            await connection.execute(insert_into("step"), row(ctx))
+            await connection.execute(insert_into("step"), row(ctx.job))
         await ctx.progress(50, "one step of two")
         await take_effect(ctx)
 
