@@ -61,6 +61,11 @@ def left_behind(at: float, *, pulled: bool = False, **exit_: int) -> Story:
     return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at),))
 
 
+def test_a_worker_that_is_stopped_past_its_lease_while_it_ends_may_lose_what_it_holds():
+    assert left_behind(5, code=0).checked().broken == ["I9"]
+    assert left_behind(5, code=0).fault(2.7, 2.9, "stop", A).checked().is_clean
+
+
 def test_what_somebody_pulled_and_kept_to_the_end_may_expire():
     assert left_behind(5, pulled=True, code=0).checked().is_clean
 

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.torture.events import Clock, ResumeCalled, RunBegan, Snapshot
+from holdfast.torture.events import Clock, ResumeAnswered, ResumeCalled, RunBegan, Snapshot
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.ground import Ground
@@ -228,8 +228,10 @@ class Conductor:
         while True:
             try:
                 async with App(self.ground.url) as app:
-                    self.log.writer.write(ResumeCalled(at_us=now_us(), queue=PAUSED))
+                    sent_us = now_us()
+                    self.log.writer.write(ResumeCalled(at_us=sent_us, queue=PAUSED))
                     await app.queues.resume(PAUSED)
+                    self.log.writer.write(ResumeAnswered(at_us=now_us(), queue=PAUSED, sent_us=sent_us))
             except (StoreUnavailable, OutcomeUnknown) as error:
                 if time.monotonic() > give_up:
                     raise RunFailed(f"the queue {PAUSED} could not be resumed within {within:g} s: {error}") from error

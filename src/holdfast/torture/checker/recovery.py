@@ -24,6 +24,7 @@ class Late(NamedTuple):
     again_us: int
 
 
+_STOP: Final = "stop"
 _NO_CLAIMS: Final[tuple[array[int], array[int]]] = (array("q"), array("q"))
 
 
@@ -135,9 +136,15 @@ class Recovery(Invariant):
                 continue
             self.judged += 1
             since_us = ended_us - self.run.settings.lease_us
-            if not any(self.run.was_slow(process, since_us, taken_us) for process in self.run.workers[kept.worker]):
+            if not any(self._was_held_up(process, since_us, taken_us) for process in self.run.workers[kept.worker]):
                 what = f"attempt {kept.attempt} was left behind by {kept.worker}, which ended in good order"
                 yield self.broken(what, job=job, at_us=taken_us)
+
+    def _was_held_up(self, process: str, since_us: int, until_us: int) -> bool:
+        """Tell whether a worker could not extend: it was stopped while it ended, or the store was slow."""
+        return self.run.was_disturbed(process, since_us, until_us, by=_STOP) or self.run.was_slow(
+            process, since_us, until_us
+        )
 
     def _ended_in_good_order(self) -> dict[str, int]:
         """Return the workers whose processes have all ended by themselves, no outage shortly before; and since when.

@@ -134,13 +134,13 @@ class Run:
         exited = self.exits.get(process)
         return exited.at_us if exited is not None and exited.signal is not None else None
 
-    def was_disturbed(self, process: str, from_us: int, to_us: int) -> bool:
-        """Tell whether a fault was aimed, in some time, at a process or at another of its name.
+    def was_disturbed(self, process: str, from_us: int, to_us: int, *, by: str | None = None) -> bool:
+        """Tell whether a fault, or one of a kind, was aimed, in some time, at a process or at another of its name.
 
         Whoever supervises a process, and the children that run jobs for it, go by the same name.
         """
         return any(
-            fault.at_us < to_us and self._fault_ends.get(fault.number, to_us) > from_us
+            fault.at_us < to_us and self._fault_ends.get(fault.number, to_us) > from_us and by in {None, fault.fault}
             for fault in self._faults.get(_seat(process), ())
         )
 
