@@ -11,7 +11,7 @@ from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import attempt, take_effect
 from holdfast.torture.work.base import Follow, Work, calls_of
 
-_ROUNDS = 3
+_ROUNDS = 5
 
 
 @app.task(queue=PAUSED, retry=AGAIN)
@@ -23,8 +23,8 @@ async def in_paused_queue(ctx: Context) -> None:
 
 async def _pause(producer: Follow, _: str, chance: random.Random) -> None:
     for _round in range(_ROUNDS):
-        await producer.pause(PAUSED, lease * chance.uniform(0.2, 0.8))
-        await producer.after(lease * chance.uniform(0.2, 0.8))
+        await producer.pause(PAUSED, lease * chance.uniform(0.1, 0.4))
+        await producer.after(lease * chance.uniform(0.3, 1.0))
 
 
 WORKS = (
