@@ -6,7 +6,7 @@ import pytest
 from tests.torture.stories import A, B, Story, done_well
 
 from holdfast.torture.checker import timeline_of
-from holdfast.torture.events import Clock, Takes
+from holdfast.torture.events import Clock, EnqueueAnswered, Takes
 from holdfast.torture.history import Writer
 from holdfast.torture.report import unjudged
 
@@ -102,3 +102,14 @@ def test_the_earliest_violation_is_shown_whether_a_job_or_the_whole_has_it():
 
     assert verdict.broken == ["I1", "I22"]
     assert verdict.timeline.startswith("the history of job j1")
+
+
+def test_the_call_that_asked_for_a_job_is_shown_though_the_library_made_the_id():
+    story = Story().called(1, call="c1", size=1, takes=Takes.NOTHING)
+    story.add(1.1, EnqueueAnswered, process="producer-a-5", call="c1", jobs=("j1",))
+    story.row("j1", "ready", call="c1", attempt=0)
+
+    verdict = story.checked()
+
+    assert verdict.broken == ["I1"]
+    assert [line.split()[1:4] for line in verdict.timeline.splitlines()[1:2]] == [["a", "producer", "enqueue_called"]]

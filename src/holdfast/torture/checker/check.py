@@ -73,9 +73,7 @@ def _judge(
     count = 0
     for job_id, entries in jobs:
         count += 1
-        job = JobHistory(job_id, entries)
-        if job.call is None and job.row is not None and job.row.call:
-            job.call = run.calls.get(job.row.call)
+        job = _history_of(job_id, entries, run)
         found: list[Violation] = []
         for check, tally in pairs:
             for violation in check.job(job):
@@ -91,7 +89,7 @@ def _judge(
             if violation.job:
                 wholes.append(violation)
         tally.checked, tally.unjudged = check.judged, check.unjudged
-    found_first = [found for found in (first, _shown_by_the_whole(wholes, again)) if found is not None]
+    found_first = [found for found in (first, _shown_by_the_whole(wholes, again, run)) if found is not None]
     first = min(found_first, key=lambda found: found[1][0].at_us, default=None)
     return Verdict(
         tallies=tallies,
@@ -103,14 +101,22 @@ def _judge(
 
 
 def _shown_by_the_whole(
-    wholes: list[Violation], again: Callable[[str], list[Entry]]
+    wholes: list[Violation], again: Callable[[str], list[Entry]], run: Run
 ) -> tuple[JobHistory, list[Violation]] | None:
     """Return the job of the earliest violation that only the whole has shown, if there is one."""
     if not wholes:
         return None
     job = min(wholes, key=lambda violation: violation.at_us).job
     of_it = [violation for violation in wholes if violation.job == job]
-    return JobHistory(job, again(job)), sorted(of_it, key=lambda violation: violation.at_us)
+    return _history_of(job, again(job), run), sorted(of_it, key=lambda violation: violation.at_us)
+
+
+def _history_of(job_id: str, entries: list[Entry], run: Run) -> JobHistory:
+    """Return the history of a job, with the call that asked for it though that did not name it."""
+    job = JobHistory(job_id, entries)
+    if job.call is None and job.row is not None and job.row.call:
+        job.call = run.calls.get(job.row.call)
+    return job
 
 
 def timeline_of(history: History | Path | str, job: str, what: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.torture.checker.job import Entry, JobHistory
 from holdfast.torture.checker.partition import by_job
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import Event, JobRow
+from holdfast.torture.events import EnqueueCalled, Event, JobRow
 
 _LEFT_OUT = frozenset({"at_us", "job", "jobs", "attempts"})
 _INSTANTS = frozenset({"sent_us"})
@@ -19,6 +19,9 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
     """Return all that was told of a job, in order of time; seconds count from the begin of the run."""
     lines = [f"the history of job {job.id}, in seconds since the run began:"]
     width = max((len(entry.process) for entry in job.entries), default=0)
+    if job.call is not None and not job.has(EnqueueCalled):  # the library made the id
+        at = (job.call.at_us - begin_us) / 1e6
+        lines.append(f"  {at:>11.6f}  {'a producer':<{width}}  {words(job.call, begin_us)}")
     for entry in job.entries:
         event = entry.event
         at = (event.at_us - begin_us) / 1e6
