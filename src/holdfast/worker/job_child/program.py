@@ -81,8 +81,14 @@ class Link:
     def messages(self) -> Iterator[ToChild]:
         """Go over the worker's messages until it is gone."""
         frames = Frames(to_child)
-        while data := self._socket.recv(_CHUNK):
+        while data := self._received():
             yield from frames.feed(data)
+
+    def _received(self) -> bytes:
+        try:
+            return self._socket.recv(_CHUNK)
+        except ConnectionResetError:  # the worker was killed before it had read all that was sent
+            return b""
 
     # As the keeper of a context's lease: the worker extends it, so the worker is told.
 
