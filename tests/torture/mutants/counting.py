@@ -151,6 +151,7 @@ COUNTING = (
             POSTGRES, "claim", "order by turn, seq limit front.share", "order by turn desc, seq desc limit front.share"
         ),
         caught_by="I22",
+        under="crowd",
     ),
     mutant(
         "floor_never_reset",

@@ -111,7 +111,7 @@ OURS: Final = (
     Work(name="idle", weight=20, takes=Takes.NOTHING, draw=_favoured),
     Work(name="idle_in_thread", weight=3, takes=Takes.NOTHING, draw=calls_of(idle_in_thread)),
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
-    Work(name="slow_transfer", weight=8, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
+    Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
