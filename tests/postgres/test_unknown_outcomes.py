@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.app.open import open_backend
+from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
@@ -53,6 +54,27 @@ async def test_a_store_whose_opening_was_cut_is_unavailable_and_can_be_opened_ag
     proxy.arm(when)
     with pytest.raises(StoreUnavailable):
         await far.open()
+    await far.open()
+    await far.schema.check()
+    await far.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_store_whose_first_installation_was_cut_is_unavailable_and_can_be_opened_again(
+    url: str, proxy: Proxy, when: When, monkeypatch
+):
+    far = open_backend(proxy.url)
+    look = PoolRunner.read
+
+    async def look_and_arm(runner, verb):
+        found = await look(runner, verb)
+        proxy.arm(when)  # from here on the next COMMIT is that of the installation
+        return found
+
+    monkeypatch.setattr(PoolRunner, "read", look_and_arm)
+    with pytest.raises(StoreUnavailable):
+        await far.open()
+    monkeypatch.undo()
     await far.open()
     await far.schema.check()
     await far.close()

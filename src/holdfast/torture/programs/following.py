@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.torture.events import (
@@ -57,26 +58,14 @@ class Follower:
         """Ask to run an ended job again."""
         sent_us = now_us()
         recorder.write(RetryCalled(at_us=sent_us, job=job_id))
-        answer: bool | None
-        try:
-            answer = await app.jobs.retry(job_id)
-        except StoreUnavailable:
-            answer = False
-        except OutcomeUnknown:
-            answer = None
+        answer = await _done(app.jobs.retry(job_id))
         recorder.write(RetryAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
 
     async def reset(self, job_id: str) -> bool:
         """Take the lease of a job away; False if it does not run, or nobody could be asked."""
         sent_us = now_us()
         recorder.write(ResetCalled(at_us=sent_us, job=job_id))
-        answer: bool | None
-        try:
-            answer = await app.jobs.reset(job_id)
-        except StoreUnavailable:
-            answer = False
-        except OutcomeUnknown:
-            answer = None
+        answer = await _done(app.jobs.reset(job_id))
         recorder.write(ResetAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
         return answer is not False
 
@@ -108,3 +97,13 @@ class Follower:
             is_done = True
         recorder.write(ResumeAnswered(at_us=now_us(), queue=queue, sent_us=sent_us))
         return is_done
+
+
+async def _done(call: Awaitable[bool]) -> bool | None:
+    """Return the answer to a call; None if it may have been done or not."""
+    try:
+        return await call
+    except StoreUnavailable:
+        return False
+    except OutcomeUnknown:
+        return None
