@@ -17,9 +17,8 @@ from psycopg import sql
 from tests.servers.postgres import server_url
 from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.driving import drive
-from tests.torture.mutants.faults import PULLING
 from tests.torture.mutants.load import CONTROL, ROOT, environment
-from tests.torture.mutants.mutant import POSTGRES, SQLITE
+from tests.torture.mutants.mutant import POSTGRES, PULLING, SQLITE
 from tests.torture.mutants.patching import Code, MissingTarget, Sql
 
 from holdfast.torture.checker import INVARIANTS
@@ -114,6 +113,19 @@ def test_a_mutant_without_its_target_is_refused():
     ):
         with pytest.raises(MissingTarget):
             patch.apply()
+
+
+def test_a_mutant_that_would_come_too_late_is_refused():
+    """The app of a run keeps what it was made of: what is replaced after that may not be in force."""
+    run = subprocess.run(
+        [sys.executable, "-c", "import holdfast; from tests.torture.mutants.load import load; load('worker_clock')"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+    assert "MissingTarget: holdfast was there before the mutant" in run.stderr
 
 
 def test_a_process_that_cannot_become_its_mutant_does_not_run():

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.torture.mutants.crew import Crew
-from tests.torture.mutants.faults import MIXES, PULLING
+from tests.torture.mutants.faults import MIXES
 from tests.torture.mutants.load import CONTROL, environment
+from tests.torture.mutants.mutant import PULLING
 
 from holdfast.app.app import App
 from holdfast.torture.checker import Verdict, check

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.torture.mutants.faults import PULLING
-from tests.torture.mutants.mutant import POSTGRES, SQLITE, mutant
+from tests.torture.mutants.mutant import POSTGRES, PULLING, SQLITE, mutant
 from tests.torture.mutants.patching import Code, Sql
 
 _VERBS = "holdfast.backends.sqlite.verbs"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import psycopg
 from tests.torture.mutants.crew import Crew, Seat, send
+from tests.torture.mutants.mutant import PULLING
 
 from holdfast.torture.below import below
 from holdfast.torture.events import FaultBegan, FaultEnded
@@ -20,7 +21,6 @@ from holdfast.torture.urls import postgres_url, sqlite_path
 
 _ROUNDS = 3
 _STOP, _OUTAGE, _BETWEEN = 2.4, 1.6, 1.0  # leases
-PULLING: Final = "stops, pulling"
 _POINTS = ("after_commit=kill@3", "before_commit=kill@2", "")
 
 

@@ -7,6 +7,7 @@ repository in PYTHONPATH, every Python process that is started becomes a mutant,
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,9 @@ def environment(name: str) -> dict[str, str]:
 
 def load(name: str) -> None:
     """Change the product in this process, unless the name is that of the control; and the work in either case."""
+    for module in sys.modules:
+        if module.partition(".")[0] == "holdfast":
+            raise MissingTarget(f"{module} was there before the mutant, and may have kept what that replaces")
     if name in STREAM_MUTANTS:
         for patch in STREAM_MUTANTS[name].patches:
             patch.apply()
