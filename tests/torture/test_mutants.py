@@ -17,8 +17,9 @@ from psycopg import sql
 from tests.servers.postgres import server_url
 from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.driving import drive
+from tests.torture.mutants.faults import MIXES, NEED_A_LINK
 from tests.torture.mutants.load import CONTROL, ROOT, environment
-from tests.torture.mutants.mutant import POSTGRES, PULLING, SQLITE
+from tests.torture.mutants.mutant import POSTGRES, SQLITE
 from tests.torture.mutants.patching import Code, MissingTarget, Sql
 
 from holdfast.torture.checker import INVARIANTS
@@ -75,8 +76,11 @@ def test_the_checker_finds_every_deliberate_bug(name, url, tmp_path):
 
 @pytest.mark.torture
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("under", ["crowd", "stops", PULLING, "kills", "terms", "outage", "killers"])
-@pytest.mark.parametrize("url", [SQLITE, POSTGRES], indirect=True)
+@pytest.mark.parametrize(
+    ("url", "under"),
+    [(SQLITE, under) for under in MIXES if under not in NEED_A_LINK] + [(POSTGRES, under) for under in MIXES],
+    indirect=["url"],
+)
 def test_the_product_as_it_is_passes_under_the_same_faults(url, under, tmp_path):
     outcome = drive(CONTROL, url, folder=tmp_path, seed=1, under=under)
 

@@ -199,7 +199,7 @@ ENDINGS = (
             "                jobs = [msgspec.structs.replace(job, id=new_id()) for job in jobs]\n",
         ),
         caught_by="I1 I3",
-        under="cuts",
+        under="lost replies",
     ),
     mutant(
         "enqueue_outside_the_callers_transaction",

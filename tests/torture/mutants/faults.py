@@ -21,6 +21,8 @@ from holdfast.torture.urls import postgres_url, sqlite_path
 
 _ROUNDS = 3
 _STOP, _OUTAGE, _BETWEEN = 2.4, 1.6, 1.0  # leases
+_STOPS = (1.5, 2.4, 1.8, 1.6)  # the short ones end while another is at work on what was lost
+_ENQUEUE = r"\binsert into \S*\bjob\b"
 _POINTS = ("after_commit=kill@3", "before_commit=kill@2", "")
 
 
@@ -35,9 +37,9 @@ def fault(crew: Crew, kind: str, target: str, **how: Any) -> Generator[None]:
         crew.log.writer.write(FaultEnded(at_us=now_us(), number=number, fault=kind, target=target))
 
 
-def rounds(crew: Crew) -> Generator[Seat]:
+def rounds(crew: Crew, count: int = _ROUNDS) -> Generator[Seat]:
     """One worker after the other, with some time between."""
-    for number in range(_ROUNDS):
+    for number in range(count):
         time.sleep(_BETWEEN * crew.lease)  # the schedule
         crew.keep()
         yield crew.seats[number % len(crew.seats)]
@@ -49,8 +51,8 @@ def calm(crew: Crew) -> None:
 
 def stops(crew: Crew) -> None:
     """A worker stands still for longer than its lease; another is there to take its jobs."""
-    for seat in rounds(crew):
-        _stop(crew, seat, _STOP)
+    for seat, leases in zip(rounds(crew, len(_STOPS)), _STOPS, strict=True):
+        _stop(crew, seat, leases)
     crew.produce_all()
 
 
@@ -133,6 +135,19 @@ def cuts(crew: Crew) -> None:
     crew.produce_all()
 
 
+def lost_replies(crew: Crew) -> None:
+    """The server has enqueued, and the link is cut before the caller can hear of it."""
+    proxy = crew.proxy
+    assert proxy is not None
+    for _ in range(8):
+        with fault(crew, "statement", "link", detail="after"):
+            proxy.arm("after", _ENQUEUE, alone=True)
+            proxy.cut_within(1.0, alone=True)
+            proxy.disarm(alone=True)
+        time.sleep(0.2)  # the schedule
+    crew.produce_all()
+
+
 def outage(crew: Crew) -> None:
     """Nobody can write to the store, for longer than a lease."""
     for _ in rounds(crew):
@@ -166,6 +181,9 @@ MIXES: Final[dict[str, Callable[[Crew], None]]] = {
     "kills": kills,
     "terms": terms,
     "cuts": cuts,
+    "lost replies": lost_replies,
     "outage": outage,
     "stopped terms": stopped_terms,
 }
+NEED_A_LINK: Final = ("cuts", "lost replies")
+"""The mixes for stores that are reached over a network."""

@@ -26,18 +26,21 @@ FENCES = (
     mutant(
         "retry_without_fence",
         SQLITE,
-        "an attempt that failed is written as such whoever holds the job now",
+        "an attempt that failed is written as such whoever holds the job now (and the word that a lease was lost is late)",
         Code(f"{_VERBS}.finish:_finish_one", "rows.find(tx, lease.seq, lease.fence)", "rows.find(tx, lease.seq, None)"),
+        _LATE,
         caught_by="I2 I5 I6 I7 I8",
         under="stops",
     ),
     mutant(
         "effect_without_fence",
         SQLITE,
-        "a handler's transaction neither looks at the fence when it begins nor when it completes",
+        "a handler's transaction looks at no fence, neither at its beginning nor at its end "
+        "(and the word that a lease was lost is late)",
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
         Sql(SQLITE, "leave_running_alone", " and fence = :fence", ""),
         Sql(SQLITE, "standing", "where seq = :seq and fence = :fence) then 'held'", "where seq = :seq) then 'held'"),
+        _LATE,
         caught_by="I2 I6",
         under="stops",
     ),
