@@ -129,7 +129,9 @@ def test_a_mutant_that_would_come_too_late_is_refused():
         cwd=ROOT,
     )
 
-    assert "MissingTarget: holdfast was there before the mutant" in run.stderr
+    assert run.returncode
+    assert "MissingTarget: holdfast" in run.stderr
+    assert "was there before the mutant" in run.stderr
 
 
 def test_a_process_that_cannot_become_its_mutant_does_not_run():

@@ -26,7 +26,8 @@ FENCES = (
     mutant(
         "retry_without_fence",
         SQLITE,
-        "an attempt that failed is written as such whoever holds the job now (and the word that a lease was lost is late)",
+        "an attempt that failed is written as such whoever holds the job now "
+        "(and the word that a lease was lost is late)",
         Code(f"{_VERBS}.finish:_finish_one", "rows.find(tx, lease.seq, lease.fence)", "rows.find(tx, lease.seq, None)"),
         _LATE,
         caught_by="I2 I5 I6 I7 I8",
