@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 from tests.torture.stories import A, B, Story, done_well
 
-from holdfast.torture.events import Believed, CancelAnswered, CancelCalled, EnqueueUnknown, RetryCalled, Takes
+from holdfast.torture.events import (
+    Believed,
+    CancelAnswered,
+    CancelCalled,
+    EffectRolledBack,
+    EnqueueUnknown,
+    RetryCalled,
+    Takes,
+)
 
 
 def test_a_job_that_is_done_well_breaks_nothing():
@@ -82,6 +90,35 @@ def test_a_failed_job_may_have_sent_effects_outside():
     story.row("j1", "failed", max_attempts=1, attempts=(story.kept(1, "failed"),)).effect("j1", fence=3)
 
     assert story.checked().is_clean
+
+
+def test_a_job_that_takes_no_effect_has_none():
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).row("j1", "completed")
+
+    assert story.effect("j1", fence=3).checked().broken == ["I4"]
+
+
+def test_an_effect_that_was_rolled_back_is_not_there():
+    story = Story().enqueued(1, "j1").began(2, "j1", fence=3)
+    story.add(2.5, EffectRolledBack, job="j1", fence=3, error="Unlucky").began(3, "j1", fence=5, attempt=2, used=2)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "retry"),)).effect("j1", fence=3)
+
+    assert "I4" in story.checked().broken
+
+
+@pytest.mark.parametrize("error", ["CancelledError", "SystemExit"])
+def test_an_effect_whose_commit_nobody_waited_for_may_be_there(error):
+    story = Story().enqueued(1, "j1").began(2, "j1", fence=3)
+    story.add(2.5, EffectRolledBack, job="j1", fence=3, error=error).row("j1", "completed").effect("j1", fence=3)
+
+    assert story.checked().is_clean
+
+
+def test_an_attempt_whose_first_transaction_was_rolled_back_may_take_effect_in_a_second_one():
+    story = Story().enqueued(1, "j1").began(2, "j1", fence=3)
+    story.add(2.5, EffectRolledBack, job="j1", fence=3, error="StoreUnavailable").committed(3, "j1", fence=3)
+
+    assert story.row("j1", "completed").effect("j1", fence=3).checked().is_clean
 
 
 def test_a_completed_job_is_never_claimed_again():

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.torture.stories import SECOND, A, B, Story
 
-from holdfast.torture.events import Believed, Finished, Takes
+from holdfast.torture.checker.outages import Outages
+from holdfast.torture.events import Believed, FaultBegan, Finished, Takes
 
 
 def recovered(at: float) -> Story:
@@ -51,6 +52,29 @@ def test_what_a_killed_worker_had_not_begun_is_free_within_the_bound():
 
 def test_the_bound_of_recovery_counts_from_the_end_of_an_outage():
     assert recovered(10).fault(4, 6.5, "restart", "store", stalls=True).checked().is_clean
+
+
+@pytest.mark.parametrize(("other_writes_at", "broken"), [(None, []), (4.5, ["I9"]), (3.1, []), (6.5, [])])
+def test_a_stop_is_an_outage_only_if_nobody_else_could_write_meanwhile(other_writes_at, broken):
+    story = recovered(9).fault(3, 6.45, "stop", "worker-c-13", stalls=True)
+    if other_writes_at is not None:
+        story.enqueued(1, "j2", call="c2", takes=Takes.NOTHING).began(2, "j2", fence=4, process=B)
+        story.finished(other_writes_at, "j2", "completed", fence=4, process=B).row("j2", "completed")
+
+    assert story.checked().broken == broken
+
+
+def test_a_bound_stands_still_in_outages_and_does_not_begin_anew_with_each():
+    outages = Outages()
+    for begin in (5, 15, 25):
+        outages.suspect(
+            FaultBegan(at_us=begin * SECOND, number=begin, fault="restart", target="store", stalls=True),
+            (begin + 1) * SECOND,
+        )
+    outages.close()
+
+    assert outages.over(0, 20 * SECOND, lease_us=2 * SECOND) == (20 + 3 * (1 + 2)) * SECOND
+    assert outages.over(26 * SECOND, 20 * SECOND, lease_us=2 * SECOND) == 46 * SECOND
 
 
 def left_behind(at: float, *, pulled: bool = False, **exit_: int) -> Story:

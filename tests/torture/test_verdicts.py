@@ -91,6 +91,14 @@ def test_a_process_that_ends_of_an_unexpected_error_is_seen(code, broken):
     assert story.checked().broken == broken
 
 
+@pytest.mark.parametrize(("number", "broken"), [(9, []), (15, []), (6, ["I21"]), (11, ["I21"])])
+def test_a_process_that_crashes_is_seen_and_one_that_is_killed_is_not_blamed(number, broken):
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3)
+    story.finished(2.5, "j1", "completed", fence=3).exited(3, A, signal=number).row("j1", "completed")
+
+    assert story.checked().broken == broken
+
+
 def test_the_earliest_violation_is_shown_whether_a_job_or_the_whole_has_it():
     story = Story(overtaking=1)
     for number in (1, 2):

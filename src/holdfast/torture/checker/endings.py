@@ -10,6 +10,8 @@ from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import (
     CancelAnswered,
     EffectCommitted,
+    EffectRolledBack,
+    EffectUnknown,
     Finished,
     OutsideAccepted,
     OutsideRefused,
@@ -17,6 +19,7 @@ from holdfast.torture.events import (
 )
 
 _GIVEN_UP = frozenset({"failed", "cancelled"})
+_BROKEN_OFF = frozenset({"CancelledError", "KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 
 
 class NoLoss(Invariant):
@@ -63,15 +66,39 @@ class CleanFailure(Invariant):
 
     code = "I4"
     name = "clean failure"
-    forbids = "an effect, written in a transaction, of a job that ended as failed or cancelled"
+    forbids = (
+        "an effect, written in a transaction, of a job that ended as failed or cancelled, of an attempt that was told "
+        "that it is rolled back, or of a job that takes none"
+    )
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """What failed or was cancelled has written nothing that stayed."""
-        if job.row is None or job.row.state not in _GIVEN_UP or job.takes is not Takes.TRANSACTION:
+        """What failed, was cancelled or was rolled back has written nothing that stayed."""
+        if job.row is None or job.takes is Takes.OUTSIDE:
             return
-        self.judged += 1
-        if job.effects:
+        is_given_up = job.row.state in _GIVEN_UP
+        rolled_back = _rolled_back(job)
+        self.judged += bool(is_given_up or rolled_back)
+        if job.effects and (is_given_up or job.takes is Takes.NOTHING):
             yield self.broken(f"ended as {job.row.state}, and its effect is there", job=job)
+        for effect in job.effects:
+            told = rolled_back.get(effect.fence)
+            if told is not None:
+                what = f"its transaction under fence {effect.fence} was rolled back, and its effect is there"
+                yield self.broken(what, job=job, at_us=told.at_us)
+
+
+def _rolled_back(job: JobHistory) -> dict[int, EffectRolledBack]:
+    """Return by fence the rollbacks of a job that are beyond doubt.
+
+    Not where another transaction of the same attempt was or may have been committed, nor where the wait for the answer
+    was broken off.
+    """
+    doubtful = {event.fence for event in (*job.of(EffectCommitted), *job.of(EffectUnknown))}
+    return {
+        event.fence: event
+        for event in job.of(EffectRolledBack)
+        if event.fence not in doubtful and event.error not in _BROKEN_OFF
+    }
 
 
 class Absorbing(Invariant):

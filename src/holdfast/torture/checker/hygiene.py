@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.checker.exits import unexpected
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
-
-_UNEXPECTED = frozenset({1, ExitCode.BROKEN})  # 1 is what the interpreter ends with after a traceback
 
 
 class Hygiene(Invariant):
@@ -19,7 +17,7 @@ class Hygiene(Invariant):
     name = "hygiene"
     forbids = (
         "a lease, transaction, connection or process that outlives the run, a damaged store, a run without an end, a "
-        "process that ends of an error that it did not expect"
+        "process that crashes or ends of an error that it did not expect"
     )
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
@@ -30,10 +28,8 @@ class Hygiene(Invariant):
 
     def whole(self) -> Iterator[Violation]:
         """Look at what the final dump found."""
-        for process, exited in self.run.exits.items():
-            if exited.code in _UNEXPECTED:
-                what = f"{process} ended by itself with code {exited.code}: see its log, beside the history"
-                yield self.broken(what, at_us=exited.at_us)
+        for exited, what in unexpected(self.run.exits):
+            yield self.broken(what, at_us=exited.at_us)
         if not self.run.dumped:
             yield self.broken("the run has no final dump: it did not come to its end")
         for dumped in self.run.dumped:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from holdfast.torture.checker.holding import given_up_at, holds, taken_away
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import Claim, JobHistory
-from holdfast.torture.checker.run import Outage, Run
+from holdfast.torture.checker.outages import Outage
+from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Finished
 

@@ -31,8 +31,8 @@ _NO_CLAIMS: Final[tuple[array[int], array[int]]] = (array("q"), array("q"))
 class Recovery(Invariant):
     """I9.
 
-    The bound counts from the death of the holder, as its parent saw it, and anew from the end of every fault that
-    may have kept all workers from the store. A job is free in time if it is taken from its holder within the bound
+    The bound counts from the death of the holder, as its parent saw it, and stands still while all workers may have
+    been kept from the store. A job is free in time if it is taken from its holder within the bound
     that the run states: the lease, and slack for those that look for expired leases on a busy machine. It has an early
     turn then, but waits for a worker that has room for it, so the next claim may be later by as much as any job may
     be overtaken, counted from when no job of an earlier turn was claimed any more: under a backlog, that is long.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.torture.checker.outages import Outages
 from holdfast.torture.events import (
     AttemptBegan,
     Claimed,
@@ -29,19 +30,8 @@ from holdfast.torture.events import (
 )
 
 _SLOW = 4  # a lease has so many of what counts as slow: the store itself takes no lease after a wait as long as that
+_DONE = "done"
 _STILL = 0.4  # of a lease: leases are extended when half of their time is over, so this may cost one
-_SERVER_DOWN = ("restart", "store")
-
-
-class Outage:
-    """A time in which no recovery can be asked for; `is_total`: nor a lease be extended, by anybody."""
-
-    __slots__ = ("began_us", "ended_us", "is_total")
-
-    def __init__(self, began_us: int, ended_us: int, *, is_total: bool) -> None:
-        self.began_us = began_us
-        self.ended_us = ended_us
-        self.is_total = is_total
 
 
 class Run:
@@ -73,7 +63,7 @@ class Run:
         self.first_us = 0
         self.last_us = 0
         self._open: dict[int, FaultBegan] = {}
-        self.outages: list[Outage] = []
+        self.outages = Outages()
         self._clock_low: int | None = None
         self._clock_high: int | None = None
         self._notes: dict[type[Event], Callable[[str, Any], None]] = {
@@ -114,9 +104,9 @@ class Run:
         """Note that all records were read; a fault without an end lasted to the end."""
         self.last_us = max(self.last_sign.values(), default=0)
         for fault in self._open.values():
-            self._note_outage(fault, self.last_us)
+            self.outages.suspect(fault, self.last_us)
         self.workers.update(self._claiming)
-        self.outages.sort(key=lambda outage: outage.began_us)
+        self.outages.close()
 
     # --- what invariants ask ----------------------------------------------------------------------------------------
 
@@ -159,14 +149,8 @@ class Run:
         return any(min(to_us, at_us) - max(from_us, since_us) > enough_us for from_us, to_us in silent)
 
     def without_outages(self, from_us: int, span_us: int) -> int:
-        """Return when a time of `span_us`, begun anew after each outage that falls into it, is over."""
-        deadline = from_us + span_us
-        for outage in self.outages:
-            if outage.began_us > deadline:
-                break
-            if outage.ended_us > from_us:
-                deadline = max(deadline, outage.ended_us + span_us)
-        return deadline
+        """Return when a time of `span_us` is over, outages aside."""
+        return self.outages.over(from_us, span_us, lease_us=self.settings.lease_us)
 
     @property
     def clock_trouble(self) -> str:
@@ -198,6 +182,8 @@ class Run:
         self._called_store(process, event)
 
     def _called_store(self, process: str, event: Claimed | Extended | Finished | Released) -> None:
+        if isinstance(event, Claimed) or event.verdict == _DONE:
+            self.outages.wrote(event.sent_us, event.at_us)
         if event.at_us - event.sent_us > self._slow_us:
             slow = self._slow.setdefault(process, [])
             if not slow or slow[-1] != (event.sent_us, event.at_us):  # a call for many jobs is told once for each
@@ -219,12 +205,7 @@ class Run:
         self._fault_ends[event.number] = event.at_us
         began = self._open.pop(event.number, None)
         if began is not None:
-            self._note_outage(began, event.at_us)
-
-    def _note_outage(self, fault: FaultBegan, ended_us: int) -> None:
-        if fault.stalls or fault.total:
-            is_total = fault.total or (fault.fault, fault.target) == _SERVER_DOWN
-            self.outages.append(Outage(fault.at_us, ended_us, is_total=is_total))
+            self.outages.suspect(began, event.at_us)
 
     def _clock(self, _: str, event: Clock) -> None:
         if event.store_us is None:
