@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import StoreUnavailable, Unsupported
-from holdfast.torture.below import is_alive
+from holdfast.torture.below import Born, is_alive
 from holdfast.torture.events import Exited, FaultBegan
 from holdfast.torture.failure import FaultFailed
 from holdfast.torture.fleet import Fleet
@@ -87,16 +87,35 @@ async def test_a_program_that_does_not_end_when_asked_is_counted(log: Log, tmp_p
     assert process.returncode == -signal.SIGKILL
 
 
-async def test_how_a_process_below_a_worker_ended_is_noted_only_if_it_is_known(fleet: Fleet, log: Log, tmp_path: Path):
-    early, last = 2**30, 2**30 + 1  # no process has such a number
-    names = [process_name("worker", "w1", pid) for pid in (early, last)]
+@pytest.mark.parametrize(
+    ("code", "of_the_last"), [(0, (0, None)), (-signal.SIGKILL, (None, signal.SIGKILL)), (69, (None, None))]
+)
+async def test_how_a_process_below_a_worker_ended_is_noted_only_if_it_is_known(
+    fleet: Fleet, log: Log, tmp_path: Path, code: int, of_the_last: tuple[int | None, int | None]
+):
+    early, last = Born(2**30, ""), Born(2**30 + 1, "")  # no process has such a number
+    names = [process_name("worker", "w1", child.pid) for child in (early, last)]
     for name in names:
         (tmp_path / f"{name}.jsonl").touch()
-    await fleet._until_gone(fleet.seats[0], {early: False, last: True}, 0)
+    await fleet._until_gone(fleet.seats[0], {early: False, last: True}, code)
     log.close()
 
     found = {event.process: (event.code, event.signal) for _, event in History(tmp_path).of(Exited)}
-    assert found == {names[0]: (None, None), names[1]: (0, None)}
+    assert found == {names[0]: (None, None), names[1]: of_the_last}
+
+
+async def test_a_stranger_that_has_got_the_number_of_a_child_is_left_alone(fleet: Fleet):
+    """The numbers of processes come round; whoever has one now was perhaps never below a worker."""
+    stranger = await deaf()
+    was_here_before = Born(stranger.pid, "1")
+    await fleet._until_gone(fleet.seats[0], {was_here_before: False}, -signal.SIGKILL)
+
+    assert await fleet.stop(within=0) == 0
+    await fleet.kill()
+
+    assert is_alive(stranger.pid)
+    stranger.kill()
+    await stranger.wait()
 
 
 async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, log: Log, tmp_path: Path):

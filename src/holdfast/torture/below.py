@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Final, NamedTuple
+
+_GONE: Final = frozenset({"", "Z", "X"})  # a process that only waits to be reaped does not run
 
 
 def below(pid: int) -> list[int]:
@@ -22,9 +25,22 @@ def state_of(pid: int) -> str:
     return _fields(pid)[0]
 
 
-def born_at(pid: int) -> str:
-    """Return what tells a process from a later one of the same number: when it was started; empty if there is none."""
-    return _fields(pid)[-1]
+class Born(NamedTuple):
+    """A process, told from a later one of the same number by when it was started; that is empty if there is none."""
+
+    pid: int
+    at: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this very process still runs."""
+        state, at = _fields(self.pid)
+        return at == self.at and state not in _GONE
+
+
+def born(pid: int) -> Born:
+    """Return the process that has a number now."""
+    return Born(pid, _fields(pid)[1])
 
 
 def _fields(pid: int) -> tuple[str, str]:
@@ -37,4 +53,4 @@ def _fields(pid: int) -> tuple[str, str]:
 
 def is_alive(pid: int) -> bool:
     """Tell whether a process runs; one that only waits to be reaped does not."""
-    return state_of(pid) not in {"", "Z", "X"}
+    return state_of(pid) not in _GONE

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
-from holdfast.torture.below import below, born_at, is_alive
+from holdfast.torture.below import Born, below, born
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
@@ -120,8 +120,8 @@ class Fleet:
         self.deaths = 0
         self._is_stopping = False
         self._quick_ends = 0
-        self._left: dict[int, str] = {}
-        """Processes that have outlived their worker, and when each was born."""
+        self._left: set[Born] = set()
+        """Processes that have outlived their worker."""
 
     @property
     def chance(self) -> random.Random:
@@ -157,7 +157,7 @@ class Fleet:
 
     def _survivors(self) -> list[int]:
         """Return what is still there of the processes that should have ended with their worker."""
-        return [pid for pid, born in self._left.items() if is_alive(pid) and born_at(pid) == born]
+        return [child.pid for child in self._left if child.is_there]
 
     async def replace(self) -> None:
         """Ask every worker to end, one after another; those that follow know all tasks and have room."""
@@ -222,7 +222,7 @@ class Fleet:
         self.started += 1
         if self._is_stopping:  # asked while the process came into being
             seat.ask()
-        children: dict[int, bool] = {}
+        children: dict[Born, bool] = {}
         code = await self._watched(seat, process, children)
         self._log.exited(seat.target, code)
         if code < 0:
@@ -231,7 +231,7 @@ class Fleet:
         seat.ended.set()
 
     @staticmethod
-    async def _watched(seat: Seat, process: asyncio.subprocess.Process, children: dict[int, bool]) -> int:
+    async def _watched(seat: Seat, process: asyncio.subprocess.Process, children: dict[Born, bool]) -> int:
         """Wait for the end of a worker; note the processes below it, and whether each was there to its end.
 
         One that has gone after the worker was asked to end counts as such: it was asked by the worker.
@@ -239,27 +239,28 @@ class Fleet:
         while True:
             if not seat.is_asked:
                 children.update(dict.fromkeys(children, False))
-            children.update(dict.fromkeys(below(process.pid), True))
+            children.update(dict.fromkeys(map(born, below(process.pid)), True))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     return await asyncio.shield(process.wait())
 
-    async def _until_gone(self, seat: Seat, children: dict[int, bool], code: int) -> None:
+    async def _until_gone(self, seat: Seat, children: dict[Born, bool], code: int) -> None:
         """See that what was below a dead worker ends; write down that it did.
 
         None of it is our child. What was there to the end has been killed with its worker, or has ended in order if the
         worker did, whose code is the worst of theirs; of the others nobody here knows how they ended.
         """
         for _ in range(100):
-            if not any(map(is_alive, children)):
+            if not any(child.is_there for child in children):
                 break
             await asyncio.sleep(0.05)  # their end is nobody's event: their parent is gone
-        for pid, was_last in children.items():
-            if is_alive(pid):
-                self._left[pid] = born_at(pid)
+        of_the_last = -signal.SIGKILL if code < 0 else 0 if code == ExitCode.FINE else None
+        for child, was_last in children.items():
+            if child.is_there:
+                self._left.add(child)
                 continue
-            known = -signal.SIGKILL if code < 0 else 0 if code == ExitCode.FINE and was_last else None
-            self._log.exited_if_known(process_name("worker", seat.name, pid), known)
+            name = process_name("worker", seat.name, child.pid)
+            self._log.exited_if_known(name, of_the_last if was_last else None)
 
     def _take_armed(self) -> Armed:
         return self.waiting.pop(0) if self.waiting and not self._quiet.is_set() else Armed()
