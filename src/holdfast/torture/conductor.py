@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.torture.draining import Draining
 from holdfast.torture.events import Clock, ResumeAnswered, ResumeCalled, RunBegan, Snapshot
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.fleet import Fleet
@@ -240,14 +241,17 @@ class Conductor:
                 return
 
     async def _drain(self) -> bool:
-        """No more faults: everything that was enqueued must come to its end by itself."""
+        """No more faults: everything that was enqueued must come to its end by itself, however long a store takes."""
         replacing = asyncio.create_task(self._replace())
-        give_up = time.monotonic() + self.plan.drain
+        draining = Draining(time.monotonic(), patience=self.plan.drain)
         try:
-            while time.monotonic() < give_up:
+            while not draining.is_stuck(time.monotonic()):
                 await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
-                if await asyncio.to_thread(self._look) and not self.progress.left:
+                if not await asyncio.to_thread(self._look):
+                    continue
+                if not self.progress.left:
                     break
+                draining.saw(time.monotonic(), self.progress.left)
         finally:
             replacing.cancel()
             (replaced,) = await asyncio.gather(replacing, return_exceptions=True)

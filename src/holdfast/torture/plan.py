@@ -14,6 +14,7 @@ from holdfast.errors import ConfigError
 LEASE: Final = 2.0
 """Seconds: short, so that a stop past the lease is cheap."""
 _RESCUE_SLACK: Final = 15.0
+_MOST_A_SECOND: Final = 800  # jobs: about what two cores do beside faults on PostgreSQL
 
 
 class Fault(StrEnum):
@@ -50,8 +51,9 @@ MEANINGS: Final[Mapping[Fault, str]] = {
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a run on one kind of store.
 
-    `seconds` is how long the faults last if all goes well, `drain` how long the quiet phase may take, `limit` when the
-    faults end at the latest, reached or not. `faults` are the counts to reach.
+    `seconds` is how long the faults last if all goes well, `limit` when they end at the latest, reached or not. In the
+    quiet phase `drain` seconds may pass without the end of one more job until those that are left count as stuck: a
+    slow store may take its time. `faults` are the counts to reach.
     """
 
     jobs: int
@@ -61,6 +63,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     producers: int
     faults: dict[Fault, int]
+
+    def with_jobs(self, jobs: int) -> Profile:
+        """Return the same with another number of jobs, and with more time where they would come too fast."""
+        seconds = max(self.seconds, jobs / _MOST_A_SECOND)
+        return msgspec.structs.replace(self, jobs=jobs, seconds=seconds, limit=self.limit + seconds - self.seconds)
 
 
 _SMOKE: Final = Profile(
@@ -88,7 +95,7 @@ _STANDARD: Final = Profile(
     jobs=120_000,
     seconds=480.0,
     limit=720.0,
-    drain=240.0,
+    drain=60.0,
     workers=4,
     producers=2,
     faults={
@@ -109,7 +116,7 @@ _RELEASE_POSTGRES: Final = Profile(
     jobs=1_000_000,
     seconds=1250.0,
     limit=1800.0,
-    drain=900.0,  # two cores leave 400,000 jobs behind while the faults last, and do about 800 a second afterwards
+    drain=60.0,
     workers=4,
     producers=2,
     faults={
@@ -172,7 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def drain(self) -> float:
-        """Seconds that the quiet phase may take."""
+        """Seconds without the end of any job, in the quiet phase, after which the rest counts as stuck."""
         return self.profile.drain * self.slowness
 
     @property

@@ -173,7 +173,10 @@ def _undrained(conductor: Conductor) -> list[str]:
     if conductor.is_drained:
         return []
     left, unit = conductor.progress.left, conductor.progress.unit
-    return [f"drain: {left} {unit} had not ended {conductor.plan.drain:g} s after the last fault"]
+    stuck = (
+        f"drain: {left} {unit} had not ended after the last fault, and for {conductor.plan.drain:g} s none of them did"
+    )
+    return [stuck]
 
 
 def _recoveries(times: list[float]) -> dict[str, float]:
