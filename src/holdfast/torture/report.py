@@ -173,10 +173,7 @@ def _undrained(conductor: Conductor) -> list[str]:
     if conductor.is_drained:
         return []
     left, unit = conductor.progress.left, conductor.progress.unit
-    stuck = (
-        f"drain: {left} {unit} had not ended after the last fault, and for {conductor.plan.drain:g} s none of them did"
-    )
-    return [stuck]
+    return [f"drain: {left} {unit} had not ended, and for {conductor.plan.drain:g} s after the faults none of them did"]
 
 
 def _recoveries(times: list[float]) -> dict[str, float]:
