@@ -47,6 +47,18 @@ def test_the_outside_server_may_accept_a_key_once(kind, broken):
     assert story.checked().broken == broken
 
 
+@pytest.mark.parametrize(("second", "broken"), [("p1", ["I2"]), ("p2", [])])
+def test_what_was_asked_for_once_is_paid_once_though_another_job_pays_it(second, broken):
+    story = Story()
+    for number, payment in ((1, "p1"), (2, second)):
+        job, fence = f"j{number}", number + 2
+        story.enqueued(1, job, call=f"c{number}", takes=Takes.OUTSIDE).began(2, job, fence=fence)
+        story.add(3, OutsideAccepted, process="outside-main-3", job=job, fence=fence, key=job, payment=payment)
+        story.row(job, "completed")
+
+    assert story.checked().broken == broken
+
+
 def test_a_job_that_nobody_enqueued_is_a_phantom():
     assert Story().row("j9", "cancelled", attempt=0).checked().broken == ["I3"]
 

@@ -246,9 +246,13 @@ class OutsideSent(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class OutsideAccepted(JobEvent, frozen=True, kw_only=True, gc=False):
-    """The server of outside effects has taken one in; written by that server."""
+    """The server of outside effects has taken one in; written by that server.
+
+    `payment` is what its caller was asked to pay: there is one job for it, whatever became of that job's id.
+    """
 
     key: str
+    payment: str = ""
 
 
 class OutsideRefused(JobEvent, frozen=True, kw_only=True, gc=False):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
+from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import (
     EffectCommitted,
@@ -23,7 +24,11 @@ class NoDouble(Invariant):
 
     code = "I2"
     name = "no double"
-    forbids = "an effect that was written twice in transactions, or accepted twice under one idempotency key"
+    forbids = "an effect that was written twice in transactions, or accepted twice outside, under one key or two"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self._paid: dict[str, str] = {}  # by which job each payment was made; those are few
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Count the effects and the completions of a job."""
@@ -45,7 +50,16 @@ class NoDouble(Invariant):
             for key, count in accepted.items():
                 if count > 1:
                     yield self.broken(f"the outside server took {count} effects under the key {key}", job=job)
+            yield from self._paid_again(job)
         self._count_repeats(job)
+
+    def _paid_again(self, job: JobHistory) -> Iterator[Violation]:
+        """What was asked for once is done once, though an enqueue be repeated and jobs be given new ids."""
+        for event in job.of(OutsideAccepted):
+            before = self._paid.setdefault(event.payment, job.id) if event.payment else job.id
+            if before != job.id:
+                what = f"its outside effect {event.payment} was taken before, for job {before}"
+                yield self.broken(what, job=job, at_us=event.at_us)
 
     def _count_repeats(self, job: JobHistory) -> None:
         """Measure what is allowed, and what of the rarer work was done."""

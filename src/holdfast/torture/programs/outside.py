@@ -30,7 +30,7 @@ class World:
         self._taken: set[str] = set()
         self._fences: dict[str, int] = {}
 
-    def take(self, key: str, fence: int) -> int:
+    def take(self, key: str, fence: int, payment: str) -> int:
         """Take an effect in, or refuse it; return the status."""
         with self._lock:
             if fence < self._fences.get(key, 0):
@@ -39,7 +39,7 @@ class World:
             if key in self._taken:
                 return self._refuse(key, fence, KNOWN, "the key is known")
             self._taken.add(key)
-            recorder.write(OutsideAccepted(at_us=now_us(), job=key, fence=fence, key=key))
+            recorder.write(OutsideAccepted(at_us=now_us(), job=key, fence=fence, key=key, payment=payment))
             return TAKEN
 
     @staticmethod
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Take an effect."""
         told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(self.world.take(str(told["key"]), int(told["fence"])))
+        self.send_response(self.world.take(str(told["key"]), int(told["fence"]), str(told["payment"])))
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 from urllib.parse import urlsplit
 
 from holdfast.errors import HoldfastError
@@ -15,7 +16,7 @@ from holdfast.torture.names import QUEUE
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import AGAIN, OUTSIDE, app
 from holdfast.torture.work.attempt import attempt
-from holdfast.torture.work.base import Work, calls_of
+from holdfast.torture.work.base import Order, Work
 
 _PATIENCE = 5.0  # seconds
 _TAKEN, _KNOWN = 201, 200
@@ -26,19 +27,19 @@ class OutsideRefused(HoldfastError):  # noqa: N818 - what happened
 
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=20)
-def call_outside(ctx: Context) -> None:
+def call_outside(payment: str, ctx: Context) -> None:
     """Tell the outside world, and complete once it has the effect."""
     with attempt(ctx):
-        _send(ctx)
+        _send(payment, ctx)
 
 
-def _send(ctx: Context) -> None:
+def _send(payment: str, ctx: Context) -> None:
     job, fence = ctx.job.id, ctx.fence
     recorder.write(OutsideSent(at_us=now_us(), job=job, fence=fence, key=job))
     accepted: bool | None = None
     status = 0
     try:
-        status = _post(job, fence)
+        status = _post({"key": job, "fence": fence, "payment": payment})
         accepted = status == _TAKEN
     finally:
         recorder.write(OutsideAnswered(at_us=now_us(), job=job, fence=fence, key=job, accepted=accepted))
@@ -46,15 +47,19 @@ def _send(ctx: Context) -> None:
         raise OutsideRefused(f"the outside world has refused fence {fence}")
 
 
-def _post(key: str, fence: int) -> int:
+def _post(effect: dict[str, str | int]) -> int:
     place = urlsplit(os.environ[OUTSIDE])
     connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=_PATIENCE)
     try:
-        body = json.dumps({"key": key, "fence": fence})
-        connection.request("POST", "/effects", body, {"Content-Type": "application/json"})
+        connection.request("POST", "/effects", json.dumps(effect), {"Content-Type": "application/json"})
         return connection.getresponse().status
     finally:
         connection.close()
 
 
-WORKS = (Work(name="call_outside", weight=1, takes=Takes.OUTSIDE, draw=calls_of(call_outside)),)
+def _payments(chance: random.Random, count: int) -> Order:
+    """Each is to be paid once, so each has a number of its own."""
+    return Order(task=call_outside, calls=[{"payment": f"{chance.getrandbits(64):016x}"} for _ in range(count)])
+
+
+WORKS = (Work(name="call_outside", weight=1, takes=Takes.OUTSIDE, draw=_payments),)
