@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from tests.torture.stream_stories import StreamTale, replaced
 
+from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.events import Exited
 from holdfast.torture.streams.checker import STREAM_INVARIANTS
 from holdfast.torture.streams.names import PARK, PLAIN, POISON
 from holdfast.torture.streams.records import (
@@ -173,12 +177,6 @@ def test_what_is_parked_takes_no_effect_and_all_else_does(effects):
     assert poisoned().parked(1, "a", "Poisoned").parked(3, "a").effect(*effects).checked().broken == ["I16"]
 
 
-def test_an_event_whose_nodes_died_again_and_again_counts_as_one_that_fails():
-    tale = StreamTale(PARK).appended("a", "a").parked(1, "a", "NodeLost").parked(2, "a")
-
-    assert tale.checked().is_clean
-
-
 # --- I17 --------------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +300,24 @@ def test_positions_have_no_holes():
 
 def test_nothing_is_left_when_all_nodes_have_ended():
     assert three().effect(1, 2, 3).checked(leases=1).broken == ["I21"]
+
+
+@pytest.mark.parametrize(
+    ("exited", "broken"),
+    [
+        ({"code": 1}, ["I21"]),
+        ({"code": ExitCode.BROKEN}, ["I21"]),
+        ({"signal": signal.SIGSEGV}, ["I21"]),
+        ({"code": ExitCode.FINE}, []),
+        ({"code": ExitCode.UNAVAILABLE}, []),
+        ({"signal": signal.SIGKILL}, []),
+        ({}, []),  # nobody has seen how
+    ],
+)
+def test_no_node_ends_of_an_error_that_it_did_not_expect(exited, broken):
+    tale = three().effect(1, 2, 3).add(4, Exited, process="worker-w2-12", **exited)
+
+    assert tale.checked().broken == broken
 
 
 def test_the_history_of_the_share_is_told():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
@@ -20,10 +19,14 @@ _PATIENCE = 20.0  # on an idle machine
 
 
 class Kill:
-    """Kills processes without a warning."""
+    """Kills processes without a warning; what ended otherwise does not count."""
 
     kind: ClassVar = Fault.KILL
     at_once: ClassVar = 2
+
+    def __init__(self) -> None:
+        self._dying: set[Seat] = set()
+        """The seats in which somebody is being killed: one death is not to count for two."""
 
     def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
         """Nothing stands against it, anywhere."""
@@ -31,32 +34,43 @@ class Kill:
 
     async def strike(self, stage: Stage, chance: random.Random) -> bool:
         """Kill a worker at a random moment."""
-        seats = stage.fleet.running()
+        seats = [seat for seat in stage.fleet.running() if seat not in self._dying]
         if not seats:
             return False
-        seat = chance.choice(seats)
-        workers = _below_supervisor(stage, seat)
-        if workers and chance.random() < 0.5:  # noqa: PLR2004 - every other time
-            return await self._kill_one(stage, seat, chance.choice(workers))
+        # Who is to die at a failpoint is left to it, if there are others: it would take this death for its own.
+        seat = chance.choice([seat for seat in seats if not seat.armed.failpoints] or seats)
+        self._dying.add(seat)
+        try:
+            workers = _below_supervisor(stage, seat)
+            if workers and chance.random() < 0.5:  # noqa: PLR2004 - every other time
+                return await self._kill_one(stage, seat, chance.choice(workers))
+            return await self._kill_all(stage, seat, chance, detail="supervisor" if workers else "worker")
+        finally:
+            self._dying.discard(seat)
+
+    async def _kill_all(self, stage: Stage, seat: Seat, chance: random.Random, *, detail: str) -> bool:
+        """Kill the process in a seat; True if that is what it died of, and not by itself or of another signal."""
+        process, ended = seat.process, seat.ended
         pids = [seat.pid]
-        detail = "supervisor" if workers else "worker"
         if chance.random() < 0.3:  # noqa: PLR2004 - now and then all at once, as when a machine dies
             pids += below(seat.pid)
             detail = f"{detail} and all below it"
         seat.was_hit = True
         with stage.log.fault(self.kind, seat.target, detail):
-            ended = seat.ended
-            for pid in pids:
-                _kill(pid)
+            was_alive, *_ = [_kill(pid) for pid in pids]
             async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
                 await ended.wait()
-        return True
+        return was_alive and process is not None and process.returncode == -signal.SIGKILL
 
     async def _kill_one(self, stage: Stage, seat: Seat, pid: int) -> bool:
-        """Kill a worker whose supervisor lives, which is to free at once what that worker held."""
+        """Kill a worker whose supervisor lives, which is to free at once what that worker held.
+
+        Nobody here is told how it ended: it counts, and is noted as killed, if it was alive when the signal came.
+        """
         name = process_name("worker", seat.name, pid)
         with stage.log.fault(self.kind, name, "worker under a supervisor"):
-            _kill(pid)
+            if not _kill(pid):
+                return False
             async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
                 while is_alive(pid):  # noqa: ASYNC110 - it is not our child: its end is no event here
                     await asyncio.sleep(_LOOK)
@@ -75,6 +89,11 @@ def _below_supervisor(stage: Stage, seat: Seat) -> list[int]:
     ]
 
 
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+def _kill(pid: int) -> bool:
+    """Kill a process; False if it had ended before, though nobody may have been told yet."""
+    was_alive = is_alive(pid)
+    try:
         os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return was_alive

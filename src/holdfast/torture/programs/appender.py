@@ -14,8 +14,8 @@ from holdfast.torture.streams.app import app
 
 async def append(settings: ProducerSettings) -> None:
     """Append until SIGTERM."""
-    chance = random.Random(f"{settings.seed}/{settings.name}")  # noqa: S311 - repeatable on purpose
-    appending = Appending(settings.name, chance, rate=settings.rate, events=settings.jobs)
+    luck = _drawn_by(settings, "luck")
+    appending = Appending(settings.name, _drawn_by(settings), luck, rate=settings.rate, events=settings.jobs)
     pace = Pace(settings)
 
     def produced() -> Produced:
@@ -28,6 +28,11 @@ async def append(settings: ProducerSettings) -> None:
         pace.tell(produced())
     finally:
         await app.close()
+
+
+def _drawn_by(settings: ProducerSettings, what: str = "work") -> random.Random:
+    """Return numbers that are the same for the same seed."""
+    return random.Random(f"{settings.seed}/{settings.name}/{what}")  # noqa: S311 - repeatable on purpose
 
 
 def main() -> None:

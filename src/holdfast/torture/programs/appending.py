@@ -40,10 +40,13 @@ Event = dict[str, Any]
 class Appending:
     """Appends drawn events and writes down each call."""
 
-    def __init__(self, name: str, chance: random.Random, *, rate: float, events: int) -> None:
+    def __init__(self, name: str, chance: random.Random, luck: random.Random, *, rate: float, events: int) -> None:
+        """`chance` draws what is appended, `luck` what is done about trouble: what is drawn must not depend on that."""
         self._name = f"{name}-{os.getpid()}"
         self._chance = chance
+        self._luck = luck
         self._numbers = itertools.count(1)
+        self._drawn = itertools.count(1)
         self._most = max(2, min(_MOST, round(2 * rate / _CALLS)))
         self._streams = {
             category: max(8, events * weight // 100 // _PER_STREAM) if category == POISONED else _STREAMS
@@ -97,7 +100,7 @@ class Appending:
         return {
             "stream": stream,
             "name": name,
-            "payload": {"n": self.calls},
+            "payload": {"n": next(self._drawn)},
             "event_id": event_id,
             "category": category,
         }
@@ -124,7 +127,7 @@ class Appending:
             try:
                 page = await app.read(category, stream=stream, backwards=True, limit=1)
             except (StoreUnavailable, OutcomeUnknown):
-                await asyncio.sleep(_PAUSE * self._chance.random())  # jitter
+                await asyncio.sleep(_PAUSE * self._luck.random())  # jitter
             else:
                 return page.events[0].version if page.events else 0
 
@@ -157,7 +160,7 @@ class Appending:
         for _ in range(_REPEATS):
             if await self._is_over(events, append):
                 return
-            await asyncio.sleep(_PAUSE * self._chance.random())  # jitter
+            await asyncio.sleep(_PAUSE * self._luck.random())  # jitter
 
     async def _is_over(self, events: list[Event], append: Callable[[], Awaitable[Sequence[Appended]]]) -> bool:
         call = self._called(events)
@@ -171,7 +174,7 @@ class Appending:
             return False
         except OutcomeUnknown as error:
             recorder.write(AppendUnknown(at_us=now_us(), call=call, error=type(error).__name__))
-            return self._chance.random() < _GIVE_UP
+            return self._luck.random() < _GIVE_UP
         self._answered(call, events, places)
         return True
 

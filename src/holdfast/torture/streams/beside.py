@@ -1,4 +1,4 @@
-"""Stands beside the port for streams and writes down commits, leadership and the leader's writes."""
+"""Stands beside the port for streams and writes down commits, who takes part, leadership and the leader's writes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from holdfast.model.allocation import Grant, Leadership, Move, NodeKey
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
 from holdfast.store.consumers import ConsumerStore, StreamTransaction
-from holdfast.store.stream_values import Commit, CommitVerdict
+from holdfast.store.stream_values import Commit, CommitVerdict, NewNode
 from holdfast.store.streams import Streams
 from holdfast.torture.beside import UNAVAILABLE, UNKNOWN, Beside
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import Recorder
-from holdfast.torture.streams.records import LeaderWrote, Led, PositionCommitted
+from holdfast.torture.streams.records import Joined, LeaderWrote, Led, PositionCommitted
 
 
 class StreamBackendBeside(Beside):
@@ -144,7 +144,7 @@ class NotedTransaction:
 
 
 class AllocationsBeside:
-    """Leadership, and what is written under it."""
+    """Who takes part; leadership, and what is written under it."""
 
     def __init__(self, inner: AllocationStore, recorder: Recorder, led: LedBefore) -> None:
         self._inner = inner
@@ -153,6 +153,11 @@ class AllocationsBeside:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    async def join(self, node: NewNode) -> None:
+        """Join, and write down as whom."""
+        await self._inner.join(node)
+        self._recorder.write(Joined(at_us=now_us(), node=node.node.node_id))
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
         """Lead, and write down an epoch that is new here."""

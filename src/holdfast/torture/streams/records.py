@@ -90,6 +90,12 @@ class Handled(ShareEvent, frozen=True, kw_only=True, gc=False):
     node: str
 
 
+class Joined(Event, frozen=True, kw_only=True, gc=False):
+    """This process takes part as a node. Those under a supervisor go by its name and a number of their own."""
+
+    node: str
+
+
 class Led(Event, frozen=True, kw_only=True, gc=False):
     """A node was told that it leads; written when it is new to it."""
 
@@ -200,6 +206,7 @@ AnyStreamEvent = (
     | AppendUnknown
     | PositionCommitted
     | Handled
+    | Joined
     | Led
     | LeaderWrote
     | TransitionSeen

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.streams.checker.invariant import StreamInvariant
+from holdfast.torture.streams.checker.losses import GUILTY_AFTER, most_losses
 from holdfast.torture.streams.checker.story import Share
 from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
 from holdfast.torture.streams.records import EventRow
@@ -23,6 +24,7 @@ class Effects(StreamInvariant):
     def check(self) -> Iterator[Violation]:
         """Go through all shares."""
         self.figures["parked events"] = sum(map(len, self.story.parked.values()))
+        self.figures["events parked for lost nodes"] = 0
         self.figures["repeated handlings"] = 0
         for share, row in self.story.shares.items():
             events = self.story.events.get(share[1:], [])
@@ -89,15 +91,26 @@ class Effects(StreamInvariant):
         for event in events[:position]:
             failure = parked.pop(event.position, None)
             was_shut = event.stream in shut
-            if event.name == POISON or (failure is not None and failure.endswith(_LOST)):
+            is_blamed = failure is not None and failure.endswith(_LOST)
+            if event.name == POISON or is_blamed:
                 shut.add(event.stream)
             what = _wrongly_parked(failure, fails=event.stream in shut and not was_shut, waits=was_shut)
+            if what is None and is_blamed:
+                what = self._wrongly_blamed(share, event.position)
             if what is None and (event.stream in shut) == (event.position in took):
                 what = "took effect though it is parked" if event.position in took else "took no effect"
             if what is not None:
                 yield self.broken(f"position {event.position} {what}", share=share)
         for stray in parked:
             yield self.broken(f"position {stray} is parked, past the position", share=share)
+
+    def _wrongly_blamed(self, share: Share, position: int) -> str | None:
+        """Return what is wrong if an event is held to have taken its nodes down, None if it may have done so."""
+        self.figures["events parked for lost nodes"] += 1
+        losses = most_losses(self.story, share, position)
+        if losses >= GUILTY_AFTER:
+            return None
+        return f"is parked for lost nodes, and its share was lost {losses} times in a row at most ({_LOST})"
 
     def _fits(self, share: Share, position: int, event: str) -> Iterator[Violation]:
         events = self.story.events.get(share[1:], [])

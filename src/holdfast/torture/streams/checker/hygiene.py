@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.torture.checker.exits import unexpected
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 
@@ -13,10 +14,16 @@ class StreamHygiene(StreamInvariant):
 
     code = "I21"
     name = "hygiene"
-    forbids = "a share, transaction, connection or process that outlives the run, a damaged store, a run without an end"
+    forbids = (
+        "a share, transaction, connection or process that outlives the run, a damaged store, a run without an end, a "
+        "process that crashes or ends of an error that it did not expect"
+    )
 
     def check(self) -> Iterator[Violation]:
-        """Look at what the final dump found."""
+        """Look at how processes ended, and at what the final dump found."""
+        self.checked += len(self.story.run.exits)
+        for exited, what in unexpected(self.story.run.exits):
+            yield self.broken(what, at_us=exited.at_us)
         if not self.story.run.dumped:
             yield self.broken("the run has no final dump: it did not come to its end")
         for dumped in self.story.run.dumped:

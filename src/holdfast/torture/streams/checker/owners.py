@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.torture.checker.run import Run
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import Exited
 from holdfast.torture.history import History
 from holdfast.torture.streams.checker.invariant import StreamInvariant
-from holdfast.torture.streams.checker.story import Share, StreamStory
-from holdfast.torture.streams.records import TransitionSeen
+from holdfast.torture.streams.checker.story import Share
+from holdfast.torture.streams.records import Joined, TransitionSeen
 
 _FREE, _GRANTED = "free", "granted"
 _STEPS = {(_FREE, _GRANTED), (_GRANTED, "revoking"), (_GRANTED, _FREE), ("revoking", _FREE)}
@@ -97,23 +97,29 @@ def _takes(step: TransitionSeen) -> bool:
 
 
 def recoveries(directory: Path) -> list[float]:
-    """Return the seconds from the death of each killed node to the next grant of each share that it owned."""
-    story = StreamStory()
-    deaths: list[tuple[int, str]] = []
+    """Return the seconds from the death of each killed node to the next grant of each share that it owned.
+
+    Whose death it was is told by the process that died: under a supervisor there are several nodes of one name, and the
+    supervisor itself is none. One that was killed before it had joined owned nothing.
+    """
+    run = Run()
+    transitions: list[TransitionSeen] = []
+    nodes: dict[str, str] = {}
     for process, event in History(directory).all():
+        run.note(process, event)
         if isinstance(event, TransitionSeen):
-            story.transitions.append(event)
-        story.run.note(process, event)
-        if isinstance(event, Exited) and event.signal is not None and event.process.startswith("worker-"):
-            deaths.append((event.at_us, event.process.split("-")[1]))
+            transitions.append(event)
+        elif isinstance(event, Joined):
+            nodes[process] = event.node
     steps: dict[Share, list[tuple[int, TransitionSeen]]] = defaultdict(list)
-    for step in sorted(story.transitions, key=lambda step: step.number):
-        at_us = story.run.from_store_clock(step.store_us or 0)
+    for step in sorted(transitions, key=lambda step: step.number):
+        at_us = run.from_store_clock(step.store_us or 0)
         if at_us is not None:
             steps[step.share].append((at_us, step))
     return sorted(
         (back - died_us) / 1e6
-        for died_us, node in deaths
+        for process, node in nodes.items()
+        if (died_us := run.killed_at(process)) is not None
         for told in steps.values()
         if (back := _back(told, died_us, node)) is not None
     )
