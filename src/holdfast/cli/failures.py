@@ -30,11 +30,11 @@ MEANINGS = {
     ExitCode.WRONG: "something is wrong: no such job, nothing done, or a check that failed",
     ExitCode.USAGE: "the command was used wrongly, or refused for want of --yes",
     ExitCode.RELEASED: "the worker gave jobs back before they were done",
-    ExitCode.UNDECIDED: "a torture run could not be done as planned, and came to no verdict",
+    ExitCode.UNDECIDED: "a torture run could not be done as planned, and shows nothing or less than it was to",
     ExitCode.UNAVAILABLE: "the store cannot be reached, or there is none",
     ExitCode.BROKEN: "an error inside Holdfast",
     ExitCode.STUCK: "the worker ended itself because a handler was stuck",
-    ExitCode.CONFIGURATION: "a URL, app, name or setting cannot work, or the tables need an upgrade",
+    ExitCode.CONFIGURATION: "a URL, app, name or setting cannot work, a node id is taken, or the tables are outdated",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 

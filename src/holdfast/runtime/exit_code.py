@@ -15,10 +15,10 @@ class ExitCode(IntEnum):
     WRONG = 1  # no such job, nothing done, a check that failed
     USAGE = 2
     RELEASED = 3  # a worker broke off some jobs and gave them back, or left them to expire
-    UNDECIDED = 4  # a torture run that came to no verdict
+    UNDECIDED = 4  # a torture run that came to no verdict, or was clean and not what was planned
     UNAVAILABLE = 69  # the store could not be reached
     BROKEN = 70  # an error of ours, or a worker whose own loop or thread has died
     STUCK = 71  # a worker ended itself because a handler did not end
     TEMPORARY = 75  # try again soon
-    CONFIGURATION = 78  # starting again cannot help
+    CONFIGURATION = 78  # starting again cannot help: a setting, or a node's name that another process has taken
     INTERRUPTED = 130

@@ -21,7 +21,7 @@ from holdfast.torture.fleet import Fleet
 from holdfast.torture.ground import Ground
 from holdfast.torture.history import HistoryDamaged, now_us
 from holdfast.torture.log import Log
-from holdfast.torture.names import PAUSED, SESSIONS
+from holdfast.torture.names import PAUSED
 from holdfast.torture.nemesis.schedule import Nemesis
 from holdfast.torture.plan import Plan
 from holdfast.torture.processes import Crew, Program
@@ -314,9 +314,7 @@ class Conductor:
     def _environment(self, proxied: bool) -> dict[str, str]:
         url = self.ground.url
         if self._proxy is not None:
-            url = with_settings(
-                self._proxy.url if proxied else url, patience=_PATIENCE, application_name=SESSIONS, install="never"
-            )
+            url = with_settings(self._proxy.url if proxied else url, patience=_PATIENCE, install="never")
         return {
             URL: url,
             OUTSIDE: self._outside,

@@ -18,7 +18,7 @@ from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.below import Born, below, born
 from holdfast.torture.failure import RunFailed
-from holdfast.torture.history import process_name
+from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES, USUAL
 from holdfast.torture.plan import Fault, Plan
@@ -191,7 +191,9 @@ class Fleet:
             if code == ExitCode.UNAVAILABLE and not self._is_stopping:  # the server is down, as it must be now and then
                 await asyncio.sleep(_BACK_OFF)  # as a supervisor would: a start takes a second of a processor
                 continue
-            if not is_refusal and (seat.was_hit or loop.time() - began > _QUICK * self._plan.slowness):
+            has_begun = (self._log.directory / f"{seat.target}{SUFFIX}").exists()  # however long a start may take
+            lasted = has_begun and loop.time() - began > _QUICK * self._plan.slowness
+            if not is_refusal and (seat.was_hit or lasted):
                 self._quick_ends = 0
                 continue
             self._quick_ends += 1

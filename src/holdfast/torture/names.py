@@ -12,7 +12,7 @@ PAUSED: Final = "holdfast-torture-paused"
 USUAL: Final = (QUEUE, PAUSED)
 QUEUES: Final = (*USUAL, STRANGERS)
 SESSIONS: Final = "holdfast-torture"
-"""The application name under which workers and producers connect to PostgreSQL."""
+"""What the names of all sessions of workers and producers on PostgreSQL begin with."""
 EFFECTS: Final = ("effect", "step")
 ORDERED: Final = "ordered"
 """The task whose jobs have an order_key."""
@@ -24,3 +24,11 @@ def schema_beside(schema: str | None) -> str:
     """Return the schema of runs on PostgreSQL: beside the one that a URL names, and theirs alone."""
     chosen = schema or _SCHEMA
     return chosen if chosen.endswith(_BESIDE) else chosen + _BESIDE
+
+
+def sessions_in(schema: str) -> str:
+    """Return the application name of workers and producers in a schema of runs: two in one database are told apart.
+
+    PostgreSQL cuts such names at 63 bytes; without its ending the longest schema leaves room.
+    """
+    return f"{SESSIONS}.{schema.removesuffix(_BESIDE)}"

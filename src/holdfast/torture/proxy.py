@@ -15,10 +15,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Literal
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from weakref import WeakSet
 
-from holdfast.errors import Unsupported
+from holdfast.torture.server_place import led_to, place_of
 from holdfast.torture.wire import Frontend
 
 COMMIT = r"^\s*commit\b"
@@ -28,25 +27,6 @@ _ENDS = re.compile(r"\s*(commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)
 When = Literal["before", "after"]
 _CHUNK = 65536
 _READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: what was asked is committed, or refused
-_PLACES = ("host", "hostaddr", "port")  # in the query of a URL they take the place of what stands before it
-
-
-def _target(url: str) -> tuple[str, int]:
-    """Return where the server of a URL is, as libpq reads it."""
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    named = query.get("hostaddr") or query.get("host") or ""
-    if "," in named or "," in parts.netloc:
-        raise Unsupported("torture breaks the line to one server: name one host in the URL, not several")
-    return named or parts.hostname or "127.0.0.1", int(query.get("port") or parts.port or 5432)
-
-
-def _led_to(url: str, port: int) -> str:
-    """Return the URL by way of a port of this machine."""
-    parts = urlsplit(url)
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _PLACES]
-    user, at, _ = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{port}", query=urlencode(query, quote_via=quote)))
 
 
 async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -136,9 +116,10 @@ class Proxy:
     """Stands before the server of `url`; `proxy.url` leads through it."""
 
     def __init__(self, url: str) -> None:
-        self._target = _target(url)
+        place = place_of(url)
+        self._target = place.target, place.port
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = _led_to(url, self._listener.getsockname()[1])
+        self.url = led_to(url, place, self._listener.getsockname()[1])
         self.delay = 0.0
         """Seconds that every piece is held back, either way."""
         self.cuts = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -12,10 +13,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError, SchemaMismatch, Unsupported
 from holdfast.torture.checker import check
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.dump import dump
+from holdfast.torture.failure import RunFailed
 from holdfast.torture.ground import Ground, ground_of
 from holdfast.torture.plan import Plan
 from holdfast.torture.progress import Phase, Progress
@@ -80,19 +82,47 @@ def require_alone(ground: Ground, *, among_others: bool) -> None:
     count = ground.foreign()
     if count and not among_others:
         raise Foreign(
-            f"{ground.shown} holds {count} jobs or tables that are not of a torture run: name another database or "
-            "schema, or say --yes; their rows are not touched, but their workers will feel the load"
+            f"{ground.shown} holds {count} jobs, tables or other things that are not of a torture run: name another "
+            "database or schema, or say --yes. Then none of them is removed, none of their jobs is run or pruned; but "
+            "workers of a run do for others what any worker on a store does (they give jobs back whose lease has "
+            "expired, and make those ready that are due), and others feel the load"
         )
 
 
 def new_history(wanted: Path | None, run: str) -> Path:
-    """Return an empty directory for the history."""
-    if wanted is None:
-        return Path(tempfile.mkdtemp(prefix=f"holdfast-history-{run}-"))
-    if wanted.exists() and any(wanted.iterdir()):
-        raise ConfigError(f"{wanted} is not empty: name a new directory for the history")
-    wanted.mkdir(parents=True, exist_ok=True)
+    """Return an empty directory for the history, which can be written to; raises `ConfigError`."""
+    try:
+        if wanted is None:
+            return Path(tempfile.mkdtemp(prefix=f"holdfast-history-{run}-"))
+        wanted.mkdir(parents=True, exist_ok=True)
+        if any(wanted.iterdir()):
+            raise ConfigError(f"{wanted} is not empty: name a new directory for the history")
+        tempfile.TemporaryFile(dir=wanted).close()
+    except OSError as error:
+        place = wanted or tempfile.gettempdir()
+        reason = error.strerror or error
+        raise ConfigError(f"{place} cannot hold the history ({reason}): name another --history directory") from error
     return wanted
+
+
+def no_verdict(error: Exception) -> Exception:
+    """Return what an error in the middle of a run means for it; what is a fault in Holdfast stays what it is.
+
+    What the store, its driver or the machine has refused, as a disk that is full does, ends a run without a verdict.
+    """
+    if isinstance(error, ConfigError | Unsupported | SchemaMismatch | RunFailed):
+        return error
+    if isinstance(error, HoldfastError):
+        return RunFailed(str(error) or type(error).__name__)
+    if isinstance(error, (OSError, sqlite3.Error, *_driver_errors())):
+        return RunFailed(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _driver_errors() -> list[type[Exception]]:
+    """Return the errors of the driver of PostgreSQL, if the run has any use for it."""
+    driver = sys.modules.get("psycopg")
+    return [] if driver is None else [driver.Error]
 
 
 async def torture(
@@ -114,4 +144,4 @@ async def torture(
     return report_of(conductor, figures, verdict, times)
 
 
-__all__ = ["Foreign", "ground_of", "new_history", "own_server", "require_alone", "torture"]
+__all__ = ["Foreign", "ground_of", "new_history", "no_verdict", "own_server", "require_alone", "torture"]

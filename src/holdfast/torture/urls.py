@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from collections.abc import Iterable
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from holdfast.errors import ConfigError, Unsupported
 
 _OURS = {"schema", "install", "pool", "prepare", "patience"}
+_EXAMPLES = "sqlite:///scratch.db or postgresql://user@localhost:5432/scratch"
+
+
+def store_of(url: str) -> str:
+    """Return the kind of store under a URL, sqlite or postgresql.
+
+    Raises `ConfigError` for what is no URL, and `Unsupported` for a store that torture does not know.
+    """
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:  # the text is not shown: it may hold a password
+        raise ConfigError(f"the URL of the store cannot be read ({error}): it must look like {_EXAMPLES}") from None
+    if "://" not in url:
+        shown = "this" if "@" in url else repr(url)
+        raise ConfigError(f"{shown} is not the URL of a store: it must look like {_EXAMPLES}")
+    if scheme not in {"sqlite", "postgres", "postgresql"}:
+        raise Unsupported(f"torture knows sqlite:// and postgresql://, not {scheme}://")
+    return "sqlite" if scheme == "sqlite" else "postgresql"
 
 
 def sqlite_path(url: str) -> str:
@@ -16,11 +37,16 @@ def postgres_url(url: str) -> str:
     """Return a URL as the driver reads it: without our own settings."""
     parts = urlsplit(url)
     libpq = [(name, value) for name, value in parse_qsl(parts.query) if name not in _OURS]
-    return urlunsplit(parts._replace(scheme="postgresql", query=urlencode(libpq, quote_via=quote)))
+    return joined(parts._replace(scheme="postgresql"), libpq)
 
 
 def with_settings(url: str, **settings: str) -> str:
     """Return a URL with more settings, or others."""
     parts = urlsplit(url)
-    query = {**dict(parse_qsl(parts.query)), **settings}
-    return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
+    return joined(parts, {**dict(parse_qsl(parts.query)), **settings}.items())
+
+
+def joined(parts: SplitResult, query: Iterable[tuple[str, str]]) -> str:
+    """Put a URL together; `urlunsplit` would leave out the slashes where no host is named, as for the local socket."""
+    settings = urlencode(list(query), quote_via=quote)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{settings}" if settings else "")

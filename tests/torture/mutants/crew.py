@@ -19,7 +19,7 @@ from holdfast.torture.below import below
 from holdfast.torture.ground import Ground
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
-from holdfast.torture.names import QUEUES, SESSIONS
+from holdfast.torture.names import QUEUES
 from holdfast.torture.programs.settings import ProducerSettings, WorkerSettings
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, NAME, ROLE, RUN
@@ -86,7 +86,7 @@ class Crew:
     def _start(self, role: str, name: str, settings: msgspec.Struct, failpoints: str = "") -> subprocess.Popen[bytes]:
         url = self.ground.url
         if self.proxy is not None:
-            url = with_settings(self.proxy.url, patience="5", application_name=SESSIONS, install="never")
+            url = with_settings(self.proxy.url, patience="5", install="never")
         with (self._history / f"{name}.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", f"holdfast.torture.programs.{role}", msgspec.json.encode(settings)],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import shutil
@@ -13,19 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
-from holdfast.cli.document import json_option, show_json
+from holdfast.cli.document import json_option
 from holdfast.cli.failures import Failure, debug_option, is_debugging, warn
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import console
-from holdfast.cli.text import has_password, line
+from holdfast.cli.text import has_password
+from holdfast.cli.torture.telling import Teller, require_writable, write_report
+from holdfast.cli.torture.unwinding import asking, unwound_by_signals
 from holdfast.errors import HoldfastError
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.failure import RunFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
 
     from holdfast.torture.ground import Ground
     from holdfast.torture.plan import Plan
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 URL: Final = "sqlite:///holdfast-torture.db"
 _NAMES: Final = ("smoke", "standard", "release")
-_INTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -71,7 +70,7 @@ _INTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     help="Keep what every process saw in this new directory; without it only that of a bad run is kept.",
 )
 @click.option("--keep", is_flag=True, help="Leave the jobs and the effects in the store.")
-@click.option("--yes", "-y", is_flag=True, help="Run on a store that holds jobs or tables of others, too.")
+@click.option("--yes", "-y", is_flag=True, help="Run on a store that holds anything of others, too.")
 @json_option
 @debug_option
 @click.pass_context
@@ -79,44 +78,40 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     """Kill, freeze and cut off real workers on your own database, and check that nothing was lost or doubled.
 
     Exit code 1 on any violation, with the whole history of the first job that suffered it; exit code 4 if the run could
-    not be done as planned, so that there is no verdict. A server given by --url is never restarted, and no table but
-    the run's own is changed; one that holds jobs of others is refused without --yes.
+    not be done as planned, so that there is no verdict, or one that shows less than it was to. A server given by --url
+    is never restarted. A store that holds anything of others is refused without --yes. With it none of that is removed,
+    but workers of the run do for others what any worker does: they give jobs back whose lease has expired, and make
+    those ready that are due.
     """
     if url is not None and server is not None:
         raise Failure("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)
     if url is not None and has_password(url):
         warn("the URL on the command line holds a password, which everybody on this machine can read in the list")
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
+    with unwound_by_signals() as unwinding, contextlib.ExitStack() as stack:
+        try:
+            own = _started(stack, keeps=more["keep"]) if server is not None else None
+            chosen = own.url if own is not None else url or URL
+            code = _run(chosen, own, **more)
+        finally:
+            unwinding.has_begun = True  # whatever the stack has to end is ended, however often somebody asks
+    ctx.exit(code)
+
+
+def _started(stack: contextlib.ExitStack, *, keeps: bool) -> OwnServer:
     from holdfast.torture.run import own_server
 
-    with _unwound_by_signals(), contextlib.ExitStack() as stack:
-        own = stack.enter_context(own_server(keeps=more["keep"])) if server is not None else None
-        chosen = own.url if own is not None else url or URL
-        report = _run(chosen, own, **more)
-    ctx.exit(ExitCode.FINE if report.is_clean else ExitCode.WRONG)
-
-
-@contextlib.contextmanager
-def _unwound_by_signals() -> Generator[None]:
-    """Have every signal that asks for an end unwind the command, as Ctrl-C does: whatever it has started is ended.
-
-    What the caller has set to be ignored, as nohup does, stays ignored.
-    """
-
-    def unwind(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    asked = _asking() - {signal.SIGINT}
-    before = {number: signal.signal(number, unwind) for number in asked}
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        return stack.enter_context(own_server(keeps=keeps))
+    except OSError as error:  # as when the disk is full
+        raise RunFailed(f"the server could not be started: {error}") from error
 
 
-def _asking() -> set[signal.Signals]:
-    return {number for number in _INTERRUPTED if signal.getsignal(number) is not signal.SIG_IGN}
+def _code_of(report: Report, *, is_written: bool) -> ExitCode:
+    """A violation is told whatever else went wrong; a run that shows less than it was to is not fine."""
+    if not report.is_clean:
+        return ExitCode.WRONG
+    return ExitCode.FINE if report.reached and is_written else ExitCode.UNDECIDED
 
 
 def _run(  # noqa: PLR0913 - the options of the command, by name
@@ -132,51 +127,71 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     yes: bool,
     as_json: bool,
     streams: bool,
-) -> Report:
+) -> ExitCode:
     from holdfast.torture.run import ground_of, new_history, require_alone
     from holdfast.torture.streams.ground import stream_ground_of
 
-    ground = stream_ground_of(url) if streams else ground_of(url)
-    require_alone(ground, among_others=yes)
-    plan = _plan(name, ground.kind, seed=seed, jobs=jobs, streams=streams)
-    history = new_history(history_dir, plan.run)
-    if not as_json:
-        what = ("events", "nodes", "appenders") if streams else ("jobs", "workers", "producers")
-        click.echo(
-            f"{plan.profile.jobs:,} {what[0]}, {plan.profile.workers} {what[1]}, {plan.profile.producers} {what[2]}, "
-            f"{'recovery' if streams else 'lease'} {plan.lease:g} s, profile {name}, seed {plan.seed}"
-        )
-        click.echo(line(ground.shown))
-    report = _reported(plan, ground, server, history=history, as_json=as_json)
-    if report.is_clean and history_dir is None:
-        report.history = ""  # it is removed below
-    document = msgspec.to_builtins(report)
     if report_file is not None:
-        report_file.write_text(json.dumps(document, indent=2) + "\n", encoding="ascii")
-    if as_json:
-        show_json(document)
-    else:
-        from holdfast.cli.torture.report import show_report
+        require_writable(report_file)
+    ground = stream_ground_of(url) if streams else ground_of(url)
+    # Nobody else knows a server of the run's own, whose sessions all end when it is restarted.
+    with ground.reserved() if server is None else contextlib.nullcontext():
+        require_alone(ground, among_others=yes)
+        plan = _plan(name, ground.kind, seed=seed, jobs=jobs, streams=streams)
+        history = new_history(history_dir, plan.run)
+        teller = Teller(as_json=as_json)
+        if not as_json:
+            _announce(teller, plan, ground, streams=streams)
+        report = _reported(plan, ground, server, history=history, as_json=as_json)
+        if server is not None and not report.is_clean:
+            server.is_kept = True  # before anything is told of it, which may fail
+        if report.is_clean and history_dir is None:
+            report.history = ""  # it is removed below
+        try:
+            teller.show(report)
+            is_written = report_file is None or write_report(report_file, report)
+            _clean(teller, ground, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
+        except KeyboardInterrupt:
+            message = f"interrupted while the verdict was told; {_left(ground, server, history)}"
+            raise Failure(message, ExitCode.INTERRUPTED) from None
+    return _code_of(report, is_written=is_written)
 
-        show_report(report)
-    if server is not None and not report.is_clean:
-        server.is_kept = True
-    _clean(ground, server, report, history, keeps_store=keep, keeps_history=history_dir is not None, as_json=as_json)
-    return report
+
+def _announce(teller: Teller, plan: Plan, ground: Ground, *, streams: bool) -> None:
+    what = ("events", "nodes", "appenders") if streams else ("jobs", "workers", "producers")
+    teller.say(
+        f"{plan.profile.jobs:,} {what[0]}, {plan.profile.workers} {what[1]}, {plan.profile.producers} {what[2]}, "
+        f"{'recovery' if streams else 'lease'} {plan.lease:g} s, profile {plan.name}, seed {plan.seed}"
+    )
+    teller.say(ground.shown)
 
 
 def _reported(plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path, as_json: bool) -> Report:
-    """Run; an end without a report says where the history is, and never has the exit code of a violation."""
+    """Run; an end without a report says what is left, and never has the exit code of a violation."""
+    from holdfast.torture.run import no_verdict
+
     try:
         return _interruptible(plan, ground, server, history=history, as_json=as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        message = f"interrupted: every process of the run was ended; what was written until then is in {history}"
+        message = f"interrupted: every process of the run was ended; {_left(ground, server, history)}"
         raise Failure(message, ExitCode.INTERRUPTED) from None
+    except (BrokenPipeError, SystemExit):  # the latter is how rich tells of the former
+        message = "nobody reads any more what the command says: read it to the end, or lead it into a file"
+        raise RunFailed(f"{message}; {_left(ground, server, history)}") from None
     except Exception as error:
-        warn(f"the run came to no verdict; what was written until then is in {history}")
-        if isinstance(error, HoldfastError) and Failure.of(error).code is ExitCode.WRONG:
-            raise RunFailed(str(error)) from error
-        raise
+        warn(f"the run came to no verdict; {_left(ground, server, history)}")
+        failed = no_verdict(error)
+        if failed is error:
+            raise
+        raise failed from error
+
+
+def _left(ground: Ground, server: OwnServer | None, history: Path) -> str:
+    """Say what a run without an end in order has left."""
+    told = f"what was written until then is in {history}"
+    if server is None:
+        return f"{told}, and {ground.shown} is left as it is: the next run on it removes what is of this one"
+    return f"{told}, and the data of the server are in {server.data}" if server.is_kept else told
 
 
 def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> Plan:
@@ -186,7 +201,7 @@ def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams:
 
     profile = stream_profile_of(name, store) if streams else profile_of(name, store)
     if jobs is not None:
-        profile = msgspec.structs.replace(profile, jobs=jobs)
+        profile = profile.with_jobs(jobs)
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     return Plan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
 
@@ -217,9 +232,14 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
     async def whole() -> Report:
         loop = asyncio.get_running_loop()
         running = asyncio.ensure_future(run())
-        before = {number: signal.getsignal(number) or signal.SIG_DFL for number in _asking()}
+        before = {number: signal.getsignal(number) or signal.SIG_DFL for number in asking()}
+
+        def end() -> None:
+            if not running.cancelling():  # asked again, it would leave behind what it is about to end
+                running.cancel()
+
         for number in before:
-            loop.add_signal_handler(number, running.cancel)
+            loop.add_signal_handler(number, end)
         try:
             with View(console(stderr=as_json), progress) as view:
                 while not running.done():
@@ -227,6 +247,8 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
                     view.refresh()
             return running.result()
         finally:
+            end()
+            await asyncio.wait({running})  # nobody may be able to show it any more, but all of it has to end
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
@@ -235,6 +257,7 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
 
 
 def _clean(
+    teller: Teller,
     ground: Ground,
     server: OwnServer | None,
     report: Report,
@@ -242,19 +265,27 @@ def _clean(
     *,
     keeps_store: bool,
     keeps_history: bool,
-    as_json: bool,
 ) -> None:
     """Leave nothing behind but what was asked for, or what shows a violation."""
-
-    def say(text: str) -> None:
-        click.echo(line(text), err=as_json)
-
     if not report.is_clean:
-        say(f"The store is left as it is, and the history is in {history}.")
+        teller.say(f"The store is left as it is, and the history is in {history}.")
     elif not keeps_history:
         shutil.rmtree(history, ignore_errors=True)
     if server is not None and server.is_kept:
-        say(f"The server is stopped in order, and its data are left in {server.data}; it is started again by:")
-        say(server.how_to_start)
-    elif report.is_clean and not keeps_store:
-        say(ground.wipe())
+        teller.say(f"The server is stopped in order, and its data are left in {server.data}; it is started again by:")
+        teller.say(server.how_to_start)
+    elif report.is_clean and not keeps_store and server is None:
+        _wipe(teller, ground)
+
+
+def _wipe(teller: Teller, ground: Ground) -> None:
+    """Remove what is of the run; what cannot be is told, and changes no verdict."""
+    from holdfast.torture.run import no_verdict
+
+    try:
+        teller.say(ground.wipe())
+    except Exception as error:
+        told = no_verdict(error)
+        if not isinstance(told, HoldfastError):
+            raise
+        warn(f"what the run has left in {ground.shown} could not be removed: {told}")

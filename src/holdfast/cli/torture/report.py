@@ -92,18 +92,28 @@ def _show_verdict(report: Report) -> None:
         _say(f"VIOLATED {violation}", "red bold")
     if report.verdict is not None and report.verdict.timeline:
         click.echo(block(mask(report.verdict.timeline)))
+    run = f"Seed {report.seed}, profile {report.profile}."
+    if report.is_clean and report.reached:
+        _say(f"Nothing was lost and nothing was doubled. {run}", "green bold")
+        return
     if not report.reached:
-        short = [
-            f"{name} {fault.done} of {fault.wanted}"
-            for name, fault in report.faults.items()
-            if fault.done < fault.wanted
-        ]
-        what = "; ".join(short) or f"{report.jobs:,} {report.unit}"
-        _say(f"The profile's counts were not reached ({what}): the run shows less than it was to.", "yellow")
+        _say(f"The profile's counts were not reached: {unreached(report)}.", "yellow")
     if report.is_clean:
-        _say(f"Nothing was lost and nothing was doubled. Seed {report.seed}, profile {report.profile}.", "green bold")
+        _say(
+            "Clean, but not all that was planned could be done: nothing was lost and nothing was doubled, and yet this "
+            f"shows less than it was to. {run}",
+            "yellow bold",
+        )
     else:
-        _say(f"The run is bad. Seed {report.seed}, profile {report.profile}.", "red bold")
+        _say(f"The run is bad. {run}", "red bold")
+
+
+def unreached(report: Report) -> str:
+    """Say which counts of the profile a run has not reached."""
+    short = [
+        f"{name} {fault.done} of {fault.wanted}" for name, fault in report.faults.items() if fault.done < fault.wanted
+    ]
+    return "; ".join(short) or f"{report.jobs:,} {report.unit} alone were produced"
 
 
 def _say(text: str, style: str) -> None:

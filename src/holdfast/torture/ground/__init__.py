@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-from holdfast.errors import Unsupported
 from holdfast.torture.ground.base import Ground
 from holdfast.torture.ground.sqlite import SqliteGround
+from holdfast.torture.urls import store_of
 
 
 def ground_of(url: str) -> Ground:
-    """Return the ground under a URL; raises `Unsupported` for a store that torture does not know."""
-    scheme = urlsplit(url).scheme
-    if scheme == "sqlite":
+    """Return the ground under a URL; raises as `store_of` does."""
+    if store_of(url) == "sqlite":
         return SqliteGround(url)
-    if scheme in {"postgres", "postgresql"}:
-        from holdfast.torture.ground.postgres import PostgresGround
+    from holdfast.torture.ground.postgres import PostgresGround
 
-        return PostgresGround(url)
-    raise Unsupported(f"torture knows sqlite:// and postgresql://, not {scheme}://")
+    return PostgresGround(url)
 
 
 __all__ = ["Ground", "ground_of"]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.errors import ConfigError
 from holdfast.model.turn import run_at_of
 from holdfast.torture.events import AttemptRow, EffectRow, JobRow
 from holdfast.torture.history import now_us
@@ -20,11 +21,26 @@ FOREIGN = {"job": "count_foreign", "category": "count_foreign_streams"}
 """Tables of Holdfast that may hold what is not of a run, and the statements that count it."""
 TABLES = (*EFFECTS, "stream_effect")
 """The tables that a run makes."""
+MADE = "torture_made"
+"""A table that stands where a run has made the file or the schema: these alone are ever removed as a whole."""
+INSTALLED = frozenset(
+    {
+        *("meta", "queue", "lane", "job", "key_line", "attempt", "worker", *STATES),
+        *("category", "head", "event", "trimmed_stream", "consumer", "allocation", "parked", "node", "leadership"),
+        *("transition", MADE, *(f"torture_{name}" for name in TABLES)),
+    }
+)
+"""The tables of Holdfast and of runs that both dialects have."""
 CLEARING = (
     *((state, "clear_jobs") for state in STATES),
     ("attempt", "clear_jobs"),
-    ("key_line", "clear_lines"),
+    ("key_line", "clear_queues"),
+    *((table, "clear_counts") for table in ("count", "tally", "minute_count")),
     ("job", "clear_jobs"),
+    ("lane", "clear_queues"),
+    ("queue", "clear_queues"),
+    ("worker", "clear_workers"),
+    ("node", "clear_nodes"),
     *((table, "clear_consumers") for table in ("allocation", "parked", "transition", "consumer")),
     *(
         (table, "clear_categories")
@@ -32,7 +48,17 @@ CLEARING = (
     ),
 )
 """The tables of Holdfast that hold rows of runs, each with the statement that removes those alone, in this order."""
-CLEARED = "The tables of the run are gone, and so are its jobs and events; nothing else was touched."
+CLEARED = "The tables of the run are gone, and so are its jobs and events; nothing else was removed."
+NOTHING = "There was nothing to remove."
+
+
+class Reserved(ConfigError):  # noqa: N818 - reads as the sentence it states
+    """Another run goes on there."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(
+            f"another torture run goes on on {shown}: wait for its end, or name another database, schema or file"
+        )
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +82,15 @@ class Ground(Protocol):
         """The URL without its password."""
         ...
 
+    def reserved(self) -> AbstractContextManager[None]:
+        """Keep other runs away for as long as this lasts; raises `Reserved` if there is one."""
+        ...
+
     def foreign(self) -> int:
-        """Count the jobs, categories and consumers that are not of a run; 0 where there is no store yet."""
+        """Count the jobs, categories and consumers that are not of a run, and whatever else lies beside their tables.
+
+        0 where there is no store yet.
+        """
         ...
 
     def prepare(self) -> None:
@@ -67,7 +100,8 @@ class Ground(Protocol):
     def wipe(self) -> str:
         """Remove what earlier runs have left, before this one, or all of this run after it; say what was done.
 
-        What was there before the first run stays, and so does every row of others.
+        What was there before the first run stays, and so does everything of others. Raises `ConfigError` if what others
+        have made elsewhere stands on what is to be removed.
         """
         ...
 

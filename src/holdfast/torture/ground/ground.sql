@@ -61,8 +61,11 @@ drop table if exists {at}torture_step;
 -- name: clear_jobs
 delete from {at}{table} where seq in (select seq from {at}job join {at}lane using (lane_id) where queue in ({ours}));
 
--- name: clear_lines
+-- name: clear_queues
 delete from {at}{table} where queue in ({ours});
+
+-- name: clear_counts
+delete from {at}{table} where lane_id in (select lane_id from {at}lane where queue in ({ours}));
 
 -- name: index_effect
 create index torture_effect_by_job on {at}torture_effect (job_id);

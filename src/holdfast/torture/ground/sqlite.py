@@ -6,23 +6,28 @@ import os
 import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.torture.events import EffectRow, JobRow
 from holdfast.torture.ground.base import (
     CLEARED,
     CLEARING,
     FOREIGN,
+    INSTALLED,
+    MADE,
+    NOTHING,
     STATES,
     TABLES,
     Leftovers,
+    Reserved,
     effect_row,
     joined,
     wrong,
 )
-from holdfast.torture.ground.statements import sqlite_statements
+from holdfast.torture.ground.file_lock import held_file
+from holdfast.torture.ground.statements import listed, sqlite_statements
 from holdfast.torture.names import EFFECTS
 from holdfast.torture.recorder import RUN
 from holdfast.torture.urls import sqlite_path
@@ -30,8 +35,10 @@ from holdfast.torture.urls import sqlite_path
 _BUSY = 30.0  # seconds
 _JOURNALS = ("", "-wal", "-shm")
 _OURS = "holdfast_"
-_MADE = f"{_OURS}torture_made"
-"""A table that stands in files that a run has made: these alone are ever removed."""
+_MADE = f"{_OURS}{MADE}"
+_KNOWN = listed(sorted(f"{_OURS}{name}" for name in {*INSTALLED, "count"}))
+_LOCK = "-torture-lock"
+"""What the name of the file ends with that a run holds beside the store."""
 
 
 class SqliteGround:
@@ -44,6 +51,7 @@ class SqliteGround:
         if not path or path == ":memory:":
             raise ConfigError("torture needs a file: a database in memory is seen by one process alone")
         self.path = Path(path).absolute()
+        self._require_room()
         self.url = url
         self._say = sqlite_statements()
         self._makes_it = not self.path.exists()
@@ -53,18 +61,47 @@ class SqliteGround:
         """The URL."""
         return f"sqlite:///{self.path}"
 
+    def _require_room(self) -> None:
+        if self.path.exists() and not self.path.is_file():
+            raise ConfigError(f"{self.path} is not a file: name the database file, not a directory or a device")
+        if not self.path.parent.is_dir():
+            raise ConfigError(
+                f"{self.path.parent} is no directory: create it, or name another place for the database after --url"
+            )
+
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_BUSY)) as connection:
-            yield connection
+        try:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=_BUSY)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+                raise ConfigError(f"{self.path} is not a SQLite database: name another file") from error
+            raise StoreUnavailable(f"{self.path} cannot be used: {error}") from error
+
+    @contextmanager
+    def reserved(self) -> Generator[None]:
+        """Hold a file beside the store."""
+        lock = Path(f"{self.path.resolve()}{_LOCK}")
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(held_file(lock))
+            except BlockingIOError:
+                raise Reserved(self.shown) from None
+            except OSError as error:
+                raise ConfigError(
+                    f"{lock}, which keeps other runs away, cannot be made: {error.strerror}; make it possible, or name "
+                    "another place for the database after --url"
+                ) from error
+            yield
 
     def foreign(self) -> int:
-        """Count the jobs of other queues, categories and consumers of others, and each table of anybody else."""
+        """Count the jobs of other queues, categories and consumers of others, and whatever is no table of ours."""
         if not self.path.exists():
             return 0
         with self._open() as connection:
             tables = self._tables(connection)
-            strangers = sum(not name.startswith(_OURS) for name in tables)
+            strangers = _number(connection, self._say.with_names("count_strangers", known=_KNOWN))
             for table, statement in FOREIGN.items():
                 if f"{_OURS}{table}" in tables:
                     strangers += _number(connection, self._say[statement])
@@ -83,7 +120,7 @@ class SqliteGround:
         """Remove a file that a run has made and nobody else uses; else what is of runs in it."""
         if not self.path.exists():
             self._makes_it = True
-            return "There was nothing to remove."
+            return NOTHING
         with self._open() as connection:
             was_made = _MADE in self._tables(connection)
         if self.foreign() or not was_made:

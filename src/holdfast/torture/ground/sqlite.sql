@@ -36,6 +36,18 @@ create table {at}torture_made (by_a_run integer);
 -- name: tables
 select name from sqlite_schema where type = 'table' and name not like 'sqlite_%';
 
+-- name: count_strangers
+-- An index goes with its table, and has no row of its own in it.
+select count(*) from sqlite_schema
+where type <> 'index' and name not like 'sqlite_%' and not (type = 'table' and name in ({known}));
+
+-- name: clear_workers
+delete from {at}worker where exists (select 1 from json_each(beat, '$.queues') where value in ({ours}));
+
+-- name: clear_nodes
+delete from {at}node
+where exists (select 1 from json_each(members) where json_extract(value, '$.consumer') in ({consumers}));
+
 -- name: wrong_order
 select job_id from (
     select effect.job_id, job.seq, lag(job.seq) over (partition by job.order_key order by effect.effect_number) as earlier

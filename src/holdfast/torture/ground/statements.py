@@ -13,11 +13,12 @@ from holdfast.torture.streams.names import CONSUMERS, PARTITIONS
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return names of our own as they stand in a statement."""
     return ", ".join(f"'{name}'" for name in names)
 
 
-_OURS = {"ours": _listed(QUEUES), "categories": _listed(PARTITIONS), "consumers": _listed(CONSUMERS)}
+_OURS = {"ours": listed(QUEUES), "categories": listed(PARTITIONS), "consumers": listed(CONSUMERS)}
 _MARKS = {"sqlite": "?", "postgres": "%s"}
 
 
@@ -35,6 +36,7 @@ class Statements:
     """The statements for one store; `at` stands before the names of its tables."""
 
     def __init__(self, dialect: str, at: str, **names: str) -> None:
+        self.at = at
         self._texts = _load(dialect)
         self._names = {"at": at, "mark": _MARKS[dialect], **_OURS, **names}
 

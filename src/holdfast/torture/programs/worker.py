@@ -33,7 +33,7 @@ def step_clock(seconds: float) -> None:
 
 def with_known_tasks(*, strangers: bool) -> App:
     """Return an app over the store of the run that knows all tasks, or all but one."""
-    known = App(app.backend.url)
+    known = App(app.backend.url, retention=app.retention)
     known.backend = app.backend
     for task in app.tasks:
         if strangers or task.name != UNKNOWN:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeGuard
-from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.errors import Unsupported
 from holdfast.torture.ground.base import Ground, Leftovers
 from holdfast.torture.ground.sqlite import SqliteGround
 from holdfast.torture.history import now_us
@@ -23,6 +21,7 @@ from holdfast.torture.streams.records import (
     StreamEffectRow,
     TransitionSeen,
 )
+from holdfast.torture.urls import store_of
 
 WAITING, DONE, PARKED, UNOWNED = "waiting", "done", "parked", "unowned"
 _TABLE = "stream_effect"
@@ -91,15 +90,12 @@ class SqliteStreamGround(SqliteGround):
 
 
 def stream_ground_of(url: str) -> StreamGround:
-    """Return the ground under a URL; raises `Unsupported` for a store that torture does not know."""
-    scheme = urlsplit(url).scheme
-    if scheme == "sqlite":
+    """Return the ground under a URL; raises as `store_of` does."""
+    if store_of(url) == "sqlite":
         return SqliteStreamGround(url)
-    if scheme in {"postgres", "postgresql"}:
-        from holdfast.torture.streams.postgres_ground import PostgresStreamGround
+    from holdfast.torture.streams.postgres_ground import PostgresStreamGround
 
-        return PostgresStreamGround(url)
-    raise Unsupported(f"torture knows sqlite:// and postgresql://, not {scheme}://")
+    return PostgresStreamGround(url)
 
 
 def is_of_streams(ground: Ground) -> TypeGuard[StreamGround]:

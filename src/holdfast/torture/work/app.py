@@ -7,10 +7,12 @@ inherit that.
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from holdfast.app.app import App
+from holdfast.store.values import Retention
 from holdfast.torture.beside import Beside
 from holdfast.torture.ground.statements import Statements, postgres_statements, sqlite_statements
 from holdfast.torture.plan import LEASE
@@ -23,7 +25,11 @@ AGAIN: Final = 0.2
 LEASE_VARIABLE: Final = "HOLDFAST_TORTURE_LEASE"
 lease: Final = float(os.environ.get(LEASE_VARIABLE, str(LEASE)))
 
-app: Final = App(os.environ.get(URL, "sqlite://"))
+_FOR_EVER: Final = timedelta(days=36_500)
+EVERYTHING: Final = Retention(completed=_FOR_EVER, failed=_FOR_EVER, cancelled=_FOR_EVER, counts=_FOR_EVER)
+"""A worker prunes for all on a store. One of a run may be among others: it finds nothing that is old enough."""
+
+app: Final = App(os.environ.get(URL, "sqlite://"), retention=EVERYTHING)
 app.backend, beside = Beside.around(app.backend, recorder)
 
 

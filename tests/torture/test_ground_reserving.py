@@ -1,0 +1,126 @@
+"""One run at a time on a store, and runs in two schemas of a database that leave each other alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from tests.servers.missing import give_up
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
+
+from holdfast import App
+from holdfast.cli.main import cli
+from holdfast.torture.ground import ground_of
+from holdfast.torture.ground.base import Reserved
+from holdfast.torture.ground.postgres import PostgresGround
+from holdfast.torture.names import schema_beside, sessions_in
+from holdfast.torture.urls import with_settings
+
+
+@contextmanager
+def schema() -> Iterator[PostgresGround]:
+    try:
+        ground = PostgresGround(new_schema_url())
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    try:
+        yield ground
+    finally:
+        drop_schema(ground.url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a store that does not exist yet."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/run.db"
+        return
+    with schema() as ground:
+        yield ground.url
+
+
+def test_a_second_run_on_the_same_store_is_refused_until_the_first_has_ended(url):
+    with ground_of(url).reserved():
+        with pytest.raises(Reserved, match="wait for its end"), ground_of(url).reserved():
+            raise AssertionError
+        refused = CliRunner().invoke(cli, ["torture", "--url", url])
+        assert refused.exit_code == 78
+        assert "another torture run goes on" in refused.stderr
+
+    with ground_of(url).reserved():
+        pass
+
+
+def test_a_run_on_a_store_that_was_refused_or_has_ended_leaves_no_file(tmp_path):
+    with ground_of(f"sqlite:///{tmp_path}/run.db").reserved():
+        assert [file.name for file in tmp_path.iterdir()] == ["run.db-torture-lock"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_that_a_killed_run_has_left_keeps_nobody_away(tmp_path):
+    (tmp_path / "run.db-torture-lock").touch()
+    with ground_of(f"sqlite:///{tmp_path}/run.db").reserved():
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_the_same_under_another_name(tmp_path):
+    (tmp_path / "run.db").touch()
+    (tmp_path / "other.db").symlink_to(tmp_path / "run.db")
+    with (
+        ground_of(f"sqlite:///{tmp_path}/run.db").reserved(),
+        pytest.raises(Reserved),
+        ground_of(f"sqlite:///{tmp_path}/other.db").reserved(),
+    ):
+        raise AssertionError
+
+
+def test_two_schemas_of_a_database_are_two_places():
+    with schema() as one, schema() as other, one.reserved(), other.reserved():
+        pass
+
+
+def end_reservation(ground: PostgresGround) -> None:
+    """End the session that keeps other runs away, as a restart of the server does."""
+    server, _ = parts_of(ground.url)
+    assert ground._reservation is not None
+    pid = ground._reservation.info.backend_pid
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("select pg_terminate_backend(%s, 5000)", [pid])
+
+
+def test_a_run_whose_reservation_was_lost_takes_it_again_before_it_removes_anything():
+    with schema() as ground, ground.reserved():
+        end_reservation(ground)
+
+        ground.wipe()
+
+        with pytest.raises(Reserved), PostgresGround(ground.url).reserved():
+            raise AssertionError
+
+
+def test_a_run_whose_reservation_went_to_another_removes_nothing():
+    with schema() as ground, ground.reserved():
+        end_reservation(ground)
+        with PostgresGround(ground.url).reserved(), pytest.raises(Reserved):
+            ground.wipe()
+
+
+async def test_sessions_of_a_run_in_another_schema_are_neither_counted_nor_ended():
+    with schema() as one, schema() as other:
+        workers_url = with_settings(one.url, patience="5")
+        async with App(workers_url):
+            assert one.sessions()
+            assert one.leftovers().connections == len(one.sessions())
+            assert other.sessions() == []
+
+
+def test_the_longest_schema_leaves_room_for_its_name_among_sessions():
+    longest = schema_beside("s" * 40)
+    assert len(longest) == 48
+    assert len(sessions_in(longest)) <= 63
+    assert sessions_in(longest) != sessions_in(schema_beside("s" * 39 + "t"))
