@@ -99,8 +99,13 @@ class StoreUnavailable(StoreError):  # noqa: N818
 class OutcomeUnknown(StoreError):  # noqa: N818
     """The store failed while committing: the write may or may not have happened.
 
-    Every write of Holdfast is safe to repeat with the same ids and fences.
+    Every write of Holdfast is safe to repeat with the same ids and fences. `job_ids` are those of the jobs that an
+    enqueue or a copy was to make, in the order of the calls; empty if it was something else.
     """
+
+    def __init__(self, *args: object, job_ids: tuple[str, ...] = ()) -> None:
+        super().__init__(*args)
+        self.job_ids = job_ids
 
 
 class SchemaMismatch(StoreError):  # noqa: N818

@@ -123,7 +123,8 @@ async def test_an_event_is_appended_and_dropped_by_a_uuid_as_by_its_text(app: Ap
         await eventually(drained(app))
     with pytest.raises(ConfigError, match="is neither a text nor a UUID"):
         await app.consumers.drop_parked("billing", event_id=7)  # type: ignore[arg-type]
-    assert await app.consumers.drop_parked("billing", event_id=uuid4()) == 0
+    for nobodys in (uuid4(), "nobody", "\ud800"):
+        assert await app.consumers.drop_parked("billing", event_id=nobodys) == 0
     assert await app.consumers.drop_parked("billing", event_id=given) == 1
 
 

@@ -172,3 +172,20 @@ async def test_the_threads_of_a_store_have_ended_when_it_is_closed(url: str):
     await backend.close()
     assert len(begun) == 2
     assert not any(thread.is_alive() for thread in begun)
+
+
+async def test_a_hint_for_which_no_thread_can_be_had_fails_nobody_and_the_next_is_sent(
+    backend: Backend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        backend.notifier.notify()
+
+    async with open_store(url) as other:
+        heard, wake = waker()
+        stop = other.notifier.listen(wake)
+        await _hears(backend, heard)
+        stop()

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from holdfast.app.sync import Sync
 from holdfast.app.sync_types import SyncJobs, SyncQueues
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.jobs.enqueue import unknown_enqueue
 from holdfast.model.duration import to_span
-from holdfast.model.ids import id_text, new_id
+from holdfast.model.ids import check_id, find_by, id_text, new_id
 from holdfast.model.job import JobState, NewJob
 from holdfast.model.names import check_name
 from holdfast.runtime.text import clean
@@ -21,14 +22,28 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 _REASON_LIMIT = 2048
+_MOST = 1_000_000_000  # rows: more than anybody wants at once, and a number that every store can take
+_PRINTABLE_BITS = 128
 
 
 def check_limit(limit: object) -> int:
     """Return how many rows are asked for, or refuse it: a store may read a negative limit as none at all."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        message = f"limit={limit!r} is not a whole number from 1 on"
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
+        # An int of thousands of digits cannot even be printed.
+        is_vast = isinstance(limit, int) and limit.bit_length() > _PRINTABLE_BITS
+        message = f"limit={'…' if is_vast else repr(limit)} is not a whole number from 1 to {_MOST}"
         raise ConfigError(message)
     return limit
+
+
+def _check_cursor(cursor: object) -> str | None:
+    if cursor is not None and not isinstance(cursor, str):
+        raise _no_cursor(cursor)
+    return cursor
+
+
+def _no_cursor(cursor: object) -> ConfigError:
+    return ConfigError(f"cursor={cursor!r} is none that a page has given: pass page.cursor, or leave it out")
 
 
 class Jobs:
@@ -44,7 +59,7 @@ class Jobs:
 
     async def show(self, job_id: str | UUID) -> JobDetails:
         """Return all that is known of a job; raises `JobNotFound`."""
-        return await (await self._app.opened()).insight.job(id_text(job_id))
+        return await (await self._app.opened()).insight.job(find_by(job_id))
 
     async def list(
         self,
@@ -61,31 +76,48 @@ class Jobs:
         except ValueError:
             message = f"{state!r} is no state: there are {', '.join(JobState)}"
             raise ConfigError(message) from None
-        selection = JobFilter(wanted, queue, task, cursor, check_limit(limit))
+        selection = JobFilter(
+            wanted,
+            None if queue is None else check_name("queue", queue),
+            None if task is None else check_name("task", task),
+            _check_cursor(cursor),
+            check_limit(limit),
+        )
         insight = (await self._app.opened()).insight
         try:
             return await insight.jobs(selection)
         except (ValueError, OverflowError) as error:
             if cursor is None:
                 raise
-            message = f"cursor={cursor!r} is none that a page has given: pass page.cursor, or leave it out"
-            raise ConfigError(message) from error
+            raise _no_cursor(cursor) from error
 
     async def cancel(self, job_id: str | UUID, reason: str = "") -> Cancellation:
-        """Cancel a job that has not begun, or ask the worker that runs it."""
+        """Cancel a job that has not begun, or ask the worker that runs it.
+
+        Whoever has claimed it by `app.claim` is not told: then it is cancelled once it would run again.
+        """
+        if not isinstance(cast("object", reason), str):
+            given = f"the reason to cancel a job is of type {type(cast('object', reason)).__name__}"
+            raise ConfigError(f"{given}: pass a text that says why, or leave it out")
         text = clean(reason or "cancelled by a person", _REASON_LIMIT)
-        return await (await self._app.opened()).jobs.cancel(id_text(job_id), text)
+        return await (await self._app.opened()).jobs.cancel(find_by(job_id), text)
 
     async def retry(self, job_id: str | UUID) -> bool:
         """Send a failed or cancelled job back with a fresh budget; False if it is in another state."""
-        return await (await self._app.opened()).jobs.retry(id_text(job_id))
+        return await (await self._app.opened()).jobs.retry(find_by(job_id))
 
-    async def copy(self, job_id: str | UUID) -> str:
-        """Enqueue a copy of a job, whatever its state, to run at once; return the copy's id. Raises `JobNotFound`."""
+    async def copy(self, job_id: str | UUID, *, copy_id: str | UUID | None = None) -> str:
+        """Enqueue a copy of a job, whatever its state, to run at once; return the copy's id. Raises `JobNotFound`.
+
+        `copy_id` (a UUID) makes it safe to repeat; `OutcomeUnknown` tells the one that was made here.
+        """
+        own_id = new_id() if copy_id is None else check_id(str(copy_id))
+        if own_id == id_text(job_id):
+            raise ConfigError(f"copy_id={own_id!r} is the id of the original: pass another, or leave it out")
         details = await self.show(job_id)
         job = details.job
         copy = NewJob(
-            id=new_id(),
+            id=own_id,
             queue=job.queue,
             task=job.task,
             payload=details.payload,
@@ -95,12 +127,18 @@ class Jobs:
             timeout=details.timeout,
             order_key=job.order_key,
         )
-        await self._app.enqueue_new([copy])
+        try:
+            await self._app.enqueue_new([copy])
+        except OutcomeUnknown as error:
+            raise unknown_enqueue(error, [copy]) from error
         return copy.id
 
     async def reset(self, job_id: str | UUID) -> bool:
-        """Take the lease of a running job away, so that it runs again at once; False if it does not run."""
-        return await (await self._app.opened()).jobs.reset(id_text(job_id))
+        """Take the lease of a running job away; False if it does not run.
+
+        The job is ready again, at its old turn; one that somebody asked to cancel is cancelled instead.
+        """
+        return await (await self._app.opened()).jobs.reset(find_by(job_id))
 
     async def counts(self, since: float | timedelta = timedelta(hours=1)) -> Sequence[Count]:
         """Return what happened per minute, queue and task."""

@@ -13,7 +13,7 @@ from holdfast.app.sync import Sync
 from holdfast.app.sync_types import SyncConsumers
 from holdfast.errors import ConsumerNotFound
 from holdfast.model.duration import to_span
-from holdfast.model.ids import id_text
+from holdfast.model.ids import id_text, is_id
 from holdfast.model.names import check_name
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.stream_values import ConsumerView, ParkedView, StartAt
@@ -101,6 +101,8 @@ class ConsumerDesk:
     async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | UUID | None = None) -> int:
         """Delete parked events, all, those of a stream, or one; how many."""
         one = None if event_id is None else id_text(event_id)
+        if one is not None and not is_id(one):
+            return 0
         return await self._changed((await self._store()).drop_parked(consumer, stream=stream, event_id=one))
 
     async def _changed(self, change: Awaitable[T]) -> T:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from holdfast.app.sync import Sync
 from holdfast.app.sync_types import SyncJob
 from holdfast.model.duration import to_span
+from holdfast.model.ids import is_id
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.runtime.payload import decode_result
 from holdfast.store.values import Cancellation, JobDetails
@@ -51,13 +53,15 @@ class JobHandle:
     async def result(self, type: Any = Any) -> Any:  # noqa: A002 - as msgspec calls it; the caller's type
         """Return the result of a completed job as `type`.
 
-        None if it has none or is not completed yet. Raises `PayloadError` if the handler's value could not be kept.
+        None if it has none, is not completed yet or is not there. Raises `PayloadError` if the handler's value could
+        not be kept.
         """
         backend = await self._app.opened()
-        return decode_result(await backend.jobs.result(self.id), type)
+        kept = await backend.jobs.result(self.id) if is_id(self.id) else None
+        return decode_result(kept, type)
 
     async def cancel(self, reason: str = "") -> Cancellation:
-        """Cancel the job, or ask the worker that runs it."""
+        """Cancel the job if it has not begun, or ask the worker that runs it; see `app.jobs.cancel`."""
         return await self._app.jobs.cancel(self.id, reason)
 
     async def wait(self, timeout: float | timedelta | None = None) -> JobState:
@@ -68,7 +72,8 @@ class JobHandle:
         hint = asyncio.Event()
 
         def wake() -> None:
-            loop.call_soon_threadsafe(hint.set)
+            with suppress(RuntimeError):  # the loop was closed with this wait in it: nobody is left to be woken
+                loop.call_soon_threadsafe(hint.set)
 
         unlisten = backend.notifier.listen(wake)
         state: JobState | None = None

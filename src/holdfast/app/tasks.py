@@ -10,7 +10,8 @@ from uuid import UUID
 from holdfast.app.handle import JobHandle, JobHandles
 from holdfast.app.sync import Sync
 from holdfast.app.sync_types import SyncTask
-from holdfast.jobs.enqueue import EnqueueOptions, check_options, new_job, new_jobs
+from holdfast.errors import OutcomeUnknown
+from holdfast.jobs.enqueue import EnqueueOptions, check_options, new_job, new_jobs, unknown_enqueue
 from holdfast.jobs.task import Task
 
 if TYPE_CHECKING:
@@ -87,15 +88,29 @@ class TaskHandle(Generic[P, R]):
     async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle:
         """Make a job of this call and return once the store has it for good."""
         job = new_job(self.task, args, kwargs, self._options)
-        (created,) = await self.app.enqueue_new([job], using=self._options.using)
+        try:
+            (created,) = await self.app.enqueue_new([job], using=self._options.using)
+        except OutcomeUnknown as error:
+            raise unknown_enqueue(error, [job]) from error
         return JobHandle(self.app, job.id, created=created)
 
-    async def enqueue_many(self, calls: Iterable[Mapping[str, Any] | Sequence[Any]]) -> Sequence[JobHandle]:
-        """Make a job of each call, all or none."""
-        jobs = new_jobs(self.task, calls, self._options)
+    async def enqueue_many(
+        self,
+        calls: Iterable[Mapping[str, Any] | Sequence[Any]],
+        *,
+        job_ids: Iterable[str | UUID] | None = None,
+    ) -> Sequence[JobHandle]:
+        """Make a job of each call, all or none.
+
+        `job_ids` (UUIDs, one for each call) make it safe to repeat; `OutcomeUnknown` tells those that were made here.
+        """
+        jobs = new_jobs(self.task, calls, self._options, job_ids)
         if not jobs:
             return []
-        created = await self.app.enqueue_new(jobs, using=self._options.using)
+        try:
+            created = await self.app.enqueue_new(jobs, using=self._options.using)
+        except OutcomeUnknown as error:
+            raise unknown_enqueue(error, jobs) from error
         return JobHandles(self.app, [job.id for job in jobs], created)
 
 

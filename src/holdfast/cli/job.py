@@ -37,7 +37,7 @@ _MOST = 1000
 
 _CANCELLATIONS = {
     Cancellation.CANCELLED: "cancelled",
-    Cancellation.ASKED: "runs: its worker is asked to stop it, and it may still complete",
+    Cancellation.ASKED: "runs: its worker, if it has one, is asked to stop it; it may still complete",
     Cancellation.TOO_LATE: "has ended already",
 }
 
@@ -143,6 +143,8 @@ def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None
 @store_options
 def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
     """Cancel jobs that have not begun; ask the workers of those that run.
+
+    Whoever has claimed a job without a worker is not told. It is cancelled, too, once it would run again.
 
     \b
     holdfast job cancel 01a1de74-f8d6 --reason 'ordered twice'

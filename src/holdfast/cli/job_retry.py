@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from uuid import UUID
 
 import click
 import msgspec
@@ -15,11 +16,12 @@ from holdfast.cli.failures import warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.table import console
 from holdfast.cli.target import Target, store_options
-from holdfast.errors import JobNotFound
+from holdfast.errors import JobNotFound, OutcomeUnknown
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 
 _PAGE = 500
+_ID_BYTES = 16
 _LONG = 100  # jobs: fewer are done before a bar could be read
 
 
@@ -31,7 +33,7 @@ class _Selection(msgspec.Struct, frozen=True):
     task: str | None
 
     async def ids(self, app: App) -> AsyncIterator[str]:
-        """Yield the ids, page by page: however many there are, few are held at a time."""
+        """Yield the ids, page by page."""
         cursor: str | None = None
         while True:
             page = await app.jobs.list(self.state, queue=self.queue, task=self.task, cursor=cursor, limit=_PAGE)
@@ -110,14 +112,23 @@ async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
     if not again:
         warn(f"{job_id} is completed: add --again to run a copy of it under a new id")
         return False
-    click.echo(f"{job_id} copied as {await app.jobs.copy(job_id)}")
+    try:
+        click.echo(f"{job_id} copied as {await app.jobs.copy(job_id)}")
+    except OutcomeUnknown as error:
+        (copy_id,) = error.job_ids
+        message = (
+            f"{error.__cause__}; the copy, job {copy_id}, may have been made\n"
+            f"See whether it is there before you copy once more: holdfast job show {copy_id}"
+        )
+        raise OutcomeUnknown(message, job_ids=error.job_ids) from error
     return True
 
 
 async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None:
-    count = 0
-    async for _ in selection.ids(app):
-        count += 1
+    meant = _Ids()
+    async for job_id in selection.ids(app):
+        meant.add(job_id)
+    count = len(meant)
     if count == 0:
         click.echo(f"No jobs are {selection}.", err=True)
         return
@@ -126,12 +137,27 @@ async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None
     out = console(stderr=True)
     with Progress(console=out, disable=not out.is_terminal or count < _LONG, transient=True) as progress:
         bar = progress.add_task("retrying", total=count)
-        async for job_id in selection.ids(app):
+        for job_id in meant:  # not the list once more: what has come since then was not in the question
             retried += await _is_retried(app, job_id)
             progress.advance(bar)
-            if retried == count:
-                break  # what has come since then was not in the question
     click.echo(f"{counted(retried, 'job')} retried")
+
+
+class _Ids:
+    """Ids of jobs in little room: sixteen bytes each, for there may be a million."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def add(self, job_id: str) -> None:
+        self._bytes += UUID(job_id).bytes
+
+    def __len__(self) -> int:
+        return len(self._bytes) // _ID_BYTES
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self._bytes), _ID_BYTES):
+            yield str(UUID(bytes=bytes(self._bytes[start : start + _ID_BYTES])))
 
 
 async def _is_retried(app: App, job_id: str) -> bool:

@@ -14,8 +14,10 @@ from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_view import progress_of
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import Target, store_options
+from holdfast.cli.text import line
 from holdfast.cli.times import span
 from holdfast.errors import JobNotFound
+from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import LeaseView
 
@@ -81,7 +83,7 @@ def _row(view: LeaseView) -> tuple[Cell, ...]:
 @yes_to_several
 @store_options
 def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> None:
-    """Take leases away, so that the jobs run again at once.
+    """Take leases away, so that the jobs run again; those that somebody asked to cancel are cancelled.
 
     With ids (of jobs) the attempt is excused and its worker, if it still lives, can no longer write. With --expired
     each job is treated as lost by its worker, as workers would do it by themselves a little later.
@@ -113,11 +115,22 @@ async def _reset(app: App, ids: tuple[str, ...], *, yes: bool) -> bool:
             all_done = False
             continue
         if is_reset:
-            click.echo(f"{job_id} reset")
+            click.echo(f"{job_id} reset{await _end_of(app, job_id)}")
         else:
             warn(f"{job_id} does not run, so there is no lease to take away")
             all_done = False
     return all_done
+
+
+async def _end_of(app: App, job_id: str) -> str:
+    """Return, in words, that a reset job does not run again after all: somebody had asked to cancel it."""
+    try:
+        job = (await app.jobs.show(job_id)).job
+    except JobNotFound:  # pruned meanwhile
+        return ""
+    if job.state is not JobState.CANCELLED:
+        return ""
+    return f"; it does not run again: it is cancelled, as was asked before ({line(job.reason or '')})"
 
 
 async def _rescue(app: App, *, yes: bool) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.errors import ArgumentsError, ConfigError, PayloadError
+from holdfast.errors import ArgumentsError, ConfigError, OutcomeUnknown, PayloadError
 from holdfast.jobs.task import Task, check_max_attempts, check_priority, check_timeout
 from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, new_id, new_ids
@@ -71,7 +71,7 @@ def _check_instant(run_at: object) -> None:
     if not isinstance(run_at, datetime):
         message = f"run_at={run_at!r} is not a datetime: pass an aware datetime, or delay=<seconds>"
         raise ConfigError(message)
-    to_micros(run_at)  # refuses a naive one
+    to_micros(run_at)  # refuses a naive one, and one that no list could show
 
 
 def _checked_headers(headers: object) -> dict[str, str] | None:
@@ -103,11 +103,17 @@ def new_job(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any], options:
     return _job(task, options, options.job_id or new_id(), task.signature.encode(args, kwargs))
 
 
-def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], options: EnqueueOptions) -> list[NewJob]:
+def new_jobs(
+    task: Task,
+    calls: Iterable[Mapping[str, Any] | Sequence[Any]],
+    options: EnqueueOptions,
+    job_ids: Iterable[str | UUID] | None = None,
+) -> list[NewJob]:
     """Return the jobs of many calls, each given as a mapping of keyword arguments or a sequence of positional ones."""
     if options.job_id is not None:
-        message = "job_id names one job: leave it out for enqueue_many"
+        message = "job_id names one job: leave it out for enqueue_many, which takes job_ids=[…], one for each call"
         raise ConfigError(message)
+    own = None if job_ids is None else _checked_ids(job_ids)
     encode = task.signature.encode
     payloads: list[str] = []
     for index, call in enumerate(calls):
@@ -122,10 +128,46 @@ def new_jobs(task: Task, calls: Iterable[Mapping[str, Any] | Sequence[Any]], opt
         except PayloadError as error:
             message = f"item {index}: {error}. Nothing was enqueued"
             raise type(error)(message) from error
+    if own is not None and len(own) != len(payloads):
+        had = f"{len(own)} id{'' if len(own) == 1 else 's'} for {len(payloads)} call{'' if len(payloads) == 1 else 's'}"
+        raise ConfigError(f"job_ids has {had}: pass one for each, in their order. Nothing was enqueued")
     first = _job(task, options, "", "")
     common = msgspec.structs.astuple(first)[4:]
-    ids = new_ids(len(payloads))
+    ids = new_ids(len(payloads)) if own is None else own
     return [NewJob(job_id, first.queue, first.task, text, *common) for job_id, text in zip(ids, payloads, strict=True)]
+
+
+def _checked_ids(given: object) -> list[str]:
+    """Return the ids of many jobs in canonical form, or refuse them: a repeated one would leave its call out."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        kind = "is one text" if isinstance(given, str) else "is no list"
+        raise ConfigError(f"job_ids={given!r} {kind}: pass a list of ids, one for each call")
+    places: dict[str, int] = {}
+    for index, job_id in enumerate(cast("Iterable[object]", given)):
+        try:
+            text = check_id(str(job_id))  # a UUID object is as good as its text
+        except ConfigError as error:
+            raise ConfigError(f"job_ids, item {index}: {error}") from None
+        if text in places:
+            message = f"job_ids: items {places[text]} and {index} are the same, {text}: each call is a job of its own"
+            raise ConfigError(message)
+        places[text] = index
+    return list(places)
+
+
+def unknown_enqueue(error: OutcomeUnknown, jobs: Sequence[NewJob]) -> OutcomeUnknown:
+    """Return an error that tells, beside what went wrong, the ids with which this enqueue can be repeated.
+
+    It is a new one: the store's may be told to several whose jobs it was given together.
+    """
+    if len(jobs) == 1:
+        words = f"job {jobs[0].id} may have been enqueued: repeat with this id, and no second job is made"
+    else:
+        words = (
+            f"{len(jobs)} jobs may have been enqueued, all or none: repeat with the same ids, as in "
+            "enqueue_many(calls, job_ids=error.job_ids), and none is made twice"
+        )
+    return OutcomeUnknown(f"{error}; {words}", job_ids=tuple(job.id for job in jobs))
 
 
 def _job(task: Task, options: EnqueueOptions, job_id: str, payload: str) -> NewJob:

@@ -15,11 +15,12 @@ import time
 from typing import cast
 from uuid import UUID
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, JobNotFound
 
 _RANDOM_BITS = 74  # what RFC 9562 leaves after time, version and variant
 _LOW = (1 << 48) - 1  # the last twelve digits
 _STEP_BITS = 32  # random distance between neighbours: the next id cannot be guessed from the last
+_SHOWN = 40  # characters of what somebody took for an id
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -94,10 +95,25 @@ def id_text(given: str | UUID) -> str:
     return str(given).lower()
 
 
+def is_id(text: str) -> bool:
+    """Tell whether a text is a UUID in canonical form, as all ids are. Stores do not agree on what else is one."""
+    return _CANONICAL.fullmatch(text) is not None
+
+
+def find_by(given: str | UUID) -> str:
+    """Return the id of a job to ask the store for; raises `JobNotFound` for what no job can have as its id."""
+    text = id_text(given)
+    if not is_id(text):
+        shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
+        remedy = "pass the id that an enqueue returned or a list shows"
+        raise JobNotFound(f"no job has the id {shown}, nor can have it: ids look like {new_id()}; {remedy}")
+    return text
+
+
 def check_id(job_id: str) -> str:
     """Return a caller's own job id in canonical form, or refuse it."""
     canonical = job_id.lower()
-    if not _CANONICAL.fullmatch(canonical):
+    if not is_id(canonical):
         message = f"job id {job_id!r} is not a UUID: pass one like {new_id()!r}, or leave it out"
         raise ConfigError(message)
     return canonical

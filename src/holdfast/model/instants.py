@@ -11,6 +11,8 @@ from holdfast.errors import ConfigError
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
 def to_datetime(micros: int) -> datetime:
@@ -19,14 +21,18 @@ def to_datetime(micros: int) -> datetime:
 
 
 def to_micros(instant: datetime) -> int:
-    """Return an aware datetime as microseconds; refuse a naive one."""
-    if instant.tzinfo is None:
+    """Return an aware datetime as microseconds; refuse a naive one, and one that cannot be given back in UTC."""
+    if instant.utcoffset() is None:  # with a tzinfo, too: it may know of no offset
         message = (
             f"{instant.isoformat()} has no time zone, so it names no instant: "
             "pass an aware datetime, for example datetime.now(UTC) + timedelta(minutes=5)"
         )
         raise ConfigError(message)
-    return (instant - EPOCH) // MICROSECOND
+    micros = (instant - EPOCH) // MICROSECOND
+    if not _FIRST <= micros <= _LAST:
+        message = f"{instant.isoformat()} lies beyond the years 1 to 9999 in UTC, in which instants are kept"
+        raise ConfigError(f"{message}: pass one within them")
+    return micros
 
 
 def span_micros(span: timedelta) -> int:

@@ -117,7 +117,7 @@ class JobStore(Protocol):
     async def reset(self, job_id: str) -> bool:
         """Take a running job's lease away by a person's word: ready again, the attempt excused, its holder stale.
 
-        False if it does not run. Raises `JobNotFound`.
+        One that somebody asked to cancel is cancelled instead. False if it does not run. Raises `JobNotFound`.
         """
         ...
 

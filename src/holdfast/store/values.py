@@ -95,7 +95,7 @@ class Cancellation(StrEnum):
     """What came of asking to cancel a job."""
 
     CANCELLED = "cancelled"  # it had not begun, and never will
-    ASKED = "asked"  # it runs; its worker is told, and the handler may still complete first
+    ASKED = "asked"  # it runs and may still complete, but not run again; a worker is told, a caller of `claim` is not
     TOO_LATE = "too_late"  # it had ended already
 
 

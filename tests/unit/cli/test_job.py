@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -143,6 +144,14 @@ def test_a_list_is_narrowed_by_queue_and_task(shop):
     assert [job["id"] for job in shop.json("job", "list", "--queue", "default")["jobs"]] == [other]
 
 
+@pytest.mark.parametrize("words", [("list",), ("list", "--state", "failed"), ("retry", "--state", "failed", "--yes")])
+@pytest.mark.parametrize("option", ["--queue", "--task"])
+def test_a_name_that_no_terminal_can_show_is_refused_in_words(shop, words, option):
+    shop.enqueue()
+    told = shop.run("job", *words, option, os.fsdecode(b"\xff"), code=78).stderr
+    assert r"name '\udcff' is not allowed: begin with a letter or an underscore" in told
+
+
 def test_a_cursor_without_a_state_and_a_limit_without_bounds_are_refused(shop):
     assert "--state" in shop.run("job", "list", "--cursor", "1", code=2).stderr
     shop.run("schema", "install")
@@ -257,7 +266,8 @@ def test_a_waiting_job_is_cancelled_with_its_reason(shop):
 def test_cancelling_what_runs_asks_and_what_has_ended_is_too_late(shop):
     running, completed = shop.enqueue(), None
     shop.claim()
-    assert "is asked to stop it" in shop.run("job", "cancel", running).stdout
+    told = shop.run("job", "cancel", running).stdout
+    assert told == f"{running} runs: its worker, if it has one, is asked to stop it; it may still complete\n"
     completed = shop.enqueue()
     shop.complete()
     assert "has ended already" in shop.run("job", "cancel", completed, code=1).stderr

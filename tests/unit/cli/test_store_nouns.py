@@ -9,7 +9,9 @@ from datetime import timedelta
 import pytest
 from tests.unit.cli.conftest import HOSTILE, SHOWN
 
-from holdfast.store.values import WorkerBeat
+from holdfast.app.admin import Jobs
+from holdfast.errors import JobNotFound
+from holdfast.store.values import JobDetails, WorkerBeat
 
 
 def _beat(shop, worker_id="w1", lease=30.0, queues=None):
@@ -80,6 +82,26 @@ def test_a_reset_takes_a_running_jobs_lease_away(shop):
     assert shop.run("lease", "reset", job_id).stdout == f"{job_id} reset\n"
     assert shop.json("job", "show", job_id)["state"] == "ready"
     assert "does not run" in shop.run("lease", "reset", job_id, code=1).stderr
+
+
+def test_a_reset_of_a_job_that_was_to_be_cancelled_says_that_it_is_cancelled(shop):
+    job_id = shop.enqueue()
+    shop.claim()
+    shop.run("job", "cancel", job_id, "--reason", "ordered twice")
+    told = shop.run("lease", "reset", job_id).stdout
+    assert told == f"{job_id} reset; it does not run again: it is cancelled, as was asked before (ordered twice)\n"
+    assert shop.json("job", "show", job_id)["state"] == "cancelled"
+
+
+def test_a_reset_job_that_was_pruned_before_it_could_be_looked_at_is_told_as_reset(shop, monkeypatch):
+    job_id = shop.enqueue()
+    shop.claim()
+
+    async def gone(jobs: Jobs, job_id: str) -> JobDetails:
+        raise JobNotFound(f"no job has the id {job_id}")
+
+    monkeypatch.setattr(Jobs, "show", gone)
+    assert shop.run("lease", "reset", job_id).stdout == f"{job_id} reset\n"
 
 
 def test_expired_leases_are_taken_away_and_living_ones_left(shop, tmp_path):

@@ -4,8 +4,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from holdfast.errors import ConfigError
-from holdfast.model.ids import id_text, new_id
+from holdfast.errors import ConfigError, JobNotFound
+from holdfast.model.ids import find_by, id_text, new_id
 
 
 def test_an_id_is_taken_as_a_text_or_as_a_uuid_and_given_in_small_letters():
@@ -22,3 +22,30 @@ def test_what_is_neither_is_refused(given):
         ConfigError, match="is neither a text nor a UUID: pass the id that an enqueue returned or a list shows"
     ):
         id_text(given)
+
+
+def test_a_job_is_looked_for_by_a_uuid_in_any_letters():
+    known = new_id()
+
+    assert find_by(known.upper()) == find_by(UUID(known)) == known
+
+
+@pytest.mark.parametrize("given", ["nobody", "", "\ud800", "a\0b", f"{{{new_id()}}}", new_id().replace("-", ""), " "])
+def test_what_no_job_can_have_as_its_id_is_not_found_and_the_remedy_is_told(given):
+    with pytest.raises(
+        JobNotFound, match=r"nor can have it: ids look like .*; pass the id that an enqueue returned or a list shows"
+    ) as told:
+        find_by(given)
+    str(told.value).encode()  # it can be shown and logged
+
+
+def test_what_is_far_too_long_for_an_id_is_not_shown_whole():
+    with pytest.raises(JobNotFound) as told:
+        find_by("x" * 100_000)
+    assert len(str(told.value)) < 250
+
+
+@pytest.mark.parametrize("given", [7, None])
+def test_what_is_no_text_is_a_wrong_call_and_no_missing_job(given):
+    with pytest.raises(ConfigError):
+        find_by(given)

@@ -65,5 +65,6 @@ class PostgresInsight:
             "default_transaction_isolation",
             "size",
             "oldest_snapshot_age",
+            "now_us",
         )
         return {**dict(zip(names, map(str, found), strict=True)), "schema": self._schema}

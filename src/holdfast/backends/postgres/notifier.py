@@ -59,7 +59,11 @@ class PostgresNotifier:
 
     def _wake(self) -> None:
         for wake in tuple(self._listeners):
-            wake()
+            try:
+                wake()
+            except Exception as error:  # noqa: BLE001 - a hint never fails whoever gives it: its commit stands
+                _logger.debug("a listener that cannot be woken is dropped: %s", error)
+                self._drop(wake)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at each hint until the returned function is called."""
@@ -68,18 +72,18 @@ class PostgresNotifier:
             if self._listener is None:
                 self._listener = Listener(self._location, self._channel, self._own_mark, self._wake)
                 self._keep(self._listener.thread)
+        return lambda: self._drop(wake)
 
-        def unlisten() -> None:
-            with self._lock:
-                if wake in self._listeners:
-                    self._listeners.remove(wake)
-                listener = None if self._listeners else self._listener
-                if listener is not None:
-                    self._listener = None
+    def _drop(self, wake: Callable[[], None]) -> None:
+        """Call `wake` no more; with the last of them, end to listen."""
+        with self._lock:
+            if wake in self._listeners:
+                self._listeners.remove(wake)
+            listener = None if self._listeners else self._listener
             if listener is not None:
-                listener.close()
-
-        return unlisten
+                self._listener = None
+        if listener is not None:
+            listener.close()
 
     def close(self) -> None:
         """Forget all listeners, and tell the threads to end."""
@@ -104,9 +108,14 @@ class PostgresNotifier:
     def _start_sender(self) -> None:
         with self._lock:
             if self._sender is None and not self._stopping.is_set():
-                self._sender = threading.Thread(target=self._send, name="holdfast-postgres-notify", daemon=True)
-                self._sender.start()
-                self._keep(self._sender)
+                sender = threading.Thread(target=self._send, name="holdfast-postgres-notify", daemon=True)
+                try:
+                    sender.start()
+                except RuntimeError as error:  # the system has no thread to give: perhaps for the next hint
+                    _logger.debug("a hint to other processes was not sent: %s", error)
+                    return
+                self._sender = sender
+                self._keep(sender)
 
     def _keep(self, thread: threading.Thread) -> None:
         self._threads = [thread, *(other for other in self._threads if other.is_alive())]

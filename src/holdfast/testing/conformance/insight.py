@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import new_id
-from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.model.job import FINAL_STATES, JobState, NewJob
 from holdfast.store.backend import Backend
 from holdfast.store.values import JobFilter, QueueView
 from holdfast.testing.clock import ManualClock
@@ -72,6 +72,47 @@ class TestJobs(Conformance):
         assert (view.enqueued_us, view.run_us) == (clock(), clock() + 5_000_000)
         assert (details.payload, details.headers, details.attempts) == ('{"to":"ada"}', {}, [])
         assert (details.result, details.lease) == (None, None)
+
+    async def test_all_that_a_copy_of_a_job_takes_is_returned_before_during_and_after_its_run(
+        self, backend: Backend
+    ) -> None:
+        new = NewJob(
+            id=new_id(),
+            queue="mail",
+            task="greet",
+            payload='{"to":"ada"}',
+            headers={"traceparent": "00-1"},
+            priority=-3,
+            max_attempts=7,
+            timeout=12.5,
+            order_key="customer-3",
+        )
+
+        async def kept() -> NewJob:
+            details = await backend.insight.job(new.id)
+            job = details.job
+            return NewJob(
+                id=job.id,
+                queue=job.queue,
+                task=job.task,
+                payload=details.payload,
+                headers=details.headers,
+                priority=job.priority,
+                max_attempts=job.max_attempts,
+                timeout=details.timeout,
+                order_key=job.order_key,
+            )
+
+        await enqueue(backend, new)
+        assert await kept() == new
+        held = await claim_one(backend)
+        assert await kept() == new
+        await finish(backend, held.lease, OUTCOMES["completed"])
+        assert await kept() == new
+
+    async def test_a_job_without_a_time_limit_has_none(self, backend: Backend) -> None:
+        (job_id,) = await enqueue(backend, a_job())
+        assert (await backend.insight.job(job_id)).timeout is None
 
     async def test_the_lease_of_a_running_job_is_shown(self, backend: Backend, clock: ManualClock) -> None:
         job = await hold_one(backend)
@@ -159,6 +200,26 @@ class TestLists(Conformance):
         )
         mail = await queue_view(backend, "mail")
         assert (mail.ready, mail.running, mail.oldest_ready) == (1, 0, timedelta(seconds=3))
+
+    async def test_the_oldest_has_been_due_since_its_instant_whatever_its_head_start(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        await enqueue(backend, a_job("early", priority=5), a_job("late", priority=-5))
+        clock.advance(3)
+        for queue in ("early", "late"):
+            assert (await queue_view(backend, queue)).oldest_ready == timedelta(seconds=3)
+
+    async def test_the_oldest_is_the_job_whose_turn_is_next_of_all_tasks_of_the_queue(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        await enqueue(backend, a_job(task="other"), a_job())
+        clock.advance(4)
+        await enqueue(backend, a_job(priority=1))
+        clock.advance(3)
+        assert (await queue_view(backend, "default")).oldest_ready == timedelta(seconds=3)
+        (first,) = await claim(backend, 1)
+        assert first.priority == 1
+        assert (await queue_view(backend, "default")).oldest_ready == timedelta(seconds=7)
 
     async def test_a_queue_with_nothing_ready_has_no_oldest(self, backend: Backend) -> None:
         await enqueue(backend, a_job(delay=timedelta(seconds=5)))

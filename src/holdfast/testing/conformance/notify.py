@@ -24,6 +24,16 @@ def waker() -> tuple[asyncio.Event, Callable[[], None]]:
     return event, wake
 
 
+async def _hears_of_work(backend: Backend, heard: asyncio.Event) -> None:
+    """Enqueue until somebody elsewhere has heard of it: a hint may be lost while a listener is only just arriving."""
+    async with asyncio.timeout(PATIENCE):
+        waiting = asyncio.create_task(heard.wait())
+        while not heard.is_set():
+            await enqueue(backend, a_job())
+            backend.notifier.notify()
+            await asyncio.wait([waiting], timeout=0.2)
+
+
 class TestNotify(Conformance):
     """`Notifier` within one process."""
 
@@ -52,6 +62,28 @@ class TestNotify(Conformance):
     async def test_a_hint_without_listeners_does_nothing(self, backend: Backend) -> None:
         backend.notifier.notify()
 
+    async def test_a_listener_that_fails_is_dropped_and_neither_the_hint_nor_an_enqueue_fails_of_it(
+        self, backend: Backend
+    ) -> None:
+        calls = 0
+
+        def fail() -> None:
+            nonlocal calls
+            calls += 1
+            raise RuntimeError("Event loop is closed")
+
+        stop_failing = backend.notifier.listen(fail)
+        heard, wake = waker()
+        stop = backend.notifier.listen(wake)
+        backend.notifier.notify()
+        async with asyncio.timeout(PATIENCE):
+            await heard.wait()
+        await enqueue(backend, a_job())
+        backend.notifier.notify()
+        assert calls == 1
+        stop_failing()  # though it was dropped already
+        stop()
+
 
 class TestNotifyOthers(Conformance):
     """`Notifier` across backends."""
@@ -64,10 +96,22 @@ class TestNotifyOthers(Conformance):
         other = await make_backend()
         heard, wake = waker()
         stop = other.notifier.listen(wake)
-        async with asyncio.timeout(PATIENCE):
-            waiting = asyncio.create_task(heard.wait())
-            while not heard.is_set():  # a hint may be lost while a listener is only just arriving
-                await enqueue(backend, a_job())
-                backend.notifier.notify()
-                await asyncio.wait([waiting], timeout=0.2)
+        await _hears_of_work(backend, heard)
+        stop()
+
+    async def test_hints_from_other_processes_go_on_though_a_listener_fails_of_one(
+        self, backend: Backend, make_backend: MakeBackend
+    ) -> None:
+        other = await make_backend()
+
+        def fail() -> None:
+            raise RuntimeError("Event loop is closed")
+
+        stop_failing = other.notifier.listen(fail)
+        heard, wake = waker()
+        stop = other.notifier.listen(wake)
+        for _ in range(2):
+            heard.clear()
+            await _hears_of_work(backend, heard)
+        stop_failing()
         stop()

@@ -200,6 +200,17 @@ class TestByAPersonsWord(Conformance):
         again = await claim_one(backend, worker_id="worker-b")
         assert (again.id, again.attempt, again.used_attempts) == (job.id, 2, 1)
 
+    async def test_a_reset_job_that_somebody_asked_to_cancel_is_cancelled_and_its_holder_becomes_stale(
+        self, backend: Backend
+    ) -> None:
+        job = await hold_one(backend)
+        assert await backend.jobs.cancel(job.id, "not wanted") is Cancellation.ASKED
+        assert await backend.jobs.reset(job.id)
+        details = await backend.insight.job(job.id)
+        assert (details.job.state, details.job.reason) == (JobState.CANCELLED, "not wanted")
+        assert await finish(backend, job.lease, OUTCOMES["completed"]) is Verdict.LOST
+        assert await claim(backend) == []
+
     async def test_a_job_that_does_not_run_is_not_reset(self, backend: Backend) -> None:
         for state in (JobState.SCHEDULED, *FINAL_STATES, JobState.READY):
             job_id, _ = await bring_to(backend, state)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from holdfast.store.backend import Backend
+from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import Conformance, MakeBackend, hold_one, snapshot, state_of
 
 
@@ -35,10 +36,10 @@ class TestSchema(Conformance):
         await backend.open()
         await state_of(backend, job.id)
 
-    async def test_the_url_is_shown_and_the_facts_are_told(self, backend: Backend) -> None:
+    async def test_the_url_is_shown_and_the_facts_are_told(self, backend: Backend, clock: ManualClock) -> None:
         assert ":" in backend.url
         facts = await backend.insight.facts()
-        assert facts
+        assert facts["now_us"] == str(clock())
         assert backend.capabilities.store
         assert backend.capabilities.durability
 

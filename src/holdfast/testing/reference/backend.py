@@ -196,7 +196,7 @@ class ReferenceInsight:
         return views.counts(self._model, since)
 
     async def facts(self) -> dict[str, str]:
-        return {"store": "reference", "jobs": str(len(self._model.records))}
+        return {"store": "reference", "jobs": str(len(self._model.records)), "now_us": str(self._model.now)}
 
 
 class ReferenceSchema:
@@ -242,13 +242,15 @@ class ReferenceNotifier:
 
     def notify(self) -> None:
         for wake in tuple(self._listeners):
-            wake()
+            try:
+                wake()
+            except Exception:  # noqa: BLE001 - a hint never fails whoever gives it
+                self._drop(wake)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(wake)
+        return lambda: self._drop(wake)
 
-        def stop() -> None:
-            if wake in self._listeners:
-                self._listeners.remove(wake)
-
-        return stop
+    def _drop(self, wake: Callable[[], None]) -> None:
+        if wake in self._listeners:
+            self._listeners.remove(wake)

@@ -71,6 +71,7 @@ def details(model: Reference, job_id: str) -> JobDetails:
         result=record.result,
         attempts=list(record.attempts),
         lease=lease_view(record, record.hold, model.now) if record.hold else None,
+        timeout=record.new.timeout,
     )
 
 
@@ -109,7 +110,7 @@ def queues(model: Reference) -> list[QueueView]:
 
 def _queue_view(model: Reference, name: str) -> QueueView:
     inside = [record for record in model.records.values() if record.new.queue == name]
-    ready_since = [record.run_us for record in inside if record.state is JobState.READY]
+    first = min((record for record in inside if record.state is JobState.READY), key=_place, default=None)
 
     def count(state: JobState) -> int:
         return sum(record.state is state for record in inside)
@@ -117,12 +118,12 @@ def _queue_view(model: Reference, name: str) -> QueueView:
     return QueueView(
         name=name,
         paused=name in model.paused,
-        ready=len(ready_since),
+        ready=count(JobState.READY),
         scheduled=count(JobState.SCHEDULED),
         blocked=count(JobState.BLOCKED),
         running=count(JobState.RUNNING),
         failed=count(JobState.FAILED),
-        oldest_ready=(model.now - min(ready_since)) * MICROSECOND if ready_since else None,
+        oldest_ready=None if first is None else (model.now - first.run_us) * MICROSECOND,
     )
 
 

@@ -27,7 +27,7 @@ select job.id::text, job.seq, lane.queue, lane.task,
        coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at),
        coalesce(running.worker_id, completed.worker_id),
        coalesce(failed.reason, cancelled.reason),
-       job.order_key, job.payload, job.headers, completed.result
+       job.order_key, job.payload, job.headers, job.timeout, completed.result
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join {schema}.running as running on running.seq = job.seq
@@ -159,13 +159,17 @@ counted as (
            sum(number) filter (where state = 'failed') as failed
     from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
 ),
+-- Of each queue the job whose turn is next, of whatever task; it is due later than its turn by its head start.
 heads as (
-    select lane.queue, min(head.turn) as turn from {schema}.lane as lane cross join lateral (
-        select turn from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1
-    ) as head group by lane.queue
+    select distinct on (lane.queue) lane.queue, head.turn + job.priority::bigint * {priority_step} as due
+    from {schema}.lane as lane cross join lateral (
+        select turn, seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1
+    ) as head
+    cross join lateral (select priority from {schema}.job where seq = head.seq limit 1) as job
+    order by lane.queue, head.turn, head.seq
 )
 select queue.queue, queue.paused, coalesce(ready, 0)::bigint, coalesce(running, 0)::bigint,
-       coalesce(scheduled, 0)::bigint, coalesce(blocked, 0)::bigint, coalesce(failed, 0)::bigint, {now} - heads.turn
+       coalesce(scheduled, 0)::bigint, coalesce(blocked, 0)::bigint, coalesce(failed, 0)::bigint, {now} - heads.due
 from {schema}.queue as queue
 left join counted on counted.queue = queue.queue
 left join heads on heads.queue = queue.queue
@@ -229,4 +233,5 @@ select current_setting('server_version'), current_setting('synchronous_commit'),
            select sum(pg_total_relation_size(c.oid)) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
            where n.nspname = %(schema)s and c.relkind = 'r'
        ), 0)),
-       coalesce((select max(age(backend_xmin)) from pg_stat_activity where backend_xmin is not null), 0);
+       coalesce((select max(age(backend_xmin)) from pg_stat_activity where backend_xmin is not null), 0),
+       {now};

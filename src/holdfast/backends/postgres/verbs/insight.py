@@ -43,7 +43,7 @@ def job(job_id: str) -> Steps[JobDetails]:
         message = f"no job has the id {job_id}: it never existed, or it was pruned after its retention"
         raise JobNotFound(message)
     view = _view(found)
-    payload, headers, result = found[15:18]
+    payload, headers, timeout, result = found[15:19]
     attempts = yield from rows("job_attempts", seq=view.seq)
     held = yield from leases(1, seq=view.seq)
     return JobDetails(
@@ -53,6 +53,7 @@ def job(job_id: str) -> Steps[JobDetails]:
         result=result,
         attempts=[AttemptView(*attempt) for attempt in attempts],
         lease=held[0] if held else None,
+        timeout=timeout,
     )
 
 
@@ -90,12 +91,12 @@ def jobs(selection: JobFilter) -> Steps[JobPage]:
     names = {"queue": selection.queue, "task": selection.task, "limit": selection.limit}
     is_waiting = selection.state in {JobState.READY, JobState.SCHEDULED}
     if is_waiting:
-        turn, seq = map(int, selection.cursor.split("/")) if selection.cursor else (-_LATEST, 0)
+        turn, seq = map(_place, selection.cursor.split("/")) if selection.cursor else (-_LATEST, 0)
         found = yield from rows(f"list_{selection.state}", **names, after_turn=turn, after_seq=seq)
     elif selection.state is JobState.BLOCKED:
-        found = yield from rows("list_blocked", **names, after_seq=int(selection.cursor or 0))
+        found = yield from rows("list_blocked", **names, after_seq=_place(selection.cursor or "0"))
     else:
-        before = int(selection.cursor) if selection.cursor else _LATEST
+        before = _place(selection.cursor) if selection.cursor else _LATEST
         found = yield from rows(f"list_{selection.state}", **names, before=before)
     views = [_view(each) for each in found]
     if len(views) < selection.limit or not views:
@@ -105,6 +106,14 @@ def jobs(selection: JobFilter) -> Steps[JobPage]:
         return JobPage(views, str(last.seq))
     place = last.run_us if selection.state is JobState.SCHEDULED else found[-1][9]
     return JobPage(views, f"{place}/{last.seq}")
+
+
+def _place(text: str) -> int:
+    """Return a part of a cursor; raises `ValueError` for what no page has given: the server would take it."""
+    place = int(text)
+    if abs(place) > _LATEST:
+        raise ValueError(text)
+    return place
 
 
 def leases(limit: int, *, seq: int | None = None, expired_only: bool = False) -> Steps[list[LeaseView]]:

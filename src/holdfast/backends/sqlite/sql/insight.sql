@@ -90,18 +90,17 @@ where (:id is null or job.id = :id) and (:expired_only = 0 or lease_until <= :no
 order by lease_until, seq limit :limit;
 
 -- name: queues
+-- The last column is since when the job is due whose turn is next, of whatever task: the first of the heads of its lanes.
 select queue, paused,
     (select count(*) from holdfast_lane as lane join holdfast_ready as state using (lane_id)
      where lane.queue = holdfast_queue.queue),
     (select count(*) from holdfast_running as state join holdfast_lane as lane using (lane_id)
      where lane.queue = holdfast_queue.queue),
-    (select min(due) from (
-        select (
-            select job.turn + job.priority * :priority_step
-            from holdfast_ready as state cross join holdfast_job as job on job.seq = state.seq
-            where state.lane_id = lane.lane_id order by state.turn, state.seq limit 1
-        ) as due
-        from holdfast_lane as lane where lane.queue = holdfast_queue.queue))
+    (select job.turn + job.priority * :priority_step
+     from holdfast_lane as lane cross join holdfast_job as job on job.seq = (
+         select seq from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1
+     )
+     where lane.queue = holdfast_queue.queue order by job.turn, job.seq limit 1)
 from holdfast_queue order by queue;
 
 -- name: scheduled_by_queue

@@ -96,7 +96,7 @@ def jobs(tx: Tx, selection: JobFilter) -> JobPage:
     if selection.state in {JobState.READY, JobState.SCHEDULED}:
         return _waiting(tx, selection)
     is_blocked = selection.state is JobState.BLOCKED
-    cursor = int(selection.cursor) if selection.cursor else 0 if is_blocked else _LATEST
+    cursor = _place(selection.cursor) if selection.cursor else 0 if is_blocked else _LATEST
     parameters = {"queue": selection.queue, "task": selection.task, "limit": selection.limit}
     rows = tx.rows(f"list_{selection.state}", {**parameters, "after_seq" if is_blocked else "before": cursor})
     views = [_view(row) for row in rows]
@@ -105,7 +105,7 @@ def jobs(tx: Tx, selection: JobFilter) -> JobPage:
 
 
 def _waiting(tx: Tx, selection: JobFilter) -> JobPage:
-    after_turn, after_seq = map(int, selection.cursor.split("/")) if selection.cursor else (-_LATEST, 0)
+    after_turn, after_seq = map(_place, selection.cursor.split("/")) if selection.cursor else (-_LATEST, 0)
     names = {"queue": selection.queue, "task": selection.task}
     after = {"after_turn": after_turn, "after_seq": after_seq, "limit": selection.limit}
     if selection.state is JobState.SCHEDULED:
@@ -120,6 +120,14 @@ def _waiting(tx: Tx, selection: JobFilter) -> JobPage:
     full = len(rows) == selection.limit
     cursor = f"{keys[-1][0]}/{keys[-1][1]}" if full else None
     return JobPage([_view(row) for row in rows], cursor)
+
+
+def _place(text: str) -> int:
+    """Return a part of a cursor; raises `ValueError` for what no page has given."""
+    place = int(text)
+    if abs(place) > _LATEST:
+        raise ValueError(text)
+    return place
 
 
 def leases(tx: Tx, limit: int, *, expired_only: bool) -> list[LeaseView]:
