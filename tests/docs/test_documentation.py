@@ -64,8 +64,8 @@ def test_the_example_of_the_readme_charges_every_order_once(tmp_path):
 
 
 def test_the_first_job_of_the_tutorial_runs(tmp_path):
-    hello, ask, work, *_ = blocks("docs/tutorial/first-job.md")
-    for name, text in (("hello.py", hello), ("ask.py", ask), ("work.py", work)):
+    hello, ask, work, see, *_ = blocks("docs/tutorial/first-job.md")
+    for name, text in (("hello.py", hello), ("ask.py", ask), ("work.py", work), ("see.py", see)):
         (tmp_path / name).write_text(text, encoding="utf-8")
     job_id = run(tmp_path, "ask.py").strip()
 
@@ -73,6 +73,7 @@ def test_the_first_job_of_the_tutorial_runs(tmp_path):
     try:
         watch = f"from hello import app; job = app.job({job_id!r}).sync; print(job.wait(timeout=30), job.result())"
         assert run(tmp_path, "-c", watch).split() == ["completed", "Hello,", "Ada!"]
+        assert run(tmp_path, "see.py") == "Hello, Grace!\n"
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=20) == 0
     finally:
@@ -106,10 +107,10 @@ def test_the_first_stream_of_the_tutorial_is_consumed(tmp_path):
 
 
 def test_the_tests_that_the_documentation_shows_pass(tmp_path):
-    (block,) = blocks("docs/howto/test-your-tasks.md")
-    (tmp_path / "test_orders.py").write_text(block, encoding="utf-8")
+    for block in blocks("docs/howto/test-your-tasks.md"):
+        (tmp_path / block.split()[1]).write_text(block, encoding="utf-8")
 
-    assert "2 passed" in run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly")
+    assert "6 passed" in run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly")
 
 
 def test_reading_and_deciding_as_shown_renames_once(tmp_path):
