@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from tests.app.work import total
+from tests.unit.model.test_instants import Nowhere
 
 from holdfast import App, ConfigError, JobNotFound, PayloadError
 
@@ -47,6 +48,9 @@ def task(app: App):
         ({"delay": 1e12}, "numbers are seconds, not milliseconds"),
         ({"delay": "60"}, "pass seconds as a number, or a timedelta"),
         ({"run_at": NAIVE}, "pass an aware datetime, for example"),
+        ({"run_at": datetime(2030, 1, 1, tzinfo=Nowhere())}, "pass an aware datetime, for example"),
+        ({"run_at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))}, "pass one within them"),
+        ({"run_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=12)))}, "pass one within them"),
         ({"delay": 1, "run_at": datetime.now(UTC)}, "choose one"),
         ({"run_at": "2030-01-01T00:00:00Z"}, "pass an aware datetime"),
         ({"run_at": 1_900_000_000}, "pass an aware datetime"),
@@ -167,7 +171,7 @@ async def test_a_job_that_is_not_there_is_told_as_such(app, task, job_id):
     await task.enqueue(n=1)
 
     for call in (app.jobs.show, app.jobs.cancel, app.jobs.retry, app.jobs.reset):
-        with pytest.raises(JobNotFound, match="it never existed, or it was pruned"):
+        with pytest.raises(JobNotFound, match="pass the id that an enqueue returned or a list shows"):
             await call(job_id)
     with pytest.raises(JobNotFound):
         await app.job(job_id).wait(1)
@@ -181,7 +185,9 @@ async def test_a_state_that_is_none_is_refused_with_the_states_there_are(app):
 
 
 @pytest.mark.parametrize("state", ["ready", "scheduled", "failed"])
-@pytest.mark.parametrize("cursor", ["nonsense", "9" * 40, f"{'9' * 40}/{'9' * 40}", "'; drop table holdfast_job; --"])
+@pytest.mark.parametrize(
+    "cursor", [5, "nonsense", "\ud800", "9" * 40, f"{'9' * 40}/{'9' * 40}", "'; drop table holdfast_job; --"]
+)
 async def test_a_cursor_that_no_page_has_given_is_refused_with_the_remedy(app, task, state, cursor):
     await task.enqueue(n=1)
 
@@ -189,7 +195,7 @@ async def test_a_cursor_that_no_page_has_given_is_refused_with_the_remedy(app, t
         await app.jobs.list(state, cursor=cursor)
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, 2.5, "10"])
+@pytest.mark.parametrize("limit", [0, -1, True, 2.5, "10", 10**9 + 1, 2**63, pytest.param(10**5000, id="enormous")])
 async def test_a_limit_that_bounds_nothing_is_refused(app, task, limit):
     for call in (
         lambda: app.jobs.list("ready", limit=limit),
@@ -197,8 +203,31 @@ async def test_a_limit_that_bounds_nothing_is_refused(app, task, limit):
         lambda: app.claim("mail", limit),
         lambda: app.rescue(limit),
     ):
-        with pytest.raises(ConfigError, match="a whole number from 1 on"):
+        with pytest.raises(ConfigError, match=r"a whole number from 1 to 1000000000$"):
             await call()
+
+
+@pytest.mark.parametrize("reason", [5, 0, None, b"late", ["late"]])
+async def test_a_reason_that_is_no_text_is_refused_and_nothing_is_cancelled(app, task, reason):
+    job = await task.enqueue(n=1)
+
+    with pytest.raises(ConfigError, match=r"^the reason to cancel a job is of type \w+: pass a text that says why"):
+        await app.jobs.cancel(job.id, reason)
+    with pytest.raises(ConfigError, match="pass a text that says why"):
+        await job.cancel(reason)
+
+    assert await total(app) == 1
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, 5])
+@pytest.mark.parametrize("kind", ["queue", "task"])
+async def test_a_list_is_not_narrowed_by_what_can_be_no_name_whatever_the_cursor(app, task, kind, name):
+    await task.enqueue_many([{"n": 1}, {"n": 2}])
+    page = await app.jobs.list("ready", limit=1)
+
+    for cursor in (None, page.cursor):
+        with pytest.raises(ConfigError, match=f"^{kind} name"):
+            await app.jobs.list("ready", cursor=cursor, **{kind: name})
 
 
 async def test_the_reason_of_a_cancel_may_hold_anything(app, task):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from datetime import timedelta
 
 import pytest
@@ -71,9 +72,28 @@ def test_a_retry_policy_that_cannot_work_is_refused_with_the_remedy(make, remedy
         make()
 
 
+async def test_a_name_that_is_not_given_by_name_is_told_how(app):
+    with pytest.raises(ConfigError, match=r"@app\.task\('charge'\): .* pass name='charge'"):
+        app.task("charge")
+    with pytest.raises(ConfigError, match=r"@app\.task\(3\): that is no function"):
+        app.task(3)
+
+    assert app.tasks.names == ()
+
+
 async def test_a_plain_function_cannot_run_in_the_loop(app):
     with pytest.raises(ConfigError, match="would block the event loop"):
         app.task(executor="loop")(plain)
+
+
+async def test_a_partial_has_no_place_where_a_child_process_would_find_it(app):
+    app.task(name="bound")(functools.partial(plain))
+
+    assert app.tasks.get("bound").reference is None
+    with pytest.raises(ConfigError, match=r"task 'other': partial .* a child process cannot import it"):
+        app.task(name="other", executor="process")(functools.partial(plain))
+    with pytest.raises(ConfigError, match=r"there is a task 'bound' already \(functools\.partial\)"):
+        app.task(name="bound")(functools.partial(plain))
 
 
 async def test_a_nested_function_cannot_run_in_a_process(app):

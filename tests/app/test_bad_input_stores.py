@@ -36,13 +36,15 @@ async def refused(url: str) -> HoldfastError:
 @pytest.mark.parametrize(
     ("url", "remedy"),
     [
-        ("", "the URL must begin with one of"),
+        ("", "is empty"),
         ("jobs.db", "the URL must begin with one of"),
         ("/var/lib/jobs.db", "the URL must begin with one of"),
         ("mongodb://localhost/jobs", "no store is known for mongodb://"),
         ("sqlite://jobs.db", "it must look like sqlite:///jobs.db"),
         ("sqlite://host/jobs.db", "it must look like sqlite:///jobs.db"),
         ("sqlite:///jobs.db#part", "it must look like sqlite:///jobs.db"),
+        ("sqlite:///", "names no file"),
+        ("sqlite:///?synchronous=normal", "names no file"),
         ("sqlite:///a%00b", "NUL character"),
         ("sqlite:///jobs.db?sync=full", "there are synchronous=full|normal and busy_timeout"),
         ("sqlite:///jobs.db?synchronous=off", "there are synchronous=full|normal"),
@@ -52,10 +54,10 @@ async def refused(url: str) -> HoldfastError:
     ],
 )
 def test_a_url_that_leads_to_no_store_is_refused_with_the_remedy(monkeypatch, url, remedy):
-    monkeypatch.setenv("HOLDFAST_URL", url)  # the empty one is taken for none, so it is given below
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite://")  # what is given is taken, though it be empty
 
     with pytest.raises(ConfigError) as caught:
-        App(url or " ")
+        App(url)
 
     assert remedy in str(caught.value)
 

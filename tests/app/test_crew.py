@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from tests.app.stream_work import QUICK as TIMING
+from tests.app.stream_work import append, eventually
 from tests.app.work import LIMIT, QUICK
 
 from holdfast import App, Event, JobState
@@ -118,3 +120,41 @@ async def test_a_consumer_that_cannot_subscribe_ends_the_crew_as_a_wrong_configu
     crew = Crew(file_app.worker(**QUICK), file_app.node(timing=TIMING))
     assert await asyncio.wait_for(crew.run(), LIMIT) == ExitCode.CONFIGURATION
     assert "give the new one another name" in caplog.text
+
+
+async def test_a_node_whose_name_is_taken_ends_the_crew_as_a_wrong_configuration_in_words_alone(file_app: App, caplog):
+    Late(file_app)
+    first = Crew(None, file_app.node(node_id="box-1", timing=TIMING))
+    second = file_app.node(node_id="box-1", timing=TIMING)
+    running = asyncio.create_task(first.run())
+    await eventually(file_app.nodes)
+    taking = asyncio.create_task(second.run())
+    assert await asyncio.wait_for(running, LIMIT) == ExitCode.CONFIGURATION
+    second.stop()
+    await taking
+    (record,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert "has joined as node box-1: give every process a node id of its own" in record.getMessage()
+    assert record.exc_info is None
+
+
+async def test_a_process_does_not_wait_for_handlers_that_a_node_without_a_name_has_left_behind(file_app: App):
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @file_app.consumer("billing", category="orders", poll_interval=0.05)
+    async def billing(event: Event) -> None:
+        while not go_on.is_set():
+            began.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    await append(file_app, "a", 1)
+    crew = Crew(None, file_app.node(node_id="box-1", timing=TIMING, stuck_grace=0.1))
+    second = file_app.node(node_id="box-1", timing=TIMING, stuck_grace=0.1)
+    running = asyncio.create_task(crew.run())
+    await began.wait()
+    taking = asyncio.create_task(second.run())
+    assert await asyncio.wait_for(running, LIMIT) == ExitCode.CONFIGURATION
+    assert crew.may_leave_handlers
+    go_on.set()
+    second.stop()
+    await taking

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from decimal import Decimal
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -132,6 +134,24 @@ async def test_an_append_joins_the_callers_own_transaction(file_app):
             assert len(await file_app.read("orders", stream="order-1")) == count
     finally:
         connection.close()
+
+
+@dataclass
+class Paid:
+    amount: Decimal
+    at: datetime
+    by: UUID
+
+
+@pytest.mark.parametrize("form", [asdict, lambda paid: paid], ids=["a dict", "an object"])
+async def test_what_json_does_not_have_is_kept_as_a_text_that_decode_makes_whole_again(app, form):
+    paid = Paid(Decimal("12.50"), datetime(2026, 3, 1, tzinfo=UTC), UUID(int=7))
+
+    await app.append("orders", stream="a", name="paid", payload=form(paid))
+
+    (event,) = (await app.read("orders")).events
+    assert event.payload == {"amount": "12.50", "at": "2026-03-01T00:00:00Z", "by": str(UUID(int=7))}
+    assert event.decode(Paid) == paid
 
 
 async def test_the_number_of_partitions_is_fixed(app):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -44,8 +46,6 @@ def test_a_url_without_a_host_means_the_local_socket(url):
 
 @pytest.mark.parametrize("schema", ["", "Jobs", "a-b", 'x"; drop schema public', "pg_jobs", "a" * 49, "1a", "a%b"])
 def test_a_schema_is_a_plain_name(schema):
-    from urllib.parse import quote
-
     with pytest.raises(ConfigError, match="schema="):
         Location.parse(f"postgresql://db/shop?schema={quote(schema)}")
 
@@ -65,3 +65,67 @@ def test_a_url_that_is_none_is_refused_without_its_password():
     with pytest.raises(ConfigError) as refused:
         Location.parse("postgresql://ada:s3cret@[db/shop")
     assert "s3cret" not in str(refused.value)
+
+
+PARTS = ("ssw0rd", "p@ss", "100%", "sound", "pa/", "pa?", "pa#", "℀", "hunter")
+SUSPECT = [
+    "postgresql://app:p@ssw0rd@localhost/shop",
+    "postgresql://app:p@ssw0rd@localhost",
+    "postgresql://app:100%sound@localhost/shop",
+    "postgresql://app:100%2sound@localhost/shop",
+    "postgresql://app:sound%00@localhost/shop",
+    "postgresql://app:pa/ssw0rd@localhost/shop",
+    "postgresql://app:pa?ssw0rd@localhost/shop",
+    "postgresql://app:pa#ssw0rd@localhost/shop",
+    "postgresql://app:12/ssw0rd@localhost/shop",
+    "postgresql://app:p@pa/ssw0rd@localhost/shop",
+    "postgresql://app:p@pa?ssw0rd@localhost/shop",
+    "postgresql://app:p@pa?ssw=0rd@localhost/shop",
+    "postgresql://p@ss:hunter2@localhost/shop",
+    "postgresql://app:hunter 2@localhost/shop",
+    "postgresql://app@localhost/shop?password=hunter#2",
+    "postgresql://app@localhost/shop?password=hunter#",
+]
+
+
+@pytest.mark.parametrize("url", SUSPECT)
+def test_a_password_that_is_not_percent_encoded_is_refused_with_the_remedy_and_without_it(url):
+    with pytest.raises(ConfigError, match=r"percent-encode .*: @ is %40") as refused:
+        open_backend(url)
+    assert not [part for part in PARTS if part in str(refused.value)]
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://app:p℀ssw0rd@localhost/shop", "postgresql://app:[ssw0rd@localhost/shop", "//app:ssw0rd@db/shop"],
+)
+def test_a_url_that_python_cannot_read_is_refused_without_its_password(url):
+    with pytest.raises(ConfigError) as refused:
+        open_backend(url)
+    assert "ssw0rd" not in str(refused.value)
+
+
+@pytest.mark.parametrize("password", ["p@ss", "100%safe", "pa/ss", "pa?ss", "pa#ss", "a:b", "ä ö", "[x]", "%40"])
+def test_a_percent_encoded_password_arrives_whole_and_is_not_shown(password):
+    for url in (
+        f"postgresql://app:{quote(password, safe='')}@localhost/shop",
+        f"postgresql://app@localhost/shop?password={quote(password, safe='')}",
+    ):
+        location = Location.parse(url)
+        assert conninfo_to_dict(location.conninfo)["password"] == password
+        assert password not in location.url
+
+
+@pytest.mark.parametrize(
+    "query", ["user=ada@example.org", "application_name=a@b&sslmode=require", "host=/srv&user=a@b"]
+)
+def test_an_at_sign_in_a_parameter_that_is_known_is_none_of_a_password(query):
+    settings = conninfo_to_dict(Location.parse(f"postgresql:///shop?{query}").conninfo)
+    assert "@" in str(settings.get("user")) + str(settings["application_name"])
+
+
+def test_what_libpq_says_is_not_shown_if_it_holds_the_password():
+    with pytest.raises(ConfigError, match="must look like") as refused:
+        Location.parse("postgresql://ada:shema@db/shop?shema=jobs")
+    assert "shema" not in str(refused.value)

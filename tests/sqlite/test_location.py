@@ -40,3 +40,20 @@ def test_the_busy_timeout_is_a_number_of_seconds(text, seconds):
 def test_a_busy_timeout_that_is_no_plain_number_is_refused(text):
     with pytest.raises(ConfigError, match="busy_timeout=<seconds>"):
         Location.parse(f"sqlite:///jobs.db?busy_timeout={text}")
+
+
+@pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///?synchronous=normal"])
+def test_a_file_without_a_name_is_refused_and_not_taken_for_memory(url):
+    with pytest.raises(ConfigError, match=r"names no file.*empty.* sqlite:// .*in memory") as refused:
+        Location.parse(url)
+    assert "sqlite:///jobs.db (in the current directory)" in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite://?synchronous=normal", "sqlite:///:memory:"])
+def test_what_is_asked_for_in_memory_is_in_memory(url):
+    assert Location.parse(url).path is None
+
+
+def test_an_empty_url_is_refused_with_the_remedy():
+    with pytest.raises(ConfigError, match=r"the URL of the store is empty \(an unset variable\?\): .* leave it out"):
+        open_backend("")

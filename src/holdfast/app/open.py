@@ -33,10 +33,19 @@ def _scheme(url: object) -> str:
     if not isinstance(url, str):
         message = f"the URL of a store is a text, for example {DEFAULT_URL!r}, not {url!r}"
         raise ConfigError(message)
+    if not url:
+        message = (
+            f"the URL of the store is empty (an unset variable?): give one, for example {DEFAULT_URL}, or leave it out "
+            f"for $HOLDFAST_URL and, without that, {DEFAULT_URL} in the current directory"
+        )
+        raise ConfigError(message)
     try:
         return urlsplit(url).scheme
-    except ValueError as error:  # the text is not shown: it may hold a password
-        message = f"the URL of the store cannot be read ({error}): it must look like {DEFAULT_URL}"
+    except ValueError:  # neither the text nor what Python says of it is shown: either may hold a password
+        message = (
+            f"the URL of the store cannot be read: it must look like {DEFAULT_URL}; in a user name and a password all "
+            "but letters and digits is percent-encoded: @ is %40, / is %2F, [ is %5B"
+        )
         raise ConfigError(message) from None
 
 
@@ -47,6 +56,6 @@ def _factory(scheme: str, url: str) -> BackendFactory:
     for entry_point in entry_points(group=_ENTRY_POINTS, name=scheme):
         return cast("BackendFactory", entry_point.load())
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))
-    shown = f"{scheme}://…" if scheme else repr(url)
+    shown = f"{scheme}://…" if scheme else "a URL without a scheme" if "@" in url else repr(url)
     message = f"no store is known for {shown}: the URL must begin with one of {known}, for example {DEFAULT_URL}"
     raise ConfigError(message)

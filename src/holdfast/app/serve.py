@@ -35,6 +35,7 @@ class Crew:
         self.worker = worker
         self.node = node
         self._is_asked = False
+        self._codes: list[int] = []
 
     @property
     def name(self) -> str:
@@ -75,7 +76,14 @@ class Crew:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not self._is_asked:  # to ask again would cut short the time that the slower one has to drain
             self._stop()
-        return max(await asyncio.gather(*tasks))
+        self._codes = await asyncio.gather(*tasks)
+        return max(self._codes)
+
+    @property
+    def may_leave_handlers(self) -> bool:
+        """Whether handlers may run on though all have ended, so that the process must not wait for them."""
+        is_node_left = self.node is not None and self.node.has_left_handlers
+        return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
 
 
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
@@ -119,7 +127,7 @@ def run_one(app: App, make_crew: Callable[[], Crew]) -> int:
         else:
             _tell_what_is_left(crew.worker)
             _logger.info("%s has ended: %s", crew.name, crew.worker.status().totals)
-        if code in {ExitCode.RELEASED, ExitCode.BROKEN}:
+        if crew.may_leave_handlers:
             _end_now(code)
         await app.close()
         return code
@@ -128,7 +136,7 @@ def run_one(app: App, make_crew: Callable[[], Crew]) -> int:
 
 
 def _end_now(code: int) -> NoReturn:
-    """End the process though handlers run on in threads: their jobs were given back, and another worker has them."""
+    """End the process though handlers run on: their jobs and shares were given back, and others have them."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

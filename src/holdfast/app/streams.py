@@ -72,6 +72,7 @@ class StreamApp:
     ) -> Appended:
         """Append an event to a stream and return its place.
 
+        `payload` is kept as JSON: dates, UUIDs and decimals become texts, which `event.decode(…)` reads back.
         `expected_version` is the version that the stream must have (0: no event yet); `VersionConflict` tells the
         actual one. `event_id` (a UUID) makes an append safe to repeat. `using` joins the caller's own transaction.
         """
@@ -144,7 +145,7 @@ class StreamApp:
         stream: str | None = None,
         log: bool = False,
         start: Start | str = StartAt.BEGINNING,
-        batch: int = 100,
+        batch: int | None = None,
         commit_every: int = 100,
         commit_interval: float | timedelta = 1.0,
         poll_interval: float | timedelta = 1.0,
@@ -158,11 +159,11 @@ class StreamApp:
         """Register a function, or a class with a method `handle`, as a consumer.
 
         It reads `category=…`, one `stream=…` of it, or with `log=True` all categories, from `start="beginning"`, "end",
-        a time or a position. The handler takes an event, or a list of them if it is so annotated (`batch=100` at most),
-        and a context if it wants one. `on_error` is "block", "skip" or "park", after `max_attempts`, spaced by
-        `retry`. Without `ctx.transaction()` the position is written every `commit_every` events or `commit_interval`
-        seconds. `poll_interval` is how often it looks when nothing hints, `capacity` the weight of this node.
-        Raises `ConfigError` for what cannot work.
+        a time or a position. The handler takes an event, or a list of them if it is so annotated (at most `batch`, 100
+        by default), and a context if it wants one. `on_error` is "block", "skip" or "park", after `max_attempts`,
+        spaced by `retry`. Without `ctx.transaction()` the position is written every `commit_every` events or
+        `commit_interval` seconds. `poll_interval` is how often it looks when nothing hints, `capacity` the weight of
+        this node. Raises `ConfigError` for what cannot work.
         """
         if callable(cast("object", name)):
             own = getattr(name, "__name__", "name")

@@ -132,8 +132,8 @@ def check_url(url: str | None) -> None:
         raise ConfigError(message)
     try:
         urlsplit(url)
-    except ValueError as error:
-        message = f"the URL cannot be read: {error}; it must look like {DEFAULT_URL}"
+    except ValueError:  # what Python says of it may hold a password
+        message = f"the URL cannot be read: it must look like {DEFAULT_URL}"
         raise ConfigError(message) from None
     if _source_of_url() is ParameterSource.COMMANDLINE and has_password(url):
         warn(

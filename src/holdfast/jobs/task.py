@@ -17,6 +17,7 @@ from holdfast.model.names import check_name
 from holdfast.model.retry import RetryPolicy, policy_of
 from holdfast.model.turn import MAX_PRIORITY
 from holdfast.runtime.signature import Signature
+from holdfast.runtime.undone import refuse_generator
 
 MAX_ATTEMPTS = 1_000_000
 
@@ -45,8 +46,8 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def reference(self) -> tuple[str, str] | None:
         """Module and qualified name under which a child process looks for the task; None: there is no such place."""
-        module, name = self.handler.__module__, self.handler.__qualname__
-        return None if "<" in name else (module, name)
+        name: str | None = getattr(self.handler, "__qualname__", None)  # partials and other objects have none
+        return None if name is None or "<" in name else (self.handler.__module__, name)
 
 
 def make_task(
@@ -61,7 +62,9 @@ def make_task(
     executor: str | None,
 ) -> Task:
     """Check the settings of a task and read the signature of its handler."""
+    _check_callable(handler)
     task_name = check_name("task", name or _default_name(handler))
+    refuse_generator(handler, f"task {task_name!r}")
     task = Task(
         name=task_name,
         handler=handler,
@@ -75,11 +78,18 @@ def make_task(
     )
     if task.executor is Executor.PROCESS and task.reference is None:
         message = (
-            f"task {task_name!r}: {handler.__qualname__} is defined inside a function, so a child process cannot "
-            'import it: move it to the top of a module, or leave out executor="process"'
+            f"task {task_name!r}: {_qualified_name(handler)} has no name in a module, so a child process cannot import "
+            'it: move it to the top of a module, or leave out executor="process"'
         )
         raise ConfigError(message)
     return task
+
+
+def _check_callable(handler: object) -> None:
+    if isinstance(handler, str):
+        raise ConfigError(f"@app.task({handler!r}): the settings of a task go by name: pass name={handler!r}")
+    if not callable(handler):
+        raise ConfigError(f"@app.task({handler!r}): that is no function: pass settings by name, as in queue=…")
 
 
 def _default_name(handler: Callable[..., Any]) -> str:
@@ -173,5 +183,10 @@ class Tasks:
         return tuple(self._by_name)
 
 
+def _qualified_name(handler: Callable[..., Any]) -> str:
+    name: str = getattr(handler, "__qualname__", type(handler).__qualname__)
+    return name
+
+
 def _place(task: Task) -> str:
-    return f"{task.handler.__module__}.{task.handler.__qualname__}"
+    return f"{task.handler.__module__}.{_qualified_name(task.handler)}"

@@ -19,6 +19,7 @@ from holdfast.runtime.values import is_model
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_USUAL_NAMES = {"ctx", "context"}
 _UNDECODABLE = (shapes.ExtType, shapes.RawType)
 _AMBIGUOUS = (
     shapes.DateTimeType,
@@ -30,10 +31,14 @@ _AMBIGUOUS = (
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """The parameters that travel, and the name of the one that takes the context, if there is one."""
+    """The parameters that travel, and the name of the one that takes the context, if there is one.
+
+    Where none does, `unmarked` is the one that is called as contexts are and has no annotation, if there is such.
+    """
 
     travelling: tuple[Parameter, ...]
     context: str | None
+    unmarked: str | None = None
 
 
 def read_parameters(handler: Callable[..., Any], task: str, *, context_type: type | None) -> Parameters:
@@ -55,7 +60,9 @@ def read_parameters(handler: Callable[..., Any], task: str, *, context_type: typ
             raise ConfigError(f"task {task!r} takes the context twice, as {context.name} and {resolved.name}: drop one")
     if context is not None:
         _check_context(context, travelling, task)
-    return Parameters(tuple(travelling), None if context is None else context.name)
+        return Parameters(tuple(travelling), context.name)
+    bare = [name for name, parameter in found.parameters.items() if parameter.annotation is Parameter.empty]
+    return Parameters(tuple(travelling), None, next((name for name in bare if name in _USUAL_NAMES), None))
 
 
 def check_annotation(parameter: Parameter, task: str) -> bool:
@@ -83,15 +90,21 @@ def check_annotation(parameter: Parameter, task: str) -> bool:
 
 def _scope(handler: Any, context_type: type | None) -> dict[str, Any]:
     """Return the names that string annotations may use: those of the handler's module, and the context."""
+    # The context is often imported for type checkers alone; a name of the module's own goes first.
+    known = {} if context_type is None else {context_type.__name__: context_type}
+    return known | names_known_to(handler)
+
+
+def names_known_to(handler: Any) -> dict[str, Any]:
+    """Return the names of the module in which the code of a handler stands."""
     function: Any = inspect.unwrap(handler)
     while issubclass(type(function), functools.partial):
         function = inspect.unwrap(function.func)
     if not hasattr(function, "__globals__") and not hasattr(function, "__func__"):
         function = inspect.unwrap(type(function).__call__)
     function = getattr(function, "__func__", function)
-    # The context is often imported for type checkers alone; a name of the module's own goes first.
-    known = {} if context_type is None else {context_type.__name__: context_type}
-    return known | getattr(function, "__globals__", {})
+    names: dict[str, Any] = getattr(function, "__globals__", {})
+    return names
 
 
 def _resolve(parameter: Parameter, task: str, scope: dict[str, Any]) -> Any:

@@ -66,7 +66,7 @@ def encode_value(value: Any, what: str) -> str:
         data = encode_json(value)
     except Refused as refused:
         place = f"at {refused.place.removeprefix('.')}: " if refused.place else ""
-        raise PayloadError(f"{what} cannot be kept: {place}{refused.reason}") from None
+        raise PayloadError(f"{what} cannot be kept: {place}{refused.unannotated}") from None
     except Exception as error:
         raise PayloadError(f"{what} cannot be kept: {error}") from error
     check_size(len(data), what)

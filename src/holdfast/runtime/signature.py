@@ -50,17 +50,26 @@ class Signature:
         "_read_named",
         "_required",
         "_rest",
+        "_unmarked",
         "context",
         "task",
         "text",
     )
 
-    def __init__(self, task: str, parameters: Sequence[Parameter], context: str | None) -> None:
+    def __init__(
+        self,
+        task: str,
+        parameters: Sequence[Parameter],
+        context: str | None,
+        *,
+        unmarked: tuple[str, str] | None = None,
+    ) -> None:
         self.task = task
         self.context = context
         """The name of the parameter that takes the context, to be handed over by name."""
         self.text = f"{task}{inspect.Signature(parameters)}"
         """The signature as a person writes it, without the context."""
+        self._unmarked = unmarked  # a parameter that may be meant to take the context, and how to annotate it then
         by_kind: dict[Any, list[Parameter]] = {}
         for parameter in parameters:
             by_kind.setdefault(parameter.kind, []).append(parameter)
@@ -90,7 +99,10 @@ class Signature:
         """
         name = task or str(getattr(handler, "__name__", type(handler).__name__))
         parameters = read_parameters(handler, name, context_type=context_type)
-        return cls(name, parameters.travelling, parameters.context)
+        unmarked = None
+        if context_type is not None and parameters.unmarked is not None:
+            unmarked = parameters.unmarked, context_type.__name__
+        return cls(name, parameters.travelling, parameters.context, unmarked=unmarked)
 
     def __repr__(self) -> str:
         return f"<Signature {self.text}>"
@@ -185,7 +197,12 @@ class Signature:
         positional_only = self._ordered[: self._only_positional]
         for name in self._required:
             if name not in by_position and (name in positional_only or name not in named):
-                raise Refused(f"the argument {name} is missing")
+                raise Refused(f"the argument {name} is missing{self._remedy_for_missing(name)}")
+
+    def _remedy_for_missing(self, name: str) -> str:
+        if self._unmarked is None or self._unmarked[0] != name:
+            return ""
+        return f": annotate it as {self._unmarked[1]} if the worker is to fill it in"
 
     def _check(self, positional: Sequence[Any], named: Mapping[str, Any], *, seen: _Call) -> None:
         for index, value in enumerate(positional):

@@ -29,14 +29,17 @@ UNKNOWN: Any = object()  # nothing is known of what arrives: only what has a pla
 _SCALARS = (Decimal, UUID, timedelta, date, time)
 _BYTES = (bytes, bytearray, memoryview)
 _SETS = (set, frozenset)
+_IN_A_FIELD = "pass a dataclass whose field has that type, and decode to it"
 
 
 class Refused(Exception):  # noqa: N818 - private to the codec; callers see PayloadError
     """A value cannot travel; the place is put together on the way out, so that the good case pays nothing for it."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, unannotated: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.unannotated = unannotated or reason
+        """The reason with a remedy for what no signature describes: the payload of an event, a result."""
         self.place = ""
 
     def within(self, step: str) -> Refused:
@@ -137,9 +140,10 @@ def _check_key(key: Any, arrives: dict[Any, Any] | None, depth: int) -> None:
         raise Refused("a key is a text, a number or something with a text of its own: make it str")
     check(key, key, depth)
     if arrives is None or key not in arrives:
+        fault = f"the key {key!r} is no text and would arrive as one"
         raise Refused(
-            f"the key {key!r} is no text and would arrive as one: annotate the keys, "
-            f"for example dict[{type(key).__name__}, Any], or make them str"
+            f"{fault}: annotate the keys, for example dict[{type(key).__name__}, Any], or make them str",
+            unannotated=f"{fault}: make the keys str, or {_IN_A_FIELD}",
         )
 
 
@@ -153,10 +157,17 @@ def _check_rich(value: Any, seen: Any, depth: int) -> None:  # noqa: C901 - one 
         _check_arrives(value, seen)
     elif isinstance(value, _BYTES):
         if not isinstance(seen, _BYTES):
-            raise Refused("bytes would arrive as a text: annotate it as bytes, or pass a text")
+            fault = "bytes would arrive as a text"
+            raise Refused(
+                f"{fault}: annotate it as bytes, or pass a text", unannotated=f"{fault}: pass a text, or {_IN_A_FIELD}"
+            )
     elif isinstance(value, _SETS):
         if not isinstance(seen, _SETS):
-            raise Refused("a set would arrive as a list: annotate it, for example as set[int], or pass a sorted list")
+            fault = "a set would arrive as a list"
+            raise Refused(
+                f"{fault}: annotate it, for example as set[int], or pass a sorted list",
+                unannotated=f"{fault}: pass a sorted list, or {_IN_A_FIELD}",
+            )
         for item in cast("set[Any]", value):
             check(item, _member(item, seen), depth)
     elif isinstance(value, Enum):

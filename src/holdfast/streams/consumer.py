@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, cast
@@ -14,9 +14,12 @@ from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
 from holdfast.model.retry import Exponential, RetryPolicy, policy_of
+from holdfast.runtime.undone import refuse_generator
 from holdfast.store.stream_values import Start, StartAt, Subscription
+from holdfast.streams.handler_parameters import HandlerParameters, read_handler
 
 DEFAULT_RETRY: Final = Exponential(0.1, 2, cap=30, jitter="equal", floor=0)
+_DEFAULT_BATCH: Final = 100
 _MAX_BATCH: Final = 10_000
 
 
@@ -61,7 +64,7 @@ def make_consumer(  # noqa: PLR0913 - each is a setting of its own, by name
     stream: str | None = None,
     log: bool = False,
     start: Start | str = StartAt.BEGINNING,
-    batch: int = 100,
+    batch: int | None = None,
     commit_every: int = 100,
     commit_interval: float | timedelta = 1.0,
     poll_interval: float | timedelta = 1.0,
@@ -74,16 +77,17 @@ def make_consumer(  # noqa: PLR0913 - each is a setting of its own, by name
     """Check everything that can be checked before a node runs; raises `ConfigError` with the remedy."""
     check_name("consumer", name)
     call = _call_of(name, handler)
-    parameters = _parameters(name, call)
+    refuse_generator(call, f"consumer {name!r}")
+    takes = read_handler(name, call)
     return Consumer(
         name=name,
         handler=call,
         subscription=_subscription(name, category, stream, log=log),
         start=check_start(start),
         is_async=inspect.iscoroutinefunction(call),
-        takes_batch=_takes_batch(parameters[0], call),
-        takes_context=len(parameters) > 1,
-        batch=_count(name, "batch", batch, _MAX_BATCH),
+        takes_batch=takes.takes_batch,
+        takes_context=takes.takes_context,
+        batch=_batch(name, takes, batch),
         commit_every=_count(name, "commit_every", commit_every, _MAX_BATCH),
         commit_interval=to_span(commit_interval, "commit_interval"),
         poll_interval=to_span(poll_interval, "poll_interval"),
@@ -123,25 +127,18 @@ def _call_of(name: str, handler: object) -> Callable[..., Any]:
     return target
 
 
-def _parameters(name: str, call: Callable[..., Any]) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(call).parameters.values())
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in parameters if p.default is inspect.Parameter.empty]
-    if not 1 <= len(needed) <= 2 or any(p.kind not in plain for p in needed):  # noqa: PLR2004 - the event, the context
-        message = f"consumer {name!r}: its handler takes an event (or a list of them) and, if it wants one, a context"
+def _batch(name: str, takes: HandlerParameters, batch: int | None) -> int:
+    """Return how many events are read at once: as many as a batch may have."""
+    if batch is None:
+        return _DEFAULT_BATCH
+    count = _count(name, "batch", batch, _MAX_BATCH)
+    if count > 1 and not takes.takes_batch and not takes.says_which:
+        message = (
+            f"consumer {name!r}: batch={count}, but nothing says that its handler takes a list, so it would be given "
+            "one event at a time: annotate its first parameter as list[Event], or as Event and leave out batch"
+        )
         raise ConfigError(message)
-    return needed
-
-
-def _takes_batch(parameter: inspect.Parameter, call: Callable[..., Any]) -> bool:
-    """Whether the first parameter is annotated as a list or another sequence of events."""
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        try:
-            annotation = inspect.signature(call, eval_str=True).parameters[parameter.name].annotation
-        except (NameError, TypeError, SyntaxError):  # named only for the type checker
-            return str(parameter.annotation).startswith(("list[", "Sequence["))
-    return getattr(annotation, "__origin__", annotation) in {list, tuple, Sequence}
+    return count
 
 
 def _subscription(name: str, category: str | None, stream: str | None, *, log: bool) -> Subscription:

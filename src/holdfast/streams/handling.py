@@ -9,7 +9,6 @@ neither done nor to blame, and the next owner handles it. A thread that never lo
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,12 +23,13 @@ from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
 from holdfast.runtime.failure import describe
 from holdfast.runtime.threads import Threads
+from holdfast.runtime.undone import undone_reason
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, ParkedEvent
 from holdfast.streams.consumer import Consumer, OnError
 from holdfast.streams.context import EventContext, StreamUnparked, Try
 from holdfast.streams.event import Event
-from holdfast.streams.poison import Step, judge
+from holdfast.streams.poison import Judgement, Step, judge
 from holdfast.streams.progress import Progress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -50,6 +50,13 @@ class Retried(msgspec.Struct, frozen=True):
 
     commit: Commit
     is_committed: bool = False
+
+
+class _Failures(msgspec.Struct):
+    """How often the same events have failed in a row here, and whether they block their partition."""
+
+    count: int = 0
+    is_blocked: bool = False
 
 
 class Handling:
@@ -116,21 +123,21 @@ class Handling:
         self, events: list[StoredEvent], progress: Progress, replay_until: int, pause: Pause
     ) -> None:
         """Try until it succeeds or the consumer gives it up. A batch that failed once is handled one by one."""
-        attempts = 0
+        failures = _Failures()
         while True:
             this = self._try(progress.commit_up_to(events[-1]))
             try:
-                await self._call(this, events, replay_until, progress, attempts + 1)
+                await self._call(this, events, replay_until, progress, failures.count + 1)
             except (LeaseLost, StreamUnparked, Stopped, Interrupted, OutcomeUnknown):
                 raise
             except StoreUnavailable as error:  # the store's fault, not the event's
-                _logger.warning("%s: the store failed under %r, trying again: %s", self._name, events[0], error)
+                _logger.warning("%s: the store failed under %r, trying again: %s", self._name, Event(events[0]), error)
                 await self._wait(pause, _STORE_WAIT)
                 continue
             except Exception as error:
                 if not this.is_committed:
-                    attempts += 1
-                    if await self._is_done_with(events, progress, replay_until, error, attempts, pause):
+                    failures.count += 1
+                    if await self._is_done_with(events, progress, replay_until, error, failures, pause):
                         return
                     continue
                 _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of(events))
@@ -147,17 +154,25 @@ class Handling:
             raise
         except Exception as error:
             if not this.is_committed:
-                _logger.warning("%s: parked %r failed again: %r", self._name, parked.event, error)
+                _logger.warning("%s: parked %r failed again: %r", self._name, Event(parked.event), error)
                 return Retried(progress.commit_unparked(place, describe(error), 1))
             _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of([parked.event]))
         return Retried(this.commit, is_committed=this.is_committed)
 
-    def give_up(self, event: StoredEvent, progress: Progress, failure: Failure, *, attempts: int) -> None:
-        """Pass over an event as the consumer's `on_error` says."""
+    def give_up(
+        self,
+        event: StoredEvent,
+        progress: Progress,
+        failure: Failure,
+        *,
+        attempts: int,
+        error: BaseException | None = None,
+    ) -> None:
+        """Pass over an event as the consumer's `on_error` says; the log shows where `error` was raised."""
         what = "parked, with the later ones of its stream," if self._consumer.on_error is OnError.PARK else "skipped"
         _logger.error(
             "%s: %r is %s after %d attempts: %s: %s",
-            self._name, event, what, attempts, failure.error_class, failure.message,
+            self._name, Event(event), what, attempts, failure.error_class, failure.message, exc_info=error,
         )  # fmt: skip
         if self._consumer.on_error is OnError.PARK:
             progress.park(event, failure, attempts)
@@ -168,8 +183,8 @@ class Handling:
     def _name(self) -> str:
         return f"consumer {self._consumer.name}"
 
-    def _of(self, events: Sequence[StoredEvent]) -> tuple[str, StoredEvent]:
-        return self._name, events[-1]
+    def _of(self, events: Sequence[StoredEvent]) -> tuple[str, Event]:
+        return self._name, Event(events[-1])
 
     async def _is_done_with(
         self,
@@ -177,30 +192,41 @@ class Handling:
         progress: Progress,
         replay_until: int,
         error: Exception,
-        attempts: int,
+        failures: _Failures,
         pause: Pause,
     ) -> bool:
         """Decide after a failure; True if the events are done with, False if they are to be tried again."""
         if len(events) > 1:
-            _logger.warning("%s: a batch of %d failed, one by one: %r", self._name, len(events), error)
+            _logger.warning("%s: a batch of %d failed, one by one: %r", self._name, len(events), error, exc_info=error)
             for one in events:
                 await self.handle([one], progress, replay_until, pause)
             return True
         (event,) = events
-        judgement = judge(self._consumer, attempts, error, draw=random.random())  # noqa: S311 - jitter
+        judgement = judge(self._consumer, failures.count, error, draw=random.random())  # noqa: S311 - jitter
         if judgement.problem is not None:
             _logger.error("%s: %s", self._name, judgement.problem)
         if judgement.step is not Step.AGAIN:
-            self.give_up(event, progress, describe(error), attempts=attempts)
+            self.give_up(event, progress, describe(error), attempts=failures.count, error=error)
             return True
-        level = logging.ERROR if judgement.is_blocked else logging.WARNING
-        state = "blocks its partition" if judgement.is_blocked else "failed"
-        wait = judgement.wait.total_seconds()
-        _logger.log(
-            level, "%s: %r %s (attempt %d), again in %.1f s: %r", self._name, event, state, attempts, wait, error
-        )
-        await self._wait(pause, wait)
+        self._tell(event, error, failures, judgement)
+        failures.is_blocked = judgement.is_blocked
+        await self._wait(pause, judgement.wait.total_seconds())
         return False
+
+    def _tell(self, event: StoredEvent, error: Exception, failures: _Failures, judgement: Judgement) -> None:
+        """Log a failure; with the traceback at first and when it begins to block, since it may go on for days."""
+        is_news = failures.count == 1 or (judgement.is_blocked and not failures.is_blocked)
+        _logger.log(
+            logging.ERROR if judgement.is_blocked else logging.WARNING,
+            "%s: %r %s (attempt %d), again in %.1f s: %r",
+            self._name,
+            Event(event),
+            "blocks its partition" if judgement.is_blocked else "failed",
+            failures.count,
+            judgement.wait.total_seconds(),
+            error,
+            exc_info=error if is_news else None,
+        )
 
     async def _wait(self, pause: Pause, seconds: float) -> None:
         """Wait between two tries, but not past the end."""
@@ -246,21 +272,16 @@ class Handling:
             raise Stopped if self._is_abandoned else Interrupted
 
     async def _run(self, arguments: list[Any]) -> None:
-        """Call the handler; `TimeoutError` of an async one."""
+        """Call the handler; `TimeoutError` of an async one, `ConfigError` if what it returned is still to be run."""
         if self._consumer.is_async:
             timeout = self._consumer.timeout
             async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                await self._consumer.handler(*arguments)
-            return
-        value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            message = (
-                f"consumer {self._consumer.name!r} returned a {type(value).__name__} that nobody has awaited, so its "
-                "work was not done: make the handler, or the decorator around it, an `async def` that awaits it"
-            )
-            raise ConfigError(message)
+                value = await self._consumer.handler(*arguments)
+        else:
+            value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
+        reason = undone_reason(value)
+        if reason is not None:
+            raise ConfigError(f"consumer {self._consumer.name!r} {reason}")
 
     def _was_told(self, this: Try) -> bool:
         """Whether the handler knows that it is to stop."""

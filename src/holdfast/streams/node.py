@@ -40,7 +40,7 @@ _FAREWELL: Final = 5.0  # seconds for telling the store that we leave; it finds 
 
 
 class NodeBroken(HoldfastError):  # noqa: N818
-    """The node cannot go on, and its process is to end: a handler is stuck, its name is taken, its own loop failed."""
+    """The node cannot go on, and its process is to end: a handler is stuck, or its own loop failed."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -80,6 +80,8 @@ class Node:
         self._hurry = asyncio.Event()
         self._is_running = False
         self._broken: asyncio.Future[None] | None = None
+        self.has_left_handlers = False
+        """Whether handlers did not end with the node; they run on until their process ends."""
 
     @property
     def _store(self) -> AllocationStore:
@@ -100,7 +102,7 @@ class Node:
     # --- the life of the node -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take part until stopped; raises `NodeBroken` if it cannot go on."""
+        """Take part until stopped; raises `NodeBroken` if it cannot go on, `ConfigError` if its name is taken."""
         await self._backend.open()
         loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
@@ -177,6 +179,7 @@ class Node:
         not end within the grace, all are left to our silence.
         """
         have_ended = await hands.end()
+        self.has_left_handlers = not have_ended
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self._leader.resign()
@@ -248,7 +251,7 @@ class Node:
                     f"another process ({view.host}, pid {view.pid}) has joined as node {self.node.node_id}: "
                     "give every process a node id of its own; this one ends"
                 )
-                raise NodeBroken(message)
+                raise ConfigError(message)
         _logger.warning("node %s was forgotten by the store (silent for too long?) and joins again", self.node.node_id)
         await self._store.join(self._described())
 

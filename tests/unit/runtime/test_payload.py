@@ -12,8 +12,10 @@ from holdfast.runtime.payload import (
     MAX_HEADER_BYTES,
     MAX_PAYLOAD,
     decode_result,
+    decoder_for,
     encode_headers,
     encode_result,
+    encode_value,
 )
 
 
@@ -110,3 +112,33 @@ def test_a_header_name_must_be_a_name(name: Any):
 def test_headers_up_to_the_limits_are_carried():
     assert encode_headers({"a": "x" * (MAX_HEADER_BYTES - 1)}) is not None
     assert encode_headers({f"h{number}": "" for number in range(64)}) is not None
+
+
+@dataclass
+class Attachment:
+    data: bytes
+    tags: set[str]
+    sizes: dict[int, int]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"data": b"x"}, "at data: bytes would arrive as a text: pass a text, or pass a dataclass"),
+        ({"tags": {1}}, "at tags: a set would arrive as a list: pass a sorted list, or pass a dataclass"),
+        (
+            {"sizes": {1: 2}},
+            r"at sizes\[1\]: the key 1 is no text and would arrive as one: make the keys str, or pass a",
+        ),
+    ],
+)
+def test_where_nothing_can_be_annotated_no_remedy_says_so(value, says):
+    with pytest.raises(PayloadError, match=says) as refused:
+        encode_value(value, "the payload of event 'placed'")
+    assert "annotate" not in str(refused.value)
+    assert "whose field has that type" in str(refused.value)
+
+
+def test_the_remedy_works_where_nothing_can_be_annotated():
+    attachment = Attachment(b"x", {"a"}, {1: 2})
+    assert decoder_for(Attachment).decode(encode_value(attachment, "the payload")) == attachment

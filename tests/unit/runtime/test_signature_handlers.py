@@ -128,3 +128,31 @@ def test_pydantic_is_not_imported_unless_it_is_used():
         "assert 'pydantic' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def unannotated(order_id: int, ctx) -> None: ...
+def unannotated_context(order_id: int, context) -> None: ...
+def unannotated_positional(ctx, /, *rest: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "args"), [(unannotated, (5,)), (unannotated_context, (5,)), (unannotated_positional, ())]
+)
+def test_a_context_that_is_not_annotated_is_told_how_the_worker_would_fill_it_in(handler, args):
+    with pytest.raises(ArgumentsError, match=r"is missing: annotate it as Ctx if the worker is to fill it in;"):
+        Signature.of(handler, context_type=Ctx).encode(args, {})
+
+
+@pytest.mark.parametrize("context_type", [Ctx, None])
+def test_an_argument_that_is_missing_is_told_nothing_of_contexts(context_type):
+    def handler(order_id, *, note) -> None: ...
+
+    with pytest.raises(ArgumentsError, match="the argument note is missing; the signature is"):
+        Signature.of(handler, context_type=context_type).encode((5,), {})
+
+
+def test_a_task_that_takes_its_context_by_another_name_may_have_an_argument_of_that_name():
+    def handler(ctx, context: Ctx) -> None: ...
+
+    with pytest.raises(ArgumentsError, match="the argument ctx is missing; the signature is"):
+        Signature.of(handler, context_type=Ctx).encode((), {})

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 
 from holdfast.errors import ConfigError
 
@@ -28,6 +29,12 @@ _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 _INSTALL = {"auto", "never"}
 _PREPARE = {"auto", "never", "always"}
 _HIDDEN = {"password", "sslpassword", "passfile"}
+_OURS = {"schema", "install", "pool", "prepare", "patience"}
+_NOT_ENCODED = re.compile(r"[\s@]|%(?![0-9a-fA-F]{2})|%00")
+_ENCODE = (
+    "this is not a PostgreSQL URL: percent-encode the user name and the password: @ is %40, / is %2F, : is %3A, # is "
+    f"%23, ? is %3F, % is %25 (Python: urllib.parse.quote(password, safe='')); it must look like {_EXAMPLE}"
+)
 
 # A link that went silent is noticed within seconds, on either side of a request; a stopped server at once.
 _PATIENT = {
@@ -71,16 +78,16 @@ class Location(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str) -> Location:
-        """Read a URL; raise `ConfigError` where it cannot be one."""
+        """Read a URL; raise `ConfigError` where it cannot be one. No part of a password is in its text."""
         try:
             parts = urlsplit(url)
             shown, ours, libpq = _sort(parts.query)
+            if "#" in url or _is_suspect(parts):
+                raise ConfigError(_ENCODE)
             settings = conninfo_to_dict(_joined(parts.netloc, parts.path, libpq))
             conninfo = make_conninfo("", **{**_PATIENT, **settings})
         except (ValueError, ProgrammingError) as error:
-            message = (
-                f"this is not a PostgreSQL URL ({_without_secrets(str(error), url)}): it must look like {_EXAMPLE}"
-            )
+            message = f"this is not a PostgreSQL URL{_reason(str(error), url)}: it must look like {_EXAMPLE}"
             raise ConfigError(message) from None
         location = cls(url=_shown_url(parts.netloc, parts.path, shown), conninfo=conninfo, full_url=url)
         return _with_settings(location, ours)
@@ -92,7 +99,7 @@ def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, 
     ours: dict[str, str] = {}
     libpq: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        (ours if name in {"schema", "install", "pool", "prepare", "patience"} else libpq)[name] = value
+        (ours if name in _OURS else libpq)[name] = value
         if name not in _HIDDEN:
             shown.append((name, value))
     return shown, ours, libpq
@@ -108,8 +115,36 @@ def _joined(netloc: str, path: str, query: Mapping[str, str] | Sequence[tuple[st
     return f"postgresql://{netloc}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
 
 
-def _without_secrets(text: str, url: str) -> str:
-    return "it cannot be parsed" if "@" in text or url in text else text
+def _is_suspect(parts: SplitResult) -> bool:
+    """Tell whether the URL may have been split inside a user name or a password that is not percent-encoded.
+
+    Then what is taken for a host, a database or a parameter may be a piece of the password, which the driver would
+    repeat in its errors and we in our logs. A piece that is taken for parameters ends with the @ before the host, and
+    would have to begin like a parameter of libpq to pass for some.
+    """
+    user, _, _ = parts.netloc.rpartition("@")
+    pieces = [piece for piece in parts.query.split("&") if "@" in piece]
+    return (
+        _NOT_ENCODED.search(user) is not None
+        or "@" in parts.path
+        or any(piece.partition("=")[0] not in _known_parameters() for piece in pieces)
+    )
+
+
+def _known_parameters() -> set[str]:
+    return {option.keyword.decode() for option in Conninfo.get_defaults()} | _OURS
+
+
+def _reason(text: str, url: str) -> str:
+    """Return what the driver says of a URL, in brackets; nothing if that may hold a password."""
+    text = text.strip()
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    password = parts.netloc.rpartition("@")[0].partition(":")[2]
+    secrets = {password, unquote(password)} | {value for name, value in parse_qsl(parts.query) if name in _HIDDEN}
+    return "" if "@" in text or any(secret in text for secret in secrets if secret) else f" ({text})"
 
 
 def _with_settings(location: Location, settings: dict[str, str]) -> Location:

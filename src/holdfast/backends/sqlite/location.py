@@ -1,7 +1,7 @@
 """From a URL to a place on disk or in memory.
 
-`sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite://` (in memory), with these settings after `?`:
-`synchronous=full|normal` and `busy_timeout=<seconds>`.
+`sqlite:///relative.db` (to the current directory), `sqlite:////absolute.db`, `sqlite://` (in memory), with these
+settings after `?`: `synchronous=full|normal` and `busy_timeout=<seconds>`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import msgspec
 
 from holdfast.errors import ConfigError, StoreUnavailable
 
-_EXAMPLES = "sqlite:///jobs.db (beside the program), sqlite:////var/lib/app/jobs.db (absolute), sqlite:// (in memory)"
+_EXAMPLES = (
+    "sqlite:///jobs.db (in the current directory), sqlite:////var/lib/app/jobs.db (absolute), sqlite:// (in memory)"
+)
 
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}")
 
@@ -55,6 +57,12 @@ class Location(msgspec.Struct, frozen=True):
         name = unquote(parts.path.removeprefix("/"))
         if "\0" in name:
             message = f"{url!r} contains a NUL character"
+            raise ConfigError(message)
+        if parts.path == "/":  # in memory it would be gone with this process, and whoever wrote this meant a file
+            message = (
+                f"{url!r} names no file (was the variable empty that should have?): it must look like {_EXAMPLES}; a "
+                "store in memory is lost with its process"
+            )
             raise ConfigError(message)
         path = None if name in {"", ":memory:"} else Path(name).absolute()
         return _with_settings(cls(path=path), url, parts.query)
