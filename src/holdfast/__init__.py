@@ -37,7 +37,7 @@ from holdfast.streams.context import EventContext
 from holdfast.streams.event import Event
 from holdfast.streams.node import Node
 from holdfast.streams.reading import EventPage
-from holdfast.worker.worker import Worker
+from holdfast.worker.worker import Worker, WorkerBroken
 
 __all__ = [
     "App",
@@ -83,4 +83,5 @@ __all__ = [
     "Unsupported",
     "VersionConflict",
     "Worker",
+    "WorkerBroken",
 ]

@@ -86,6 +86,33 @@ async def test_an_async_handler_that_returns_a_coroutine_has_not_done_its_work_e
     assert (await job.state(), ran) == (JobState.FAILED, [])
 
 
+def _counted(n: int):
+    yield n
+
+
+async def _counted_later(n: int):
+    yield n
+
+
+@pytest.mark.parametrize("timeout", [None, 5], ids=["driven at once", "in a task"])
+@pytest.mark.parametrize("made", [_counted, _counted_later])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_handler_that_returns_a_generator_has_not_done_its_work(app: App, timeout, made, is_async):
+    def send(n: int):
+        return made(n)
+
+    async def send_async(n: int):
+        return made(n)
+
+    task = app.task(max_attempts=1, timeout=timeout)(send_async if is_async else send)
+    job = await task.enqueue(n=1)
+    await run_all(app)
+
+    details = await job.details()
+    assert details.job.state is JobState.FAILED
+    assert "generator that nobody has run" in str(details.attempts[0].message)
+
+
 # --- the end of the handler, while the store is asked whether its transaction has committed --------------------------
 
 

@@ -6,12 +6,15 @@ import asyncio
 import logging
 import sqlite3
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
+from tests.app.test_lost_replies import LOST, Failing
 from tests.app.work import ask, change, connected, ended, run_all, working
 
-from holdfast import App, ConfigError, Context, JobState, TransactionExpired
+from holdfast import App, ConfigError, Context, JobState, OutcomeUnknown, StoreUnavailable, TransactionExpired
 
 
 @pytest.fixture
@@ -121,7 +124,8 @@ async def test_an_exception_after_the_block_is_only_logged(shop: App, payments, 
     assert await job.state() is JobState.COMPLETED
     assert payments() == [(job.id, "kept")]
     assert (await job.details()).attempts == []
-    assert "was completed by its own transaction, and then its handler raised" in caplog.text
+    assert "was completed by its own transaction, and then its handler raised ValueError: too late" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 async def test_calls_inside_the_block_join_it_and_are_rolled_back_with_it(shop: App):
@@ -238,6 +242,63 @@ async def test_a_thread_handlers_transaction_past_its_limit_is_rolled_back_too(s
 
     assert payments() == []
     assert "TransactionExpired" in str((await job.details()).attempts[0].error_class)
+
+
+@pytest.fixture
+def loses_replies(shop: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every commit of a handler be done and its reply be lost, and the store be gone when it is first asked."""
+    transactions, jobs = shop.backend.transactions, shop.backend.jobs
+    begin, begin_blocking = transactions.begin, transactions.begin_blocking
+
+    @asynccontextmanager
+    async def unheard(*args: Any, **words: Any) -> AsyncIterator[Any]:
+        async with begin(*args, **words) as transaction:
+            yield transaction
+        raise LOST
+
+    @contextmanager
+    def unheard_blocking(*args: Any, **words: Any) -> Iterator[Any]:
+        with begin_blocking(*args, **words) as transaction:
+            yield transaction
+        raise LOST
+
+    monkeypatch.setattr(transactions, "begin", unheard)
+    monkeypatch.setattr(transactions, "begin_blocking", unheard_blocking)
+    monkeypatch.setattr(jobs, "verify", Failing(jobs.verify, StoreUnavailable("gone"), first=False))
+
+
+@pytest.mark.usefixtures("loses_replies")
+@pytest.mark.parametrize("how", ["async", "thread"])
+async def test_a_handler_that_cannot_learn_whether_it_has_committed_is_told_so_and_takes_effect_once(
+    shop: App, payments, how
+):
+    said: list[type[BaseException]] = []
+
+    @shop.task(name="async", retry=0)
+    async def charge(ctx: Context) -> None:
+        try:
+            async with ctx.transaction() as connection:
+                await connection.execute(INSERT, (ctx.job.id, "once"))
+        except Exception as error:
+            said.append(type(error))
+            raise
+
+    @shop.task(name="thread", retry=0)
+    def charge_in_thread(ctx: Context) -> None:
+        try:
+            with ctx.sync.transaction() as connection:
+                connection.execute(INSERT, (ctx.job.id, "once"))
+        except Exception as error:
+            said.append(type(error))
+            raise
+
+    job = await shop.enqueue(how)
+    await run_all(shop)
+
+    assert said == [OutcomeUnknown]
+    assert payments() == [(job.id, "once")]
+    assert await job.state() is JobState.COMPLETED
+    assert (await job.details()).attempts == []
 
 
 def _completing(shop: App, path, how: str) -> Any:

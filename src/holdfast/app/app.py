@@ -11,6 +11,7 @@ from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, check_limit
 from holdfast.app.batch import Batch, open_batch
+from holdfast.app.claiming import callers_id, callers_lease, claim_or_give_back
 from holdfast.app.handle import JobHandle
 from holdfast.app.held import HeldJob, known_tasks
 from holdfast.app.open import DEFAULT_URL, open_backend
@@ -33,7 +34,6 @@ from holdfast.errors import ConfigError
 from holdfast.jobs.joiner import EnqueueJoiner
 from holdfast.jobs.task import Tasks, make_task
 from holdfast.model.allocation import Timing
-from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
@@ -69,7 +69,7 @@ class App(StreamApp):
 
     def __init__(self, url: str | None = None, *, retention: Retention | None = None) -> None:
         super().__init__()
-        self.backend: Backend = open_backend(url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL)
+        self.backend: Backend = open_backend(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url)
         self.tasks = Tasks()
         self.jobs = Jobs(self)
         self.queues = Queues(self)
@@ -198,7 +198,7 @@ class App(StreamApp):
 
         By default it serves every queue, runs 10 jobs at once, holds each for a lease of 30 seconds and extends it at
         half of that. `worker_class` may be a subclass of `Worker` with its own `process`. Raises `ConfigError` for a
-        setting that cannot work.
+        setting that cannot work. It never ends the process: where a handler is stuck, `run` raises `WorkerBroken`.
         """
         refuse_unknown("app.worker", settings, WORKER_SETTINGS)
         return make_worker(self, settings)
@@ -215,7 +215,7 @@ class App(StreamApp):
 
         It runs the app's tasks and, as a node, its consumers; in until-empty mode only the tasks. With `processes`
         above one a supervisor starts that many, restarts those that die and frees what they held. The settings are
-        those of `worker`.
+        those of `worker`. The process is the worker's own: a handler stuck past its time limit ends it, with code 71.
         """
         refuse_unknown("app.run_worker", settings, (*WORKER_SETTINGS, "processes", "node_id", "timing"))
         if settings.get("until_empty"):
@@ -237,7 +237,7 @@ class App(StreamApp):
     def _crew(self, node_id: str | None, timing: Timing | None, settings: WorkerSettings) -> Crew:
         """Return what this program runs: a worker unless there are consumers alone, a node if there are any."""
         consumes = len(self.subscribed) > 0 and not settings.get("until_empty")
-        worker = None if consumes and not len(self.tasks) else make_worker(self, settings)
+        worker = None if consumes and not len(self.tasks) else make_worker(self, settings, owns_process=True)
         return Crew(worker, self.node(node_id=node_id, timing=timing) if consumes else None)
 
     async def claim(
@@ -247,13 +247,18 @@ class App(StreamApp):
         *,
         tasks: Sequence[str] | None = None,
         lease: float | timedelta = _LEASE,
-        worker_id: str = "caller",
+        worker_id: str | None = None,
     ) -> list[HeldJob]:
-        """Claim at most `limit` ready jobs of a queue; the caller finishes, extends or releases them."""
+        """Claim at most `limit` ready jobs of a queue; the caller finishes, extends or releases them.
+
+        Without `worker_id` every claim has an id of its own. A caller that is cancelled waits for the end of the claim,
+        and what it took is given back. So it is after `OutcomeUnknown`, unless `worker_id` was given: others may hold
+        jobs under that. What cannot be given back, because the store cannot be reached, expires with its lease.
+        """
         backend = await self.opened()
-        span = to_span(lease, "lease")
+        span = callers_lease(lease)
         request = ClaimRequest(
-            worker_id=check_name("worker", worker_id),
+            worker_id=callers_id(worker_id),
             tasks=known_tasks(self, tasks),
             limit=check_limit(limit),
             lease=span,
@@ -261,8 +266,8 @@ class App(StreamApp):
             isolates=False,
         )
         await backend.jobs.promote(_RESCUE_LIMIT)
-        claim = await backend.jobs.claim(request)
-        return [HeldJob(self, job, span) for job in claim.jobs]
+        jobs = await claim_or_give_back(backend.jobs, request, has_own_id=worker_id is None)
+        return [HeldJob(self, job, span) for job in jobs]
 
     def batch(self, jobs: Sequence[HeldJob]) -> AbstractAsyncContextManager[Batch]:
         """Open one transaction in which the effects of claimed jobs and their ends are written, all or none.
@@ -273,7 +278,10 @@ class App(StreamApp):
         return open_batch(self, jobs)
 
     async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:
-        """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is."""
+        """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is.
+
+        Raises `WorkerBroken`, which names the job, when a handler is stuck past its time limit: its lease expires.
+        """
         refuse_unknown("app.drain", settings, DRAIN_SETTINGS)
         own = {"queues": [queue], "until_empty": True, "concurrency": batch, "batch_max": batch, "prefetch_max": 0}
         worker = make_worker(self, {**settings, **own}, until_idle=True)
@@ -294,7 +302,10 @@ class App(StreamApp):
         return await (await self.opened()).insight.leases(check_limit(limit), expired_only=expired_only)
 
     async def rescue(self, limit: int = _RESCUE_LIMIT) -> list[Rescued]:
-        """Take every expired lease from its worker now; workers do this all the time, with more patience."""
+        """Take at most `limit` expired leases from their workers now; call it again while it returns that many.
+
+        Workers do this all the time, with more patience.
+        """
         return await (await self.opened()).jobs.rescue(None, check_limit(limit))
 
     async def workers(self) -> list[WorkerView]:

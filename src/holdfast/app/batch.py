@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.app.held import HeldJob, failed_outcome, retry_outcome
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
-from holdfast.jobs.hold import Hold
+from holdfast.jobs.context import refuse_inside
+from holdfast.jobs.hold import Hold, still_unknown
 from holdfast.model.outcome import Completed, Outcome
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.payload import encode_result_or_reason
@@ -48,6 +49,7 @@ class Batch:
         """The jobs whose lease was taken away before; they are no longer the caller's."""
         self._leases = {job.job.lease for job in held}
         self._finishes: dict[str, Finish] = {}
+        self._is_closed = False
 
     def complete(self, job: HeldJob, result: object = None) -> None:
         """Note that the job is completed; raises `LeaseLost` if it is not held here."""
@@ -62,6 +64,12 @@ class Batch:
         self._note(job, failed_outcome(error))
 
     def _note(self, job: HeldJob, outcome: Outcome) -> None:
+        if self._is_closed:
+            message = (
+                f"job {job.id}: its batch has ended, so an end that is noted now would never be written. Note it "
+                "inside the `with` block; afterwards end the job by itself, as with `await job.complete()`"
+            )
+            raise ConfigError(message)
         if job.job.lease not in self._leases:
             message = f"job {job.id} is not held in this batch: see batch.held and batch.lost. Nothing was written"
             raise LeaseLost(message)
@@ -75,26 +83,35 @@ class Batch:
         """What is to be written."""
         return list(self._finishes.values())
 
+    def close(self) -> None:
+        """Let nothing more be noted."""
+        self._is_closed = True
+
 
 @asynccontextmanager
 async def open_batch(app: App, jobs: Sequence[HeldJob]) -> AsyncGenerator[Batch]:
     """Open a transaction over claimed jobs; see `App.batch`."""
     _check(app, jobs)
     backend = await app.opened()
+    refuse_inside(backend)
     finishes: list[Finish] = []
     try:
         async with AsyncExitStack() as stack:
             batch = await _begin(backend, jobs, stack)
             failpoint("before_effect")
-            yield batch
+            try:
+                yield batch
+            finally:
+                batch.close()
             failpoint("after_effect")
             finishes = batch.finishes
             await _write(backend, finishes)
             failpoint("before_commit")
         failpoint("after_commit")
-    except OutcomeUnknown:
-        if not await _was_committed(backend, finishes):
-            raise
+    except OutcomeUnknown as unknown:
+        with still_unknown(unknown):
+            if not await _was_committed(backend, finishes):
+                raise
 
 
 @contextmanager
@@ -103,20 +120,25 @@ def open_batch_blocking(app: App, jobs: Sequence[HeldJob]) -> Generator[Batch]:
     _check(app, jobs)
     call = app.portal.call
     backend = call(app.opened())
+    refuse_inside(backend)
     finishes: list[Finish] = []
     try:
         with ExitStack() as stack:
             batch = _begin_blocking(app, backend, jobs, stack)
             failpoint("before_effect")
-            yield batch
+            try:
+                yield batch
+            finally:
+                batch.close()
             failpoint("after_effect")
             finishes = batch.finishes
             call(_write(backend, finishes))
             failpoint("before_commit")
         failpoint("after_commit")
-    except OutcomeUnknown:
-        if not call(_was_committed(backend, finishes)):
-            raise
+    except OutcomeUnknown as unknown:
+        with still_unknown(unknown):
+            if not call(_was_committed(backend, finishes)):
+                raise
 
 
 def _check(app: App, jobs: Sequence[HeldJob]) -> None:

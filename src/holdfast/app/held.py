@@ -14,7 +14,7 @@ from holdfast.app.sync import Sync
 from holdfast.app.sync_types import SyncHeldJob
 from holdfast.errors import ConfigError, LeaseLost, TaskNotFound
 from holdfast.jobs.context import Context
-from holdfast.jobs.run import outcome_of_error
+from holdfast.jobs.run import UnknownTask, outcome_of_error
 from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
@@ -81,7 +81,10 @@ class HeldJob:
         await self._finish(Completed(encode_result_or_reason(result)))
 
     async def retry(self, error: BaseException | str, delay: float | timedelta | None = None) -> None:
-        """End the attempt as failed; the job runs again as its task's policy says, or after `delay`."""
+        """End the attempt as failed; the job runs again as its task's policy says, or after `delay`.
+
+        A task that the app does not know has the default policy.
+        """
         await self._finish(retry_outcome(self, error, delay))
 
     async def fail(self, error: BaseException | str) -> None:
@@ -90,7 +93,7 @@ class HeldJob:
 
     async def cancel(self, reason: str = "") -> None:
         """Give the job up as cancelled."""
-        await self._finish(Cancelled(clean(reason or "cancelled by its holder", _REASON_LIMIT)))
+        await self._finish(Cancelled(clean(_checked_reason(reason) or "cancelled by its holder", _REASON_LIMIT)))
 
     async def release(self) -> None:
         """Give the job back without using up an attempt."""
@@ -125,8 +128,16 @@ def retry_outcome(job: HeldJob, error: BaseException | str, delay: float | timed
         failure = _failure(error)
         span = to_span(delay, "delay")
         return Failed(failure) if job.job.is_last_attempt else Retried(span, failure)
-    raised = error if isinstance(error, BaseException) else RuntimeError(error)
-    return outcome_of_error(job.task, job.job, raised)
+    raised = error if isinstance(error, BaseException) else RuntimeError(_checked_text(error))
+    return outcome_of_error(_known_or_not(job), job.job, raised)
+
+
+def _known_or_not(job: HeldJob) -> Task | UnknownTask:
+    """Return the task of a job; to end an attempt, nobody needs to know its handler."""
+    try:
+        return job.task
+    except TaskNotFound:
+        return UnknownTask(job.job.task)
 
 
 def failed_outcome(error: BaseException | str) -> Outcome:
@@ -135,7 +146,28 @@ def failed_outcome(error: BaseException | str) -> Outcome:
 
 
 def _failure(error: BaseException | str) -> Failure:
-    return describe(error) if isinstance(error, BaseException) else describe_reason("Failed", error)
+    return describe(error) if isinstance(error, BaseException) else describe_reason("Failed", _checked_text(error))
+
+
+def _checked_text(error: object) -> str:
+    """Return what is said of an error in words; refuse what is no text."""
+    if not isinstance(error, str):
+        message = (
+            f"an attempt does not fail of a value of type {_kind(error)}: pass the exception, or a text that says it"
+        )
+        raise ConfigError(message)
+    return error
+
+
+def _checked_reason(reason: object) -> str:
+    if not isinstance(reason, str):
+        message = f"the reason to cancel a job is of type {_kind(reason)}: pass a text that says why, or leave it out"
+        raise ConfigError(message)
+    return reason
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def known_tasks(app: App, names: Sequence[str] | None) -> tuple[str, ...]:

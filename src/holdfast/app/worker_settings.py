@@ -33,8 +33,10 @@ _DURATIONS: Final = (
 class DrainSettings(TypedDict, total=False):
     """What can be set on the worker of `app.drain`; durations in seconds or as timedeltas.
 
-    `worker_class` is a subclass of `Worker` with its own `process`; a handler that is still there `stuck_grace` after
-    its time limit ends the worker. The others are explained, with their defaults, at `worker.settings.Settings`.
+    `worker_class` is a subclass of `Worker` with its own `process`. When a handler is still there `stuck_grace` after
+    its time limit, `drain` and `worker.run()` raise `WorkerBroken` and leave its lease to expire; only `run_worker`,
+    whose process is its own, ends the process. The others are explained, with their defaults, at
+    `worker.settings.Settings`.
     """
 
     worker_id: str | None
@@ -70,17 +72,18 @@ DRAIN_SETTINGS: Final = tuple(DrainSettings.__annotations__)
 WORKER_SETTINGS: Final = tuple(WorkerSettings.__annotations__)
 
 
-def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False) -> Worker:
+def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False, owns_process: bool = False) -> Worker:
     """Return a worker over the tasks of an app; raises `ConfigError` for a setting that cannot work.
 
     `until_idle` lets it end when nothing is ready, though something may be scheduled or running elsewhere.
+    `owns_process` lets it end the process when a handler is stuck.
     """
     rest = dict(given)
     worker_id = rest.pop("worker_id", None)
     queues = _check_queues(rest.pop("queues", None))
     worker_class = _check_worker_class(rest.pop("worker_class", Worker))
     stuck_grace = to_span(rest.pop("stuck_grace", _STUCK_GRACE), "stuck_grace").total_seconds()
-    return worker_class(
+    worker = worker_class(
         app.backend,
         list(app.tasks),
         _make_settings(rest),
@@ -90,6 +93,8 @@ def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False)
         stuck_grace=stuck_grace,
         until_idle=until_idle,
     )
+    worker.owns_process = owns_process
+    return worker
 
 
 def _make_settings(given: dict[str, Any]) -> Settings:

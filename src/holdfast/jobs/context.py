@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
 from holdfast.jobs.hold import Hold, Settling
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
@@ -75,13 +75,13 @@ class Context:
             message = f"progress is given in percent, from 0 to 100, not {percent!r}"
             raise ConfigError(message)
         text = None if note is None else clean(note, _NOTE_LIMIT)
-        self._hold.require(await self._backend.jobs.progress(self._hold.lease, percent, text))
+        self._hold.require_held(await self._backend.jobs.progress(self._hold.lease, percent, text))
 
     async def extend(self, duration: float | timedelta | None = None) -> None:
         """Extend the lease to `duration` from now; done by the worker anyway, needed only before a long silence."""
         self._hold.refuse_after_completion("extend the lease")
         span = self._hold.span if duration is None else to_span(duration, "duration")
-        self._hold.require(await self._backend.jobs.extend(self._hold.lease, span))
+        self._hold.require_held(await self._backend.jobs.extend(self._hold.lease, span))
 
     @asynccontextmanager
     async def transaction(self, *, completes: bool = True) -> AsyncGenerator[Any]:
@@ -100,13 +100,17 @@ class Context:
                 failpoint("after_effect")
                 if completes:
                     hold.settling()
-                    hold.require(await transaction.complete(hold.lease, hold.result_text()))
+                    try:
+                        hold.require(await transaction.complete(hold.lease, hold.result_text()))
+                    except LeaseLost:
+                        hold.completion_refused(await self._backend.jobs.verify(hold.lease))  # joins the transaction
+                        raise
                 failpoint("before_commit")
             failpoint("after_commit")
-        except OutcomeUnknown:
-            if not completes or await self._backend.jobs.verify(hold.lease) is not Standing.COMPLETED:
-                hold.unsettled()
-                raise
+        except OutcomeUnknown as unknown:
+            with hold.unsettled_unless_done(unknown):
+                if not completes or await self._backend.jobs.verify(hold.lease) is not Standing.COMPLETED:
+                    raise
         except BaseException:
             hold.unsettled()
             raise
@@ -161,13 +165,18 @@ class SyncContext:
                 failpoint("after_effect")
                 if completes:
                     hold.settling()
-                    hold.require(transaction.complete(hold.lease, hold.result_text()))
+                    try:
+                        hold.require(transaction.complete(hold.lease, hold.result_text()))
+                    except LeaseLost:
+                        standing = self._wait(self._backend.jobs.verify(hold.lease))  # joins the transaction
+                        hold.completion_refused(standing)
+                        raise
                 failpoint("before_commit")
             failpoint("after_commit")
-        except OutcomeUnknown:
-            if not completes or self._wait(self._backend.jobs.verify(hold.lease)) is not Standing.COMPLETED:
-                hold.unsettled()
-                raise
+        except OutcomeUnknown as unknown:
+            with hold.unsettled_unless_done(unknown):
+                if not completes or self._wait(self._backend.jobs.verify(hold.lease)) is not Standing.COMPLETED:
+                    raise
         except BaseException:
             hold.unsettled()
             raise

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
 
-from holdfast.errors import ConfigError, LeaseLost
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.runtime.signals import Signal
-from holdfast.store.values import Verdict
+from holdfast.store.values import Standing, Verdict
 
 _TRANSACTION_SHARE = 3  # a transaction may last a third of the lease
 
@@ -59,7 +61,7 @@ class Hold:
 
     def completing(self, verdict: Verdict) -> None:
         """Note that the completion was written in the caller's own transaction, which may or may not commit."""
-        self.require(verdict)
+        self.require_held(verdict)
         self.settling()
         self.completed_by = "using"
 
@@ -75,18 +77,58 @@ class Hold:
         if self._keeper is not None:
             self._keeper.unsettled(self.job.seq)
 
+    @contextmanager
+    def unsettled_unless_done(self, unknown: OutcomeUnknown) -> Generator[None]:
+        """Ask inside the block whether the completion was committed, and raise if not; see `still_unknown`."""
+        try:
+            with still_unknown(unknown):
+                yield
+        except BaseException:
+            self.unsettled()
+            raise
+
+    def require_held(self, verdict: Verdict) -> None:
+        """Raise `LeaseLost`, and signal it, if a write was refused."""
+        if verdict is Verdict.LOST:
+            self.lease_lost.set()
+        self.require(verdict)
+
     def require(self, verdict: Verdict) -> None:
         """Raise `LeaseLost` if a write was refused."""
         if verdict is Verdict.LOST:
-            self.lease_lost.set()
             message = (
                 f"job {self.job.id} is no longer held under fence {self.job.fence}: its lease expired or was taken "
                 "away, and another worker may run it. Nothing was written"
             )
             raise LeaseLost(message)
 
+    def completion_refused(self, standing: Standing) -> None:
+        """Signal that the lease is lost; raise if it is not, but the same transaction has completed the job before."""
+        if standing is Standing.COMPLETED:
+            message = (
+                f"job {self.job.id} was completed inside its own transaction, and leaving that block completes the job "
+                "by itself: leave out the other completion and set ctx.result, or open the block with completes=False. "
+                "Nothing was written"
+            )
+            raise ConfigError(message)
+        self.lease_lost.set()
+
     def refuse_after_completion(self, what: str) -> None:
         """Raise if the handler has completed the job already."""
         if self.completed_by is not None:
             message = f"job {self.job.id} is completed already, by its own transaction: it is too late to {what}"
             raise ConfigError(message)
+
+
+@contextmanager
+def still_unknown(unknown: OutcomeUnknown) -> Generator[None]:
+    """Ask inside the block what became of a commit. If that fails, too, the commit may have been done all the same.
+
+    So it stays `unknown`: the error of the check would say that nothing was written.
+    """
+    try:
+        yield
+    except OutcomeUnknown:
+        raise
+    except Exception as error:
+        raise unknown from error

@@ -5,11 +5,12 @@ The worker decides where a handler runs; here is what goes in and what its end m
 
 from __future__ import annotations
 
-import inspect
 import logging
 import random
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from holdfast.errors import ConfigError
 from holdfast.jobs.context import Context
@@ -28,10 +29,11 @@ from holdfast.model.outcome import (
     Snooze,
     Snoozed,
 )
-from holdfast.model.retry import decide
+from holdfast.model.retry import DEFAULT, RetryPolicy, decide
 from holdfast.runtime.failure import describe, describe_reason
 from holdfast.runtime.payload import encode_result_or_reason, unkept_reason
 from holdfast.runtime.text import clean
+from holdfast.runtime.undone import undone_reason
 from holdfast.store.backend import Backend
 from holdfast.store.values import Standing
 
@@ -41,6 +43,13 @@ _told_of: set[str] = set()  # tasks whose results cannot be kept
 
 COMPLETED = Completed()
 """The outcome of nearly every attempt; one for all, since it carries nothing."""
+
+
+class UnknownTask(msgspec.Struct, frozen=True):
+    """A task that the app does not know, as far as the end of an attempt asks: its jobs follow the default policy."""
+
+    name: str
+    retry: RetryPolicy = DEFAULT
 
 
 def arguments_of(task: Task, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
@@ -70,27 +79,22 @@ def outcome_of_return(task: Task, job: LeasedJob, value: object) -> Completed:
 
 
 def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
-    """Return the outcome of a handler that returned, where it might have returned what is still to be awaited.
+    """Return the outcome of a handler that returned, where it might have returned what is still to be run.
 
     Never raises: a value that fails when it is looked at is an error of the handler.
     """
     try:
-        if not inspect.isawaitable(value):
+        reason = undone_reason(value)
+        if reason is None:
             return outcome_of_return(task, job, value)
-        if inspect.iscoroutine(value):
-            value.close()
     except KeyboardInterrupt:
         raise
     except BaseException as broken:  # noqa: BLE001 - a hostile value must not take the worker down with it
         return outcome_of_error(task, job, broken)
-    error = ConfigError(
-        f"task {task.name!r} returned a {type(value).__name__} that nobody has awaited, so its work was not done: "
-        "make the handler, or the decorator around it, an `async def` that awaits it"
-    )
-    return outcome_of_error(task, job, error)
+    return outcome_of_error(task, job, ConfigError(f"task {task.name!r} {reason}"))
 
 
-def outcome_of_error(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
+def outcome_of_error(task: Task | UnknownTask, job: LeasedJob, error: BaseException) -> Outcome:
     """Return the outcome of a handler that raised.
 
     Never raises: an ending with a bad delay, or with none that can be read, is an error like others.
@@ -117,7 +121,7 @@ def _unreadable(ending: BaseException, broken: BaseException) -> ConfigError:
     return wrong.with_traceback(ending.__traceback__)
 
 
-def _as_asked(task: Task, job: LeasedJob, error: BaseException) -> Outcome:
+def _as_asked(task: Task | UnknownTask, job: LeasedJob, error: BaseException) -> Outcome:
     match error:
         case Snooze():
             return Snoozed(to_span(error.delay, "the delay of Snooze"))
@@ -135,7 +139,7 @@ def outcome_of_timeout(task: Task, job: LeasedJob, limit: float) -> Outcome:
     return _by_policy(task, job, TimeoutError(failure.message), failure)
 
 
-def _by_policy(task: Task, job: LeasedJob, error: BaseException, failure: Failure) -> Outcome:
+def _by_policy(task: Task | UnknownTask, job: LeasedJob, error: BaseException, failure: Failure) -> Outcome:
     decision = decide(task.retry, job.used_attempts, error=error, draw=random.random())  # noqa: S311 - jitter
     if decision.problem is not None:
         _logger.error("task %s, job %s: %s", task.name, job.id, decision.problem)
@@ -161,8 +165,18 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
             return _uncommitted(context.job, outcome)  # if the lease is lost, the store will refuse this, too
         context.committed()
     if not isinstance(outcome, Completed):
-        _logger.error("job %s was completed by its own transaction, and then its handler raised", context.job.id)
+        _logger.error(
+            "job %s was completed by its own transaction, and then its handler raised%s", context.job.id, _told(outcome)
+        )
     return None
+
+
+def _told(outcome: Outcome) -> str:
+    """Return what a handler raised, for it is written nowhere else: the job is completed."""
+    if not isinstance(outcome, Retried | Failed):
+        return f": {outcome!r}"
+    failure = outcome.failure
+    return f" {failure.error_class}: {failure.message}\n{failure.traceback}".rstrip()
 
 
 def _uncommitted(job: LeasedJob, outcome: Outcome) -> Outcome:

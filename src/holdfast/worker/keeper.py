@@ -5,11 +5,20 @@ not cost the worker its jobs. It does three things, again and again:
 
 - extend what is held, half-way through each lease (and tell the loop what was lost and what is to be cancelled);
 - tell the store that this worker lives;
-- end the process when a handler is stuck past its time limit and a grace: a thread cannot be stopped, and a blocked
-  event loop cannot stop anything. Whoever supervises the process starts a new one, and all jobs that it held are lost
-  beside others, so they next run alone (see `model.budget`): the stuck one there meets its limit, in a process that can
-  be killed. Where the whole process stood still (SIGSTOP, a paused machine) nobody was stuck: the grace then counts
-  from when it went on, so that the loop has the time to end what is past its limit.
+- judge whether a handler is stuck past its time limit and a grace: a thread cannot be stopped, and a blocked event loop
+  cannot stop anything. Where the whole process stood still (SIGSTOP, a paused machine) nobody was stuck: the grace then
+  counts from when it went on, so that the loop has the time to end what is past its limit.
+
+What is done about a stuck handler depends on whose process it is:
+
+```text
+   a worker's own   ended: whoever supervises it starts a new one, and all jobs that it held are lost beside others
+   another's        left alone, a web application say: this thread ends and the worker breaks. The loop gives back the
+                    rest, if it can; what it cannot, the stuck job at least, is extended no more and so is lost
+```
+
+Either way what was lost next runs alone (see `model.budget`): the stuck job there meets its limit, in a process that
+can be killed.
 """
 
 from __future__ import annotations
@@ -18,7 +27,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.errors import HoldfastError, StoreError
@@ -33,6 +42,19 @@ _CANCEL_LOOK = 0.5
 _LATE_TICKS = 4  # a wait may take so many ticks on a busy machine
 
 
+class HandlerStuck(HoldfastError):  # noqa: N818 - reads as the sentence it states
+    """Handlers are past their time limits and a grace, in a process that is not the worker's to end."""
+
+    def __init__(self, jobs: Sequence[LeasedJob], seconds: float) -> None:
+        first, more = jobs[0], f", and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        super().__init__(
+            f"job {first.id} ({first.task}) is stuck {seconds:.1f} s past its time limit{more}: its handler cannot be "
+            "stopped and goes on in this process, and its lease is left to expire. Let the handler give up in time, or "
+            'run its task with executor="process", where it can be killed'
+        )
+        self.jobs = jobs
+
+
 class Keeper:
     """Extends leases from a thread until it is closed."""
 
@@ -45,6 +67,7 @@ class Keeper:
         lease: timedelta,
         limits: Mapping[tuple[int, int], tuple[float, LeasedJob]],
         stuck_grace: float,
+        owns_process: bool,
         lost: Callable[[list[Lease]], None],
         cancel_asked: Callable[[list[Lease]], None],
         died: Callable[[BaseException], None],
@@ -57,6 +80,7 @@ class Keeper:
         self._lease = lease
         self._limits = limits
         self._stuck_grace = stuck_grace
+        self._owns_process = owns_process
         self._lost = lost
         self._cancel_asked = cancel_asked
         self._died = died
@@ -143,14 +167,22 @@ class Keeper:
             self._beat_at = now + self._beat_every
 
     def _judge(self, now: float) -> None:
-        for limit, job in list(self._limits.values()):
-            if now > max(limit, self._went_on_at) + self._stuck_grace:
-                _logger.critical(
-                    "job %s (%s) is stuck %.1f s past its time limit and cannot be stopped: ending this process (%d)",
-                    job.id, job.task, now - limit, os.getpid(),
-                )  # fmt: skip
-                logging.shutdown()
-                os._exit(ExitCode.STUCK)
+        stuck = [
+            (now - limit, job)
+            for limit, job in list(self._limits.values())
+            if now > max(limit, self._went_on_at) + self._stuck_grace
+        ]
+        if not stuck:
+            return
+        seconds, job = stuck[0]
+        if not self._owns_process:
+            raise HandlerStuck([job for _, job in stuck], seconds)
+        _logger.critical(
+            "job %s (%s) is stuck %.1f s past its time limit and cannot be stopped: ending this process (%d)",
+            job.id, job.task, seconds, os.getpid(),
+        )  # fmt: skip
+        logging.shutdown()
+        os._exit(ExitCode.STUCK)
 
     def _close_extender(self) -> None:
         extender, self._extender = self._extender, None

@@ -30,7 +30,7 @@ from holdfast.worker.decision import Exit, Status
 from holdfast.worker.endings import in_any_case
 from holdfast.worker.identity import incarnation
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.keeper import Keeper
+from holdfast.worker.keeper import HandlerStuck, Keeper
 from holdfast.worker.machine import Machine
 from holdfast.worker.plans import custom_plan_for, plan_for
 from holdfast.worker.settings import Settings
@@ -44,7 +44,10 @@ _SLICE = 0.002  # seconds of handlers between two looks at what the store has an
 
 
 class WorkerBroken(HoldfastError):  # noqa: N818
-    """The worker's own loop or extending thread has died of an unexpected error; the process is to end non-zero."""
+    """The worker cannot go on: its own loop or extending thread has died, or a handler of its is stuck.
+
+    A process that is the worker's own is to end non-zero.
+    """
 
 
 class Worker:
@@ -75,6 +78,8 @@ class Worker:
         self.queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
         self._backend = backend
         self._stuck_grace = stuck_grace
+        self.owns_process = False
+        """Whether this process is the worker's own: it ends when a handler is stuck; else only the worker breaks."""
         self._lease = timedelta(seconds=settings.lease)
         self._machine = Machine(settings)
         self._is_custom = type(self).process is not Worker.process
@@ -96,6 +101,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hint = False
         self._broken: BaseException | None = None
+        self._left_stuck = False  # a handler that holds a lease which is left to expire
 
     async def process(self, job: LeasedJob, ctx: Context) -> Any:
         """Do one job; override this in a subclass (`async def`, or a plain method to run in a thread).
@@ -155,9 +161,10 @@ class Worker:
             lease=self._lease,
             limits=attempts.limits,
             stuck_grace=self._stuck_grace,
+            owns_process=self.owns_process,
             lost=lambda leases: self._from_thread(lambda: self._machine.lost(time.monotonic(), leases)),
             cancel_asked=lambda leases: self._from_thread(lambda: self._machine.cancel_asked(time.monotonic(), leases)),
-            died=lambda error: self._from_thread(lambda: self._break(error)),
+            died=lambda error: self._from_thread(lambda: self._keeper_died(error, attempts)),
             turned=lambda: self._from_thread(reported.set),
         )
         unlisten = self._backend.notifier.listen(self._woken)
@@ -301,6 +308,14 @@ class Worker:
         if self._changed is not None:
             self._changed.set()
 
+    def _keeper_died(self, error: BaseException, attempts: Attempts) -> None:
+        """Break; what is stuck is given up, not given back: it would be run again while it still goes on here."""
+        if isinstance(error, HandlerStuck):
+            stuck = [job.lease for job in error.jobs if (job.seq, job.fence) in attempts.limits]
+            self._left_stuck = bool(stuck)
+            self._machine.lost(time.monotonic(), stuck)
+        self._break(error)
+
     def _break(self, error: BaseException | None) -> None:
         self._broken = self._broken or error
         self._nudge()
@@ -311,7 +326,7 @@ class Worker:
         """Take this worker off the list, unless leases of its are left to expire: to forget it is to take those."""
         try:
             await self._calls.give_back_unheard()
-            if len(self._machine.holdings) or self._machine.status().totals.abandoned:
+            if self._left_stuck or len(self._machine.holdings) or self._machine.status().totals.abandoned:
                 return
             await self._backend.jobs.rescue_worker(self.worker_id, "it has ended", 1)
         except PASSING as error:

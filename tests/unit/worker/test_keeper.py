@@ -15,7 +15,7 @@ from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.jobs import Extender
 from holdfast.worker import keeper as keeper_module
 from holdfast.worker.holdings import Holdings
-from holdfast.worker.keeper import Keeper
+from holdfast.worker.keeper import HandlerStuck, Keeper
 
 LIMIT, GRACE = 5.0, 10.0
 
@@ -29,10 +29,16 @@ def no_store() -> Extender:
 
 
 @pytest.fixture
-def ended_at(monkeypatch: pytest.MonkeyPatch) -> Any:
+def deaths() -> list[BaseException]:
+    """What keepers have died of."""
+    return []
+
+
+@pytest.fixture
+def ended_at(monkeypatch: pytest.MonkeyPatch, deaths: list[BaseException]) -> Any:
     """Let a keeper wait for these spans, one after the other, from time 0 on; return when it ended the process."""
 
-    def run(*waits: float) -> float | None:
+    def run(*waits: float, owns_process: bool = True) -> float | None:
         now = 0.0
         spans = list(waits)
         ends: list[float] = []
@@ -59,9 +65,10 @@ def ended_at(monkeypatch: pytest.MonkeyPatch) -> Any:
             lease=timedelta(seconds=30),
             limits={(1, 1): (LIMIT, leased(1))},
             stuck_grace=GRACE,
+            owns_process=owns_process,
             lost=lambda _: None,
             cancel_asked=lambda _: None,
-            died=lambda _: None,
+            died=deaths.append,
             turned=lambda: None,
         )
         monkeypatch.setattr(keeper, "_stop", SimpleNamespace(wait=wait))
@@ -82,3 +89,11 @@ def test_a_process_that_stood_still_past_the_limit_has_the_grace_from_when_it_go
 
 def test_waits_that_are_somewhat_late_put_nothing_off(ended_at):
     assert ended_at(*[2.0] * 10) == 16.0
+
+
+def test_a_process_that_is_not_the_workers_own_is_left_alone_and_the_worker_is_told_of_the_job(ended_at, deaths):
+    assert ended_at(*[0.5] * 40, owns_process=False) is None
+    (death,) = deaths
+    assert isinstance(death, HandlerStuck)
+    assert [job.seq for job in death.jobs] == [1]
+    assert "is stuck 10.5 s past its time limit" in str(death)

@@ -12,20 +12,23 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop, is_idle
 from holdfast.backends.postgres.driving import drive
 from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.open_transaction import AsyncOpenTransaction, BlockingOpenTransaction
 from holdfast.backends.postgres.patience import bounded
 from holdfast.backends.postgres.pool import AsyncPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.transactions import current
 from holdfast.backends.postgres.trouble import is_read_only, is_worth_repeating, translate
-from holdfast.errors import SchemaMismatch
+from holdfast.errors import ConfigError, SchemaMismatch
 
 T = TypeVar("T")
 Verb = Callable[[], Steps[T]]
+HandlersTransaction = AsyncOpenTransaction | BlockingOpenTransaction
 
 _TRIES = 6
 _PAUSE = 0.02
@@ -109,22 +112,42 @@ class PoolRunner:
     @property
     def joins(self) -> bool:
         """Whether verbs run inside a handler's transaction now."""
+        return self._entered() is not None
+
+    def _entered(self) -> HandlersTransaction | None:
+        """Return the transaction of this store that the calling handler holds open."""
         transaction = current.get()
-        return transaction is not None and transaction.is_entered and transaction.owner is self._statements
+        if not isinstance(transaction, HandlersTransaction) or transaction.owner is not self._statements:
+            return None
+        return transaction if transaction.is_entered else None
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Do something once what was written can be seen: now, or when the handler's transaction has committed."""
-        transaction = current.get()
-        if transaction is not None and self.joins:
+        transaction = self._entered()
+        if transaction is not None:
             transaction.after_commit.append(act)
         else:
             act()
 
     async def _joined_or(self, verb: Verb[T], alone: Callable[[], Awaitable[T]]) -> T:
-        transaction = current.get()
-        if transaction is not None and transaction.is_entered and transaction.owner is self._statements:
-            return await transaction.run(verb())
-        return await self._repeat(alone)
+        transaction = self._entered()
+        return await (self._repeat(alone) if transaction is None else self._joined(transaction, verb))
+
+    async def _joined(self, transaction: HandlersTransaction, verb: Verb[T]) -> T:
+        """Run a verb in a handler's transaction, if that is whole: never outside of it, nor repeated.
+
+        What the server says of our own statements is told in our words; a violated key is an answer to the verb.
+        """
+        _check_whole(transaction)
+        try:
+            with transaction.explained():
+                return await transaction.run(verb())
+        except psycopg.errors.UniqueViolation:
+            raise
+        except psycopg.errors.InFailedSqlTransaction as error:
+            raise _has_failed() from error
+        except psycopg.Error as error:
+            raise translate(error, self._where, broken=False) from error
 
     async def _repeat(self, work: Callable[[], Awaitable[T]]) -> T:
         for number in range(1, _TRIES + 1):
@@ -200,6 +223,30 @@ class PoolRunner:
         if isinstance(told, SchemaMismatch):
             self._pools.lose()  # tables that are put there again have nothing in common with those of before
         raise told from error
+
+
+def _check_whole(transaction: HandlersTransaction) -> None:
+    """Refuse to join a transaction that its handler has ended or broken by a statement of its own."""
+    transaction.check_open()
+    match transaction.connection.pgconn.transaction_status:
+        case TransactionStatus.IDLE:
+            message = (
+                "this transaction was committed or rolled back by a statement inside it, so this call would commit on "
+                "its own: leave that to the `with` block"
+            )
+            raise ConfigError(message)
+        case TransactionStatus.INERROR:
+            raise _has_failed()
+        case _:
+            pass
+
+
+def _has_failed() -> ConfigError:
+    return ConfigError(
+        "a statement inside this transaction failed, and PostgreSQL undoes the whole transaction for that, though the "
+        "error was caught. Put what may fail into a savepoint: `with connection.transaction():`, or `async with` in "
+        "async code"
+    )
 
 
 async def _roll_back(connection: AsyncConnection[Any]) -> None:
