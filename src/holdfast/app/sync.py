@@ -1,116 +1,22 @@
 """The blocking face of what is async: the same names, called from ordinary code.
 
 One event loop in one background thread serves all blocking calls of an app in a process. Context variables travel with
-the call, so a blocking call inside `ctx.sync.transaction()` joins that transaction.
+the call, so a blocking call inside `ctx.sync.transaction()` joins that transaction. A connection given as `using=` is
+used in the thread of the caller.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import os
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+from holdfast.app.portal import THREAD, Portal
 from holdfast.errors import ConfigError
 
-T = TypeVar("T")
 Target = TypeVar("Target")
-THREAD: Final = "holdfast-sync"
-
-
-class _Loop:
-    """An event loop in a thread, until it is ended."""
-
-    def __init__(self) -> None:
-        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=lambda: self._serve(started), name=THREAD, daemon=True)
-        self._thread.start()
-        self.loop, self._ending = started.result()
-
-    def _serve(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
-        async def serve() -> None:
-            ending = asyncio.Event()
-            started.set_result((asyncio.get_running_loop(), ending))
-            await ending.wait()
-
-        try:
-            asyncio.run(serve())
-        except BaseException as error:
-            if started.done():
-                raise
-            started.set_exception(error)  # no loop could be made: whoever asked for it is told
-
-    def end(self) -> None:
-        """End the thread, and what was left running in the loop with it."""
-        self.loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join()
-
-
-class Portal:
-    """The way into an event loop in a thread of its own, begun with the first call; a forked child gets a new one."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: _Loop | None = None
-        self._under_way = 0
-
-    def _know_process(self) -> None:
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self._forget()  # the parent's lock may have been held when it forked
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether its thread runs in this process and serves no call."""
-        self._know_process()
-        with self._lock:
-            return self._loop is not None and not self._under_way
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end and return what it returns."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._begin(work).result()
-        work.close()
-        message = "`.sync` would block the running event loop: in async code, await the call without `.sync`"
-        raise ConfigError(message)
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        self._know_process()
-        with self._lock:
-            if self._loop is None:
-                try:
-                    self._loop = _Loop()
-                except BaseException:
-                    work.close()
-                    raise
-            call = asyncio.run_coroutine_threadsafe(work, self._loop.loop)
-            self._under_way += 1
-        call.add_done_callback(self._ended)
-        return call
-
-    def _ended(self, _: Future[Any]) -> None:
-        with self._lock:
-            self._under_way -= 1
-
-    def close(self) -> None:
-        """End the thread, unless it serves a call; the next call begins another."""
-        self._know_process()
-        with self._lock:
-            if self._under_way:
-                return
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.end()
+__all__ = ["THREAD", "Portal", "Sync"]
 
 
 class Sync(Generic[Target]):

@@ -32,7 +32,12 @@ class AppSync(Sync[Any]):
         self.close()
 
     def close(self) -> None:
-        """Close the connections of this process and end the thread of its blocking calls; the next call begins anew."""
+        """Close the connections of this process and end the thread of its blocking calls; the next call begins anew.
+
+        Waits for calls that were broken off, as by Ctrl-C. Raises `ConfigError`, and closes nothing, if they do not end
+        or others are under way, as in other threads.
+        """
+        self._portal.settle()
         self._portal.call(self._target.close())
         self._portal.close()
 

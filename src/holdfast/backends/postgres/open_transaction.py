@@ -27,6 +27,7 @@ from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.postgres.waiting import where_it_may_wait
 from holdfast.backends.sql.finishing import to_the_end
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
@@ -276,7 +277,7 @@ class BlockingOpenTransaction(OpenTransaction):
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it, while the handler's thread waits for that."""
         self.check_open()
-        return await asyncio.to_thread(drive_blocking, self.connection, self.owner, steps)
+        return await where_it_may_wait(lambda: drive_blocking(self.connection, self.owner, steps))
 
     def expire(self) -> None:
         """Roll back because the limit has passed; called in a thread of its own."""

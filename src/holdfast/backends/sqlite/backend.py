@@ -210,17 +210,42 @@ class SqliteBackend:
         if not isinstance(using, sqlite3.Connection):
             message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
             raise ConfigError(message)
-        if not using.in_transaction:
-            message = "the connection given as using= is in no transaction: execute('begin immediate') first"
-            raise ConfigError(message)
-        cursor = using.cursor()
-        cursor.row_factory = None  # the caller's own may make anything of a row
-        name = os.fsdecode(cursor.execute("pragma database_list").fetchone()[2])
+        _check_in_transaction(using)
+        return CallersRunner(using, self._clock, lambda: self._check_callers(using))
+
+    def _check_callers(self, using: sqlite3.Connection) -> None:
+        """See that a transaction is open and that it leads to our file; only in the thread of the connection."""
+        _check_in_transaction(using)
+        try:
+            cursor = using.cursor()
+            cursor.row_factory = None  # the caller's own may make anything of a row
+            name = os.fsdecode(cursor.execute("pragma database_list").fetchone()[2])
+        except sqlite3.ProgrammingError as error:
+            raise _unusable(error) from error
         path = self._location.path
         if path is None or not name or not Path(name).samefile(path):
             message = f"the connection given as using= leads to {name or 'memory'!r}, not to {self.url}"
             raise ConfigError(message)
-        return CallersRunner(using, self._clock)
+
+
+def _check_in_transaction(using: sqlite3.Connection) -> None:
+    """See that a transaction is open; in any thread."""
+    try:
+        is_open = using.in_transaction
+    except sqlite3.ProgrammingError as error:
+        raise _unusable(error) from error
+    if not is_open:
+        message = "the connection given as using= is in no transaction: execute('begin immediate') first"
+        raise ConfigError(message)
+
+
+def _unusable(error: sqlite3.ProgrammingError) -> ConfigError:
+    if "thread" not in str(error):
+        return ConfigError(f"the connection given as using= cannot be used: {error}")
+    return ConfigError(
+        "the connection given as using= was made in another thread than this call: make the call where the connection "
+        "was made, or connect with check_same_thread=False and let only one thread use it at a time"
+    )
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> SqliteBackend:

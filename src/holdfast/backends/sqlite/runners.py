@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
+from holdfast.backends.sql.finishing import to_the_end
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.gate import Gate
 from holdfast.backends.sqlite.sessions import Session
 from holdfast.backends.sqlite.transactions import current
 from holdfast.backends.sqlite.trouble import translate
+from holdfast.store.calling_thread import calling_thread
 
 T = TypeVar("T")
 
@@ -93,20 +95,25 @@ class FirstRunner(SessionRunner):
 class CallersRunner:
     """Runs each verb at once on the caller's own connection, inside the transaction that the caller has open."""
 
-    def __init__(self, raw: sqlite3.Connection, now: Callable[[], int]) -> None:
+    def __init__(self, raw: sqlite3.Connection, now: Callable[[], int], check: Callable[[], None]) -> None:
         self._raw = raw
         self._now = now
+        self._check = check
 
     async def write(self, work: Callable[[Tx], T]) -> T:
-        """Do `work` now."""
-        return self.run(work)
+        """Do `work` now: here, or in the thread that waits for this call, to which the connection belongs."""
+        thread = calling_thread()
+        if thread is None:
+            return self.run(work)
+        return await to_the_end(thread.run(lambda: self.run(work)))
 
     async def read(self, work: Callable[[Tx], T]) -> T:
         """Do `work` now."""
-        return self.run(work)
+        return await self.write(work)
 
     def run(self, work: Callable[[Tx], T]) -> T:
-        """Do `work` now, undone as a whole if it raises."""
+        """Do `work` now, undone as a whole if it raises; raises `ConfigError` if the connection cannot be used."""
+        self._check()
         tx = Tx(self._raw, self._now())
         try:
             with _plain_rows(self._raw), tx.savepoint():

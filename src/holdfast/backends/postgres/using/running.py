@@ -6,7 +6,6 @@ is then the caller's to roll back. Nothing is begun, committed, rolled back or r
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -24,7 +23,7 @@ from holdfast.backends.postgres.using import of_asyncpg
 from holdfast.backends.postgres.using.identity import Identity, look
 from holdfast.backends.postgres.using.kinds import recognise
 from holdfast.backends.postgres.using.reaching import Async, AsyncpgConnection, Blocking, Kind, has_failed
-from holdfast.backends.sql.finishing import to_the_end
+from holdfast.backends.postgres.waiting import in_own_thread, where_it_may_wait
 from holdfast.errors import Unsupported
 
 T = TypeVar("T")
@@ -67,7 +66,8 @@ class Callers:
         raw = await kind.reach()
         with _explained(raw):
             if not self._identity.is_known(raw):
-                await asyncio.to_thread(self._identity.compare, raw, await self._drive(raw, look()))
+                found = await self._drive(raw, look())
+                await in_own_thread(lambda: self._identity.compare(raw, found))
             return await self._drive(raw, steps)
 
     async def _drive(self, raw: AsyncConnection[Any] | AsyncpgConnection, steps: Steps[T]) -> T:
@@ -85,9 +85,10 @@ class CallersRunner:
 
     async def write(self, verb: Verb[T]) -> T:
         """Run a verb; a blocking connection is used in a thread, so that waiting for a lock stops no event loop."""
-        if isinstance(self._kind, Async):
-            return await self._callers.drive(self._kind, verb())
-        return await _in_thread(self._callers, self._kind, verb())
+        kind, callers = self._kind, self._callers
+        if isinstance(kind, Async):
+            return await callers.drive(kind, verb())
+        return await where_it_may_wait(lambda: callers.drive_blocking(kind, verb()))
 
     async def once(self, verb: Verb[T]) -> T:
         """Run a verb."""
@@ -104,14 +105,6 @@ class CallersRunner:
     async def read(self, verb: Verb[T]) -> T:
         """Run a verb."""
         return await self.write(verb)
-
-
-async def _in_thread(callers: Callers, kind: Blocking, steps: Steps[T]) -> T:
-    """Run a verb in a thread, and wait for its end even when cancelled.
-
-    The caller would roll back at once, and the thread's next statement would begin a transaction that nobody asked for.
-    """
-    return await to_the_end(asyncio.to_thread(callers.drive_blocking, kind, steps))
 
 
 @contextmanager

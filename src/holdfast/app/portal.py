@@ -1,0 +1,232 @@
+"""The way of blocking calls into async code: one event loop in one thread, for all of them in a process.
+
+```text
+   call ──▶ BEGUN ──▶ OVER ──▶ its result, or what it raised
+              └─▶ BROKEN OFF ──▶ OVER ──▶ what has interrupted the thread that waited
+```
+
+Whatever interrupts the waiting thread, as Ctrl-C does, breaks the call off: it is cancelled, and its end is waited for.
+So nothing goes on behind the back of whoever was interrupted, unless that wait is interrupted too: `close` takes it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, Final, Generic, TypeVar
+
+from holdfast.errors import ConfigError
+from holdfast.store.calling_thread import CallingThread
+
+T = TypeVar("T")
+THREAD: Final = "holdfast-sync"
+_PATIENCE: Final = 30.0  # seconds in which `close` expects a call that was broken off to end; a worker winds up in 9
+
+
+class _Loop:
+    """An event loop in a thread, until it is ended."""
+
+    def __init__(self) -> None:
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=lambda: self._serve(started), name=THREAD, daemon=True)
+        self._thread.start()
+        try:
+            self.loop, self._ending = started.result()
+        except BaseException:
+            started.add_done_callback(_end_unused)
+            raise
+
+    def _serve(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+        async def serve() -> None:
+            ending = asyncio.Event()
+            started.set_result((asyncio.get_running_loop(), ending))
+            await ending.wait()
+
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)  # no loop could be made: whoever asked for it is told
+
+    def end(self) -> None:
+        """End the thread, and what was left running in the loop with it."""
+        self.loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join()
+
+
+def _end_unused(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    """End a loop whose maker was interrupted before it knew of it."""
+    if started.exception() is None:
+        loop, ending = started.result()
+        loop.call_soon_threadsafe(ending.set)
+
+
+class _Call(Generic[T]):
+    """One call: a task in the loop, and the thread that waits for it."""
+
+    def __init__(self, portal: Portal, work: Coroutine[Any, Any, T]) -> None:
+        self.caller = threading.current_thread().name
+        self.name = getattr(work, "__qualname__", type(work).__name__)
+        self.is_broken_off = False
+        self._portal = portal
+        self._work = work
+        self._lock = threading.Lock()
+        self._thread = CallingThread()
+        self._over = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[T] | None = None
+        self._is_cancelled = False
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin the task, with the context variables of this thread."""
+        self._loop = loop
+        loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self.is_broken_off:
+                return
+            self._task = asyncio.get_running_loop().create_task(self._work)
+        self._thread.lend_to(self._task)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # looked at, so that nobody complains of it where no thread waits for it any more
+        self._portal.forget(self)
+        self._over.set()
+        self._thread.dismiss()
+
+    def wait(self) -> T:
+        """Wait for the task and return its result; whatever interrupts this thread is raised at once."""
+        self._thread.serve()
+        task, self._task = self._task, None
+        assert task is not None  # noqa: S101 - it has ended
+        try:
+            if task.cancelled():
+                raise CancelledError
+            return task.result()
+        finally:
+            del task, self  # an error holds this frame, and would hold itself
+
+    def break_off(self, within: float | None = None) -> bool:
+        """Cancel the task, once, and wait for its end; False if it has not ended by then. Nothing if it is over."""
+        if self._over.is_set():
+            return True
+        with self._lock:
+            self.is_broken_off = True
+            loop = None if self._task is None else self._loop
+        if loop is None:  # it has not begun, and will not
+            self._work.close()
+            self._portal.forget(self)
+            return True
+        loop.call_soon_threadsafe(self._cancel)
+        return self._over.wait(within)
+
+    def _cancel(self) -> None:
+        task = self._task
+        if task is not None and not self._is_cancelled:  # once: a second time would cut short how it winds up
+            self._is_cancelled = True
+            self._thread.has_gone()
+            task.cancel()
+
+
+class Portal:
+    """The way into an event loop in a thread of its own, begun with the first call; a forked child gets a new one."""
+
+    def __init__(self, *, patience: float = _PATIENCE) -> None:
+        self._process = os.getpid()
+        self._patience = patience
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: _Loop | None = None
+        self._calls: set[_Call[Any]] = set()
+
+    def _know_process(self) -> None:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._forget_all()  # the parent's lock may have been held when it forked
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its thread runs in this process and serves no call."""
+        self._know_process()
+        with self._lock:
+            return self._loop is not None and not self._calls
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end and return what it returns.
+
+        What interrupts the calling thread meanwhile cancels the coroutine and is raised once that has ended; a second
+        interrupt is raised at once.
+        """
+        _refuse_in_loop(work)
+        self._know_process()
+        call = _Call(self, work)
+        try:
+            self._begin(call)
+            return call.wait()
+        except BaseException:
+            call.break_off()
+            raise
+
+    def _begin(self, call: _Call[Any]) -> None:
+        with self._lock:
+            if self._loop is None:
+                self._loop = _Loop()
+            self._calls.add(call)
+            call.begin(self._loop.loop)
+
+    def forget(self, call: _Call[Any]) -> None:
+        """Take note that a call is over."""
+        with self._lock:
+            self._calls.discard(call)
+
+    def settle(self) -> None:
+        """Wait for what was broken off; raise `ConfigError` if it does not end, or other calls are under way."""
+        self._know_process()
+        with self._lock:
+            calls = list(self._calls)
+        _refuse_while_under_way([call for call in calls if not call.is_broken_off])
+        for call in calls:
+            if not call.break_off(self._patience):
+                message = (
+                    f"app.sync.close() has closed nothing: {call.name}, called in thread {call.caller}, was broken off "
+                    f"and has not ended within {self._patience:g} s. Look for what it waits for, and close again"
+                )
+                raise ConfigError(message)
+
+    def close(self) -> None:
+        """End the thread, unless it serves a call; the next call begins another."""
+        self._know_process()
+        with self._lock:
+            if self._calls:
+                return
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.end()
+
+
+def _refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    work.close()
+    message = "`.sync` would block the running event loop: in async code, await the call without `.sync`"
+    raise ConfigError(message)
+
+
+def _refuse_while_under_way(calls: list[_Call[Any]]) -> None:
+    if calls:
+        who = ", ".join(sorted(f"{call.name} in thread {call.caller}" for call in calls))
+        message = (
+            f"app.sync.close() has closed nothing, since calls are under way: {who}. Let them end, and close again"
+        )
+        raise ConfigError(message)
