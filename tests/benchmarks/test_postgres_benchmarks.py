@@ -44,6 +44,7 @@ def _leftovers(url: str) -> set[str]:
     return {name for (name,) in rows if name.startswith("holdfast_bench_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_runs_and_leaves_records_of_the_right_shape(name: str, bench: Bench) -> None:
     records = SCENARIOS[name](bench)

@@ -50,13 +50,25 @@ AROUND_LINES = {
 }
 
 
+# What every worker and every producer does all day: two of these at once are tried with each change, all else by
+# `make test-slow`. All pairs take three minutes of a processor.
+USUAL = {
+    *("enqueue", "enqueue both", "claim", "extend many", "complete", "complete inside", "retried", "release", "rescue"),
+    *("promote", "cancel", "stale complete", "stale extend many", "stale complete inside"),
+    *("enqueue third", "complete x, y", "complete mixed"),
+}
+
+
 def _pairs() -> Iterator[ParameterSet]:
     for state, names in TOGETHER.items():
-        for pair in combinations_with_replacement(names, 2):
-            yield pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}")
+        yield from (_pair(state, pair) for pair in combinations_with_replacement(names, 2))
     for state, (first, others) in AROUND_LINES.items():
-        for pair in [*combinations_with_replacement(first, 2), *product(first, others)]:
-            yield pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}")
+        yield from (_pair(state, pair) for pair in [*combinations_with_replacement(first, 2), *product(first, others)])
+
+
+def _pair(state: str, pair: tuple[str, str]) -> ParameterSet:
+    marks = () if USUAL.issuperset(pair) else pytest.mark.slow
+    return pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}", marks=marks)
 
 
 @pytest.mark.parametrize(("state", "pair"), list(_pairs()))

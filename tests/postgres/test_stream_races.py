@@ -242,7 +242,7 @@ def _both(pairs: dict[str, Any]) -> list[Any]:
     for name, (setup, one, other) in pairs.items():
         ways += [
             pytest.param(setup, one, other, id=name),
-            pytest.param(setup, other, one, id=f"{name}, the latter stopped"),
+            pytest.param(setup, other, one, id=f"{name}, the latter stopped", marks=pytest.mark.slow),
         ]
     return ways
 

@@ -49,7 +49,7 @@ def _machine_for_postgres() -> type[StoreMachine]:
 @pytest.mark.timeout(300)  # passing takes seconds; a failure needs minutes to be made small
 @pytest.mark.parametrize("store", STORES)
 def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
-    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=40, stateful_step_count=40))
+    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=25, stateful_step_count=40))
 
 
 @pytest.mark.slow

@@ -168,6 +168,7 @@ def test_the_steps_can_be_taken_one_by_one(demo):
     assert "no demo to clean" in demo.run("clean", "--yes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["before_effect", "after_effect", "before_commit", "after_commit"])
 def test_a_consumer_that_is_killed_at_any_point_of_its_batch_does_no_harm(demo, point):
     demo.run("produce", "--jobs", "100", "--seed", "1", "--work-timeout", "1")
