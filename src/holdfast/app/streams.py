@@ -215,5 +215,5 @@ class StreamApp:
         return await (await self.opened()).streams.allocations.nodes()
 
     async def leader(self) -> LeaderView | None:
-        """Return the node that allots partitions, None if there never was one."""
+        """Return the node that allots partitions, None if nobody does: there never was one, or it has left."""
         return await (await self.opened()).streams.allocations.leader()
