@@ -250,7 +250,7 @@ ENDINGS = (
             SQLITE,
             "prune_counts",
             "holdfast_count where minute_at < :before",
-            "holdfast_job where seq in (select seq from holdfast_ready order by turn desc limit 3) and :before > 0",
+            "holdfast_job where seq in (select seq from holdfast_ready order by turn desc limit 3) and :before",
         ),
         caught_by="I1 I19",
         under="terms",

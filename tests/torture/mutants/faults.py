@@ -57,11 +57,12 @@ def stops(crew: Crew) -> None:
 
 
 def crowd(crew: Crew) -> None:
-    """All workers stand still until much is waiting."""
+    """All workers stand still until much is waiting, and none of them in the middle of a write: others have to."""
     pids = [pid for seat in crew.seats for pid in (seat.process.pid, *below(seat.process.pid))]
     with fault(crew, "stop", "store", stalls=True):
-        for pid in pids:
-            send(pid, signal.SIGSTOP)
+        with _locked(crew):
+            for pid in pids:
+                send(pid, signal.SIGSTOP)
         crew.produce_all()
         for pid in pids:
             send(pid, signal.SIGCONT)
