@@ -13,6 +13,11 @@ from holdfast import App, JobState, PayloadError
 class Opaque: ...
 
 
+def told_by_jobs(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was said of jobs; a store says what it has to say once in a process, be it here or elsewhere."""
+    return sorted(record.getMessage() for record in caplog.records if record.name == "holdfast.jobs")
+
+
 async def test_a_result_that_cannot_be_kept_is_told_of_once_for_each_task(app: App, caplog):
     @app.task(name=f"opaque-{id(app)}")
     async def opaque() -> Opaque:
@@ -27,7 +32,7 @@ async def test_a_result_that_cannot_be_kept_is_told_of_once_for_each_task(app: A
         await run_all(app)
 
     assert {await job.state() for job in jobs} == {JobState.COMPLETED}
-    told = sorted(record.getMessage() for record in caplog.records)
+    told = told_by_jobs(caplog)
     assert len(told) == 2
     assert f"task opaque-{id(app)}" in told[0]
     assert "is completed, but the result cannot be kept: Opaque cannot be carried as JSON" in told[0]
@@ -47,4 +52,4 @@ async def test_a_result_that_can_be_kept_is_not_told_of(app: App, caplog):
         await run_all(app)
 
     assert await job.result() == [1, 2]
-    assert [record for record in caplog.records if record.name == "holdfast.jobs"] == []
+    assert told_by_jobs(caplog) == []
