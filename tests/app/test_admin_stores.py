@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.conftest import RELAXED
-from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
+from tests.servers.postgres import own_schema
 
 from holdfast import App, ConfigError, JobNotFound, JobState
 from holdfast.model.ids import new_id
@@ -24,12 +23,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
         return
-    try:
-        url = new_schema_url()
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
-    yield url
-    drop_schema(url)
+    with own_schema() as url:
+        yield url
 
 
 @pytest.fixture

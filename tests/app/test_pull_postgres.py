@@ -12,8 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url
+from tests.servers.postgres import own_schema
 
 from holdfast import App, ConfigError, Context, HeldJob, JobState, OutcomeUnknown, StoreUnavailable
 from holdfast.testing.stores import open_store
@@ -24,12 +23,8 @@ FACES = pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocki
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    try:
-        url = new_schema_url()
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
-    yield url
-    drop_schema(url)
+    with own_schema() as url:
+        yield url
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
+from tests.servers.postgres import own_schema, parts_of
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -127,12 +126,8 @@ def url(store: str, path: Path | None) -> Iterator[str]:
     if store != "postgres":
         yield "sqlite://" if path is None else f"sqlite:///{path}"
         return
-    try:
-        url = new_schema_url()
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
-    yield url
-    drop_schema(url)
+    with own_schema() as url:
+        yield url
 
 
 @pytest.fixture

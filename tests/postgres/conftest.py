@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, OwnServer, drop_schema, new_schema_url, own_server
+from tests.servers.postgres import NoServerError, OwnServer, own_schema, own_server
 
 from holdfast.store.backend import Backend
 from holdfast.testing.stores import open_store
@@ -16,12 +16,8 @@ from holdfast.testing.stores import open_store
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    try:
-        url = new_schema_url()
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
-    yield url
-    drop_schema(url)
+    with own_schema() as url:
+        yield url
 
 
 @pytest.fixture

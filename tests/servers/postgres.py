@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, LiteralString
 
 import psycopg
+from tests.servers.missing import give_up
 from tests.servers.postgres_keeper import serve, start
 
 URL_VARIABLE = "HOLDFAST_TEST_POSTGRES"
@@ -135,6 +136,19 @@ def parts_of(url: str) -> tuple[str, str]:
     """Return the plain URL of the server, and the schema, of a URL of `new_schema_url`."""
     base, _, schema = url.rpartition("schema=")
     return base.rstrip("?&"), schema
+
+
+@contextmanager
+def own_schema() -> Iterator[str]:
+    """Give a test the URL of a schema of its own, not yet installed, and drop it afterwards; skips without a server."""
+    try:
+        url = new_schema_url()
+    except NoServerError as error:
+        give_up("PostgreSQL", str(error))
+    try:
+        yield url
+    finally:
+        drop_schema(url)
 
 
 def drop_schema(url: str) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
-from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
+from tests.servers.postgres import drop_schema, own_schema, parts_of
 
 from holdfast import App
 from holdfast.cli.main import cli
@@ -23,14 +22,12 @@ from holdfast.torture.urls import with_settings
 
 @contextmanager
 def schema() -> Iterator[PostgresGround]:
-    try:
-        ground = PostgresGround(new_schema_url())
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
-    try:
-        yield ground
-    finally:
-        drop_schema(ground.url)
+    with own_schema() as url:
+        ground = PostgresGround(url)  # in a schema beside that one
+        try:
+            yield ground
+        finally:
+            drop_schema(ground.url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
+from tests.servers.postgres import drop_schema, new_schema_url, own_schema, parts_of
 
 from holdfast import App, ConfigError
 from holdfast.torture.ground.postgres import PostgresGround
@@ -42,14 +41,12 @@ def run_sql(ground: PostgresGround, *statements: str) -> list[tuple[object, ...]
 
 @contextmanager
 def dropped_in_the_end(kind: type[PostgresGround] = PostgresGround) -> Iterator[PostgresGround]:
-    try:
-        ground = kind(new_schema_url())
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
-    try:
-        yield ground
-    finally:
-        drop_schema(ground.url)
+    with own_schema() as url:
+        ground = kind(url)  # in a schema beside that one
+        try:
+            yield ground
+        finally:
+            drop_schema(ground.url)
 
 
 @pytest.fixture
