@@ -134,4 +134,4 @@ async def test_what_is_drawn_does_not_depend_on_one_lost_reply(drawn):
 def test_every_appender_draws_its_own():
     another = msgspec.structs.replace(SETTINGS, name="a2")
 
-    assert appender._drawn_by(SETTINGS).random() != appender._drawn_by(another).random()
+    assert SETTINGS.chance().random() != another.chance().random()

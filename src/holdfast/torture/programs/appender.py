@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 from holdfast.torture.programs.appending import Appending
 from holdfast.torture.programs.opening import opened
@@ -14,8 +13,8 @@ from holdfast.torture.streams.app import app
 
 async def append(settings: ProducerSettings) -> None:
     """Append until SIGTERM."""
-    luck = _drawn_by(settings, "luck")
-    appending = Appending(settings.name, _drawn_by(settings), luck, rate=settings.rate, events=settings.jobs)
+    luck = settings.chance("luck")
+    appending = Appending(settings.name, settings.chance(), luck, rate=settings.rate, events=settings.jobs)
     pace = Pace(settings)
 
     def produced() -> Produced:
@@ -28,11 +27,6 @@ async def append(settings: ProducerSettings) -> None:
         pace.tell(produced())
     finally:
         await app.close()
-
-
-def _drawn_by(settings: ProducerSettings, what: str = "work") -> random.Random:
-    """Return numbers that are the same for the same seed."""
-    return random.Random(f"{settings.seed}/{settings.name}/{what}")  # noqa: S311 - repeatable on purpose
 
 
 def main() -> None:

@@ -25,10 +25,10 @@ class Producer:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
-        self._chance = _drawn_by(settings)
-        self._what_follows = _drawn_by(settings, "what follows")  # of jobs that were enqueued: those may differ
+        self._chance = settings.chance()
+        self._what_follows = settings.chance("what follows")  # of jobs that were enqueued: those may differ
         self._drawer = Drawer(self._chance, settings.share, jobs=round(settings.jobs / settings.share))
-        self._enqueuer = Enqueuer(settings.name, self._chance, luck=_drawn_by(settings, "luck"))
+        self._enqueuer = Enqueuer(settings.name, self._chance, luck=settings.chance("luck"))
         self._follower = Follower()
         self._following: set[asyncio.Task[None]] = set()
         self._pace = Pace(settings)
@@ -61,11 +61,6 @@ class Producer:
                 task = asyncio.ensure_future(work.follow(self._follower, job, chance))
                 self._following.add(task)
                 task.add_done_callback(self._following.discard)
-
-
-def _drawn_by(settings: ProducerSettings, what: str = "work") -> random.Random:
-    """Return numbers that are the same for the same seed."""
-    return random.Random(f"{settings.seed}/{settings.name}/{what}")  # noqa: S311 - repeatable on purpose
 
 
 async def produce(settings: ProducerSettings) -> None:

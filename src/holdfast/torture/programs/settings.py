@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 
 
@@ -34,6 +36,10 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     rate: float
     lease: float
+
+    def chance(self, what: str = "work") -> random.Random:
+        """Return numbers that are the same for the same seed."""
+        return random.Random(f"{self.seed}/{self.name}/{what}")  # noqa: S311 - repeatable on purpose
 
 
 class OutsideSettings(msgspec.Struct, frozen=True, kw_only=True):
