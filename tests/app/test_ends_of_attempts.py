@@ -23,10 +23,10 @@ from holdfast.store.jobs import JobStore
 from holdfast.testing.conformance.base import claim
 from holdfast.worker.attempts import RUNNING, Attempts
 from holdfast.worker.decision import Why
-from holdfast.worker.holdings import Holdings
+from holdfast.worker.execution import plan_for
+from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.plans import plan_for
-from holdfast.worker.surroundings import Surroundings
+from holdfast.worker.surroundings import WorkerServices
 
 LEASE = timedelta(seconds=30)
 
@@ -149,7 +149,7 @@ class Bench:
         self.ends: asyncio.Queue[Outcome | None] = asyncio.Queue()
         self.broken: list[BaseException] = []
         self.attempts = Attempts(
-            Surroundings(backend, LEASE, Holdings(lease=30.0, extend_at=0.5)),
+            WorkerServices(backend, LEASE, HeldLeases(lease=30.0, extend_at=0.5)),
             {handle.task.name: plan_for(handle.task)},
             children=ChildPool(lease=LEASE, limit=1),
             ended=lambda job, outcome: self.ends.put_nowait(outcome),
@@ -294,8 +294,8 @@ async def test_a_former_attempt_that_ends_late_does_not_touch_the_hold_of_the_ne
 
     former = await claimed(backend, charge)
     later = msgspec.structs.replace(former, fence=former.fence + 1)
-    holdings = Holdings(lease=30.0, extend_at=0.5)
-    around = Surroundings(backend, LEASE, holdings)
+    holdings = HeldLeases(lease=30.0, extend_at=0.5)
+    around = WorkerServices(backend, LEASE, holdings)
     holdings.add([former], 0.0)
     ghost = around.context(former)
     holdings.add([later], 1.0)

@@ -15,7 +15,7 @@ from tests.servers.postgres import own_schema, parts_of
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.conformance.base import Effects, MakeBackend, a_job, claim, enqueue
+from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, claim, enqueue
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
@@ -152,5 +152,5 @@ async def backend(make_backend: MakeBackend) -> Backend:
 
 
 @pytest.fixture
-def effects(store: str, backend: Backend, path: Path | None, url: str) -> Effects:
+def effects(store: str, backend: Backend, path: Path | None, url: str) -> EffectTable:
     return PostgresEffects(url) if store == "postgres" else SQLiteEffects(backend, path)

@@ -19,12 +19,12 @@ from psycopg.rows import tuple_row
 from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
-from holdfast.backends.postgres.floors import Floors
+from holdfast.backends.postgres.claim_floor import Floors
+from holdfast.backends.postgres.error_map import is_worth_repeating
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lanes import Lanes
+from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.statements import TEMPLATES, Statements
 from holdfast.backends.postgres.steps import Ask, Asked, Steps, run
-from holdfast.backends.postgres.trouble import is_worth_repeating
 from holdfast.backends.postgres.verbs import leases
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.model.job import Lease

@@ -13,10 +13,10 @@ from tests.servers.postgres import drop_schema, own_schema, parts_of
 
 from holdfast import App
 from holdfast.cli.main import cli
-from holdfast.torture.ground import ground_of
-from holdfast.torture.ground.base import Reserved
-from holdfast.torture.ground.postgres import PostgresGround
 from holdfast.torture.names import schema_beside, sessions_in
+from holdfast.torture.target import ground_of
+from holdfast.torture.target.base import Reserved
+from holdfast.torture.target.postgres import PostgresGround
 from holdfast.torture.urls import with_settings
 
 

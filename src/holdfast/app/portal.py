@@ -18,8 +18,8 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final, Generic, TypeVar
 
+from holdfast.concurrency.caller_thread import CallingThread
 from holdfast.errors import ConfigError
-from holdfast.store.calling_thread import CallingThread
 
 T = TypeVar("T")
 THREAD: Final = "holdfast-sync"

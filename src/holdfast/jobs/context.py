@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
-from holdfast.jobs.hold import Hold, Settling
+from holdfast.jobs.attempt_lease import AttemptLease, Settling
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed
@@ -32,7 +32,7 @@ class Context:
 
     def __init__(self, job: LeasedJob, backend: Backend, *, lease: timedelta, keeper: Settling | None = None) -> None:
         self.job = job
-        self._hold = Hold(job, lease, keeper)
+        self._hold = AttemptLease(job, lease, keeper)
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self.cancel_asked = Signal()
@@ -137,7 +137,9 @@ class Context:
 class SyncContext:
     """`Context` with blocking calls, for handlers in threads."""
 
-    def __init__(self, context: Context, hold: Hold, backend: Backend, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, context: Context, hold: AttemptLease, backend: Backend, *, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._context = context
         self._hold = hold
         self._backend = backend

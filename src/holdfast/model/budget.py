@@ -37,7 +37,7 @@ class Counters(msgspec.Struct, frozen=True, gc=False):
     lost: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
+class BudgetDecision(msgspec.Struct, frozen=True, gc=False):
     """What becomes of the job: ready again with these counters, or failed for this reason."""
 
     counters: Counters
@@ -53,7 +53,7 @@ def was_alone(*, isolated: bool, held: int) -> bool:
     return isolated and held == 1
 
 
-def after_loss(counters: Counters, *, max_attempts: int, alone: bool) -> Verdict:
+def after_loss(counters: Counters, *, max_attempts: int, alone: bool) -> BudgetDecision:
     """Decide what becomes of a job whose worker, or own child process, died or fell silent while it held the job.
 
     Beside others `lost` is raised but once: it says that the job is to be isolated, and not whose fault that was.
@@ -61,12 +61,12 @@ def after_loss(counters: Counters, *, max_attempts: int, alone: bool) -> Verdict
     if alone:
         blamed = msgspec.structs.replace(counters, lost=counters.lost + 1)
         if blamed.lost >= MAX_LOST:
-            return Verdict(blamed, f"worker lost {blamed.lost} times while it ran this job")
+            return BudgetDecision(blamed, f"worker lost {blamed.lost} times while it ran this job")
         return _unless_used_up(blamed, max_attempts, "worker lost on the last attempt")
     return _interrupted(msgspec.structs.replace(counters, lost=max(counters.lost, 1)), max_attempts, "worker lost")
 
 
-def after_interruption(counters: Counters, *, max_attempts: int) -> Verdict:
+def after_interruption(counters: Counters, *, max_attempts: int) -> BudgetDecision:
     """Decide what becomes of a job that a shutdown broke off in the middle."""
     return _interrupted(counters, max_attempts, "interrupted")
 
@@ -81,13 +81,13 @@ def after_retry(counters: Counters) -> Counters:
     return Counters(attempt=counters.attempt, excused=counters.attempt, interrupted=0, lost=min(counters.lost, 1))
 
 
-def _interrupted(counters: Counters, max_attempts: int, what: str) -> Verdict:
+def _interrupted(counters: Counters, max_attempts: int, what: str) -> BudgetDecision:
     if counters.interrupted < MAX_INTERRUPTED:
         excused = msgspec.structs.replace(counters, excused=counters.excused + 1, interrupted=counters.interrupted + 1)
-        return Verdict(excused, None)
+        return BudgetDecision(excused, None)
     return _unless_used_up(counters, max_attempts, f"{what} too often ({counters.interrupted} times)")
 
 
-def _unless_used_up(counters: Counters, max_attempts: int, reason: str) -> Verdict:
+def _unless_used_up(counters: Counters, max_attempts: int, reason: str) -> BudgetDecision:
     used_up = counters.attempt - counters.excused >= max_attempts
-    return Verdict(counters, reason if used_up else None)
+    return BudgetDecision(counters, reason if used_up else None)

@@ -200,27 +200,27 @@ class Custom(RetryPolicy):
 DEFAULT: RetryPolicy = Exponential(2, 2, cap=_HOUR, jitter="full", floor=1)
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class RetryDecision(msgspec.Struct, frozen=True, gc=False):
     """What a policy decided: the wait (None: never again), and what was wrong with the policy, if anything."""
 
     delay: timedelta | None
     problem: str | None = None
 
 
-def decide(policy: RetryPolicy, attempt: int, *, error: BaseException | None, draw: float) -> Decision:
+def decide(policy: RetryPolicy, attempt: int, *, error: BaseException | None, draw: float) -> RetryDecision:
     """Ask a policy; if it raises or answers nonsense, ask the default policy and say so. Never raises."""
     try:
         delay = cast("object", policy.delay(attempt, error, draw))  # a user's subclass may return anything
         if delay is None:
-            return Decision(None)
+            return RetryDecision(None)
         if not isinstance(delay, timedelta):
             raise ConfigError(f"the answer of the retry policy is {delay!r}: return a timedelta, or None")  # noqa: TRY301
-        return Decision(to_span(delay, "the answer of the retry policy"))
+        return RetryDecision(to_span(delay, "the answer of the retry policy"))
     except Exception as broken:  # noqa: BLE001 - it is reported in the decision
         problem = (
             f"retry policy {_shown(policy)} failed with {type(broken).__name__}: {_shown(broken)}; used the default"
         )
-        return Decision(DEFAULT.delay(attempt, error, draw), problem)
+        return RetryDecision(DEFAULT.delay(attempt, error, draw), problem)
 
 
 def policy_of(value: object = None) -> RetryPolicy:

@@ -162,10 +162,10 @@ ENDINGS = (
         "a commit that fails passes for one that succeeded",
         Code(
             "holdfast.backends.postgres.open_transaction:AsyncOpenTransaction.commit_transaction",
-            f'    with {_COMMITTING_ASYNC}:\n        await to_the_end(self.connection.end(b"commit"))',
+            f'    with {_COMMITTING_ASYNC}:\n        await uncancellable(self.connection.end(b"commit"))',
             "    try:\n"
             f"        with {_COMMITTING_ASYNC}:\n"
-            '            await to_the_end(self.connection.end(b"commit"))\n'
+            '            await uncancellable(self.connection.end(b"commit"))\n'
             "    except Exception:\n"
             "        pass",
         ),
@@ -187,7 +187,7 @@ ENDINGS = (
         POSTGRES,
         "an enqueue without an answer is repeated blindly, under new ids",
         Code(
-            "holdfast.jobs.joiner:EnqueueJoiner.enqueue",
+            "holdfast.jobs.enqueue_batcher:EnqueueBatcher.enqueue",
             "        return await self._store().enqueue(jobs)\n",
             "        from holdfast.model.ids import new_id\n"
             "        import msgspec\n"
@@ -260,7 +260,7 @@ ENDINGS = (
         SQLITE,
         "a worker that is asked to end keeps the leases of what it has not begun",
         Code(
-            "holdfast.worker.custody:Custody._release_prefetched",
+            "holdfast.worker.in_flight:InFlight._release_prefetched",
             "self._releases.add(job.lease, started=False)",
             "self.holdings.settled(job.seq)",
         ),
@@ -272,7 +272,7 @@ ENDINGS = (
         SQLITE,
         "a worker that is asked to end throws away the ends of the attempts that it still runs",
         Code(
-            "holdfast.worker.custody:Custody.ended",
+            "holdfast.worker.in_flight:InFlight.ended",
             "    buffer[seq] = Finish(",
             "    if self._phase is not Phase.RUNNING:\n"
             "        self.holdings.settled(seq)\n"

@@ -46,7 +46,7 @@ _STREAMS: Final = (
         "seize_from_the_living",
         SQLITE,
         "whether an owner is silent is not looked at when its share is taken",
-        Code("holdfast.model.judgement:_is_true", "is_silent(node.since, node.ttl, grace)", "True"),
+        Code("holdfast.model.move_guard:_is_true", "is_silent(node.since, node.ttl, grace)", "True"),
         caught_by=CONFORMANCE,
         under="test_allocation",
     ),
@@ -56,7 +56,7 @@ _STREAMS: Final = (
         "a share is given up by a node that has lost it, whoever owns it now",
         Code(f"{_CONSUMERS}:release", "held(tx, grant)", "held(tx, grant) or Held(0, 'granted', 0, 0)"),
         Code(
-            "holdfast.streams.consumption:Consumption.run",
+            "holdfast.streams.share_consumer:ShareConsumer.run",
             "if not self._is_dropped:\n        with",
             "if True:\n        with",
         ),

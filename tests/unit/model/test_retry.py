@@ -12,10 +12,10 @@ from holdfast.model.retry import (
     DEFAULT,
     ByException,
     Custom,
-    Decision,
     Exponential,
     Fixed,
     Linear,
+    RetryDecision,
     RetryPolicy,
     decide,
     policy_of,
@@ -135,8 +135,8 @@ def test_a_bad_setting_is_refused_with_the_remedy(make: Any, remedy):
 
 
 def test_decide_gives_the_answer_of_a_sound_policy():
-    assert decide(Fixed(5), 1, error=None, draw=0) == Decision(timedelta(seconds=5))
-    assert decide(Custom(lambda _attempt, _error: None), 1, error=None, draw=0) == Decision(None)
+    assert decide(Fixed(5), 1, error=None, draw=0) == RetryDecision(timedelta(seconds=5))
+    assert decide(Custom(lambda _attempt, _error: None), 1, error=None, draw=0) == RetryDecision(None)
 
 
 class _Nonsense(RetryPolicy):

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
+from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
-from holdfast.backends.postgres.floors import Floors
 from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lanes import Lanes
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.lane_cache import Lanes
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
 from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
@@ -44,7 +44,7 @@ _LAST_WAIT = 2.0  # for threads whose server does not answer; they end by themse
 class _Parts:
     """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
 
-    def __init__(self, location: Location, statements: Statements) -> None:
+    def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self.process = os.getpid()
         self._pools = AsyncPools(location, for_verbs=True)
         self._handlers = AsyncPools(location)
@@ -82,7 +82,7 @@ class _Parts:
 class PostgresBackend:
     """`Backend` on PostgreSQL, and `Transactions` with it."""
 
-    def __init__(self, location: Location, clock: Callable[[], int] | None) -> None:
+    def __init__(self, location: PostgresLocation, clock: Callable[[], int] | None) -> None:
         self._location = location
         self._statements = Statements(location.schema, clock)
         self._of_this_process: _Parts | None = None
@@ -199,4 +199,4 @@ def _durability(facts: dict[str, str]) -> str:
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> PostgresBackend:
     """Return the unopened backend behind a `postgresql:` URL."""
-    return PostgresBackend(Location.parse(url), clock)
+    return PostgresBackend(PostgresLocation.parse(url), clock)

@@ -10,12 +10,12 @@ import psycopg
 from psycopg import Connection
 
 from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
-from holdfast.backends.postgres.driving import drive_blocking
-from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.patience import bounded_blocking
+from holdfast.backends.postgres.error_map import translate
+from holdfast.backends.postgres.execute import drive_blocking
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
-from holdfast.backends.postgres.trouble import translate
+from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs import leases as verbs
 from holdfast.model.job import Lease
 from holdfast.store.values import Extension, WorkerBeat
@@ -32,7 +32,7 @@ class PostgresExtender:
     The time limit of a statement is set within its transaction: a session's settings may not be our own.
     """
 
-    def __init__(self, location: Location, statements: Statements) -> None:
+    def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self._location = location
         self._statements = statements
         self._connection: Connection[Any] | None = connect_blocking(location)

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import psycopg
 
-from holdfast.backends.postgres.floors import Floors
-from holdfast.backends.postgres.lanes import Lanes
+from holdfast.backends.postgres.claim_floor import Floors
+from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.runners import PoolRunner, Runner
 from holdfast.backends.postgres.steps import value
 from holdfast.backends.postgres.transactions import current

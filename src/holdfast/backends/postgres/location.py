@@ -59,7 +59,7 @@ def quoted(schema: str) -> str:
     return f'"{schema}"'
 
 
-class Location(msgspec.Struct, frozen=True):
+class PostgresLocation(msgspec.Struct, frozen=True):
     """Which database and schema, and how to connect."""
 
     url: str
@@ -74,10 +74,10 @@ class Location(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Show the place, without a password."""
-        return f"<Location {self.url}>"
+        return f"<PostgresLocation {self.url}>"
 
     @classmethod
-    def parse(cls, url: str) -> Location:
+    def parse(cls, url: str) -> PostgresLocation:
         """Read a URL; raise `ConfigError` where it cannot be one. No part of a password is in its text."""
         try:
             parts = urlsplit(url)
@@ -147,7 +147,7 @@ def _reason(text: str, url: str) -> str:
     return "" if "@" in text or any(secret in text for secret in secrets if secret) else f" ({text})"
 
 
-def _with_settings(location: Location, settings: dict[str, str]) -> Location:
+def _with_settings(location: PostgresLocation, settings: dict[str, str]) -> PostgresLocation:
     for name, value in settings.items():
         if name == "schema":
             quoted(value)

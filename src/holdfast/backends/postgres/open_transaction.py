@@ -16,19 +16,19 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop
-from holdfast.backends.postgres.driving import drive, drive_blocking
-from holdfast.backends.postgres.handlers_connection import HandlersConnection
-from holdfast.backends.postgres.holding import Holding
-from holdfast.backends.postgres.patience import bounded, hang_up
+from holdfast.backends.postgres.error_map import took_too_long, translate
+from holdfast.backends.postgres.execute import drive, drive_blocking
+from holdfast.backends.postgres.fence_check import PostgresFenceCheck
+from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Ask, Steps
-from holdfast.backends.postgres.trouble import took_too_long, translate
+from holdfast.backends.postgres.timeouts import bounded, hang_up
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
-from holdfast.backends.postgres.waiting import where_it_may_wait
-from holdfast.backends.sql.finishing import to_the_end
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
@@ -72,7 +72,13 @@ class OpenTransaction:
     """What both kinds of transaction share."""
 
     def __init__(
-        self, session: _Session, owner: Statements, holding: Holding, limit: timedelta, where: str, came_up: CameUp
+        self,
+        session: _Session,
+        owner: Statements,
+        holding: PostgresFenceCheck,
+        limit: timedelta,
+        where: str,
+        came_up: CameUp,
     ) -> None:
         self._session = session
         self._holding = holding
@@ -184,7 +190,7 @@ class AsyncOpenTransaction(OpenTransaction):
         self,
         connection: HandlersConnection,
         owner: Statements,
-        holding: Holding,
+        holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
         came_up: CameUp,
@@ -210,11 +216,11 @@ class AsyncOpenTransaction(OpenTransaction):
             return
         self.seal()
         with self.explained(committing=True), bounded(self.connection, self._patience):
-            await to_the_end(self.connection.end(b"commit"))
+            await uncancellable(self.connection.end(b"commit"))
 
     async def undo(self) -> None:
         """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
-        await to_the_end(self._undo())
+        await uncancellable(self._undo())
 
     async def _undo(self) -> None:
         await self._settle_expiry()
@@ -262,7 +268,7 @@ class BlockingOpenTransaction(OpenTransaction):
         self,
         connection: Connection[Any],
         owner: Statements,
-        holding: Holding,
+        holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
         came_up: CameUp,
@@ -322,7 +328,7 @@ class AsyncStreamTransaction(AsyncOpenTransaction):
         text, parameters = self._statement(commit_or_fail(grant, commit))
         try:
             with self.explained(committing=True, but=is_stale), bounded(self.connection, self._patience):
-                await to_the_end(self.connection.commit_with(text, parameters))
+                await uncancellable(self.connection.commit_with(text, parameters))
         except psycopg.Error:  # by which the server has refused to commit
             return CommitVerdict.LOST
         self._state = State.COMMITTED

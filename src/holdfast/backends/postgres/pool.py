@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection, Connection
 
 from holdfast.backends.postgres.connecting import connect, connect_blocking, drop, has_gone, is_idle
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.errors import StoreUnavailable
 
 T = TypeVar("T")
 _PATIENCE = 30.0
 
 
-def _exhausted(location: Location, whose: str) -> StoreUnavailable:
+def _exhausted(location: PostgresLocation, whose: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{location.url}: all connections for {whose} ({location.pool}) have been in use for {_PATIENCE:g} s: "
         "keep transactions short, or set pool= in the URL higher"
@@ -42,7 +42,7 @@ def _as_it_was(connection: Any) -> Generator[None]:
 class AsyncPool:
     """The connections of one event loop; `lost` is called whenever one has broken, or is suspected to have."""
 
-    def __init__(self, location: Location, *, for_verbs: bool, lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, location: PostgresLocation, *, for_verbs: bool, lost: Callable[[], None] = lambda: None) -> None:
         self._location = location
         self._for_verbs = for_verbs
         self._lost = lost
@@ -122,7 +122,7 @@ class AsyncPools:
     `for_verbs`: only our own statements run on its connections, so they are planned as suits those.
     """
 
-    def __init__(self, location: Location, *, for_verbs: bool = False) -> None:
+    def __init__(self, location: PostgresLocation, *, for_verbs: bool = False) -> None:
         self._location = location
         self._for_verbs = for_verbs
         self._pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
@@ -165,7 +165,7 @@ class AsyncPools:
 class BlockingPool:
     """The connections of handlers in threads."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: PostgresLocation) -> None:
         self._location = location
         self._idle: list[Connection[Any]] = []
         self._slots = threading.Semaphore(location.pool)

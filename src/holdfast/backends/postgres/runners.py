@@ -15,15 +15,15 @@ from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop, is_idle
-from holdfast.backends.postgres.driving import drive
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.error_map import is_read_only, is_worth_repeating, translate
+from holdfast.backends.postgres.execute import drive
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.open_transaction import AsyncOpenTransaction, BlockingOpenTransaction
-from holdfast.backends.postgres.patience import bounded
 from holdfast.backends.postgres.pool import AsyncPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
+from holdfast.backends.postgres.timeouts import bounded
 from holdfast.backends.postgres.transactions import current
-from holdfast.backends.postgres.trouble import is_read_only, is_worth_repeating, translate
 from holdfast.errors import ConfigError, SchemaMismatch
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class SwiftRunner(Runner, Protocol):
 class PoolRunner:
     """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
 
-    def __init__(self, pools: AsyncPools, statements: Statements, location: Location) -> None:
+    def __init__(self, pools: AsyncPools, statements: Statements, location: PostgresLocation) -> None:
         self._pools = pools
         self._statements = statements
         self._where = location.url

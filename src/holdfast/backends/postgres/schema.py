@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.backends.postgres.location import Location, quoted
+from holdfast.backends.postgres.location import PostgresLocation, quoted
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.statements import TEMPLATES, fill_in
 from holdfast.backends.postgres.steps import Steps, rows, run, script, value
@@ -20,7 +20,7 @@ CURRENT = max(MIGRATIONS)
 class PostgresSchema:
     """`Schema` on PostgreSQL."""
 
-    def __init__(self, runner: PoolRunner, location: Location) -> None:
+    def __init__(self, runner: PoolRunner, location: PostgresLocation) -> None:
         self._runner = runner
         self._location = location
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from holdfast.backends.postgres.categories import Categories
+from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
 from holdfast.backends.postgres.steps import Steps

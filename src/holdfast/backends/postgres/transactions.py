@@ -27,9 +27,8 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from holdfast.backends.postgres.connecting import drop
-from holdfast.backends.postgres.handlers_connection import HandlersConnection
-from holdfast.backends.postgres.holding import Holding, holding_job, holding_share
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.fence_check import PostgresFenceCheck, holding_job, holding_share
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.open_transaction import (
     AsyncOpenTransaction,
     AsyncStreamTransaction,
@@ -39,10 +38,11 @@ from holdfast.backends.postgres.open_transaction import (
     BlockingTransaction,
     CameUp,
 )
-from holdfast.backends.postgres.patience import bounded_blocking
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Steps
+from holdfast.backends.postgres.timeouts import bounded_blocking
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 
@@ -78,7 +78,7 @@ class PostgresTransactions:
         pools: AsyncPools,
         blocking: BlockingPool,
         statements: Statements,
-        location: Location,
+        location: PostgresLocation,
         *,
         suspect: Callable[[], None],
         came_up: CameUp,
@@ -114,7 +114,7 @@ class PostgresTransactions:
         return self._open_blocking(BlockingStreamTransaction, holding_share(grant), limit)
 
     @asynccontextmanager
-    async def _open(self, kind: type[Async], holding: Holding, limit: timedelta) -> AsyncGenerator[Async]:
+    async def _open(self, kind: type[Async], holding: PostgresFenceCheck, limit: timedelta) -> AsyncGenerator[Async]:
         async with self._pools.here.connection() as connection:
             assert isinstance(connection, HandlersConnection)  # noqa: S101 - see `connecting.py`
             transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up, self._patience)
@@ -135,7 +135,9 @@ class PostgresTransactions:
         transaction.committed()
 
     @contextmanager
-    def _open_blocking(self, kind: type[Blocking], holding: Holding, limit: timedelta) -> Generator[Blocking]:
+    def _open_blocking(
+        self, kind: type[Blocking], holding: PostgresFenceCheck, limit: timedelta
+    ) -> Generator[Blocking]:
         with self._blocking.connection() as connection:
             transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
             block = connection.transaction()

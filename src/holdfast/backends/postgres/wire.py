@@ -59,7 +59,7 @@ def fill(connection: AsyncConnection[Any], text: bytes, parameters: Mapping[str,
     return Filled(query, transformer.dump_sequence([parameters[name] for name in names], formats), transformer)
 
 
-class Wire(AsyncConnection[Any]):
+class LibpqConnection(AsyncConnection[Any]):
     """A connection with a short way to the server."""
 
     async def _answer(self) -> PGresult:

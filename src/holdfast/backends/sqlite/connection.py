@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, LiteralString
 from urllib.parse import quote
 
-from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.error_map import is_busy, translate
+from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.statements import STATEMENTS
-from holdfast.backends.sqlite.trouble import is_busy, translate
 from holdfast.errors import StoreError
 
 Parameters = Mapping[str, object] | Sequence[object]
@@ -113,7 +113,7 @@ def looking_at(path: Path, *, patience: float) -> Generator[Tx]:
 class Connection:
     """A connection of this process, with the settings that the promises rest on."""
 
-    def __init__(self, location: Location, clock: Callable[[], int], *, checkpoints: bool = False) -> None:
+    def __init__(self, location: SqliteLocation, clock: Callable[[], int], *, checkpoints: bool = False) -> None:
         self.where = str(location.path or "the in-memory database")
         self._clock = clock
         self._process = os.getpid()
@@ -133,7 +133,7 @@ class Connection:
         except sqlite3.Error as error:
             raise translate(error, self.where) from error
 
-    def _configure(self, location: Location, *, checkpoints: bool) -> None:
+    def _configure(self, location: SqliteLocation, *, checkpoints: bool) -> None:
         execute = self.raw.execute
         if location.path is not None:
             journal = self._write_ahead()

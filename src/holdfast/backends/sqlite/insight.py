@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.jobs import Runner
-from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.verbs import insight, operate
 from holdfast.backends.sqlite.versions import known_faults
 from holdfast.store.values import (
@@ -41,7 +41,7 @@ class SqliteQueues:
 class SqliteInsight:
     """`Insight` on SQLite."""
 
-    def __init__(self, runner: Runner, location: Location) -> None:
+    def __init__(self, runner: Runner, location: SqliteLocation) -> None:
         self._runner = runner
         self._location = location
 

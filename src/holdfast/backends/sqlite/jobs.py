@@ -9,12 +9,12 @@ from typing import Protocol, TypeVar
 
 from holdfast.backends.sqlite.clock import Steady
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.gate import Gate
 from holdfast.backends.sqlite.verbs import claim as claiming
 from holdfast.backends.sqlite.verbs import finish as finishing
 from holdfast.backends.sqlite.verbs import insight, leases, operate, rescue, upkeep
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.leases import extend_many
+from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.values import (
     Cancellation,
@@ -157,7 +157,7 @@ class SqliteJobs:
 class SqliteExtender:
     """`Extender` on SQLite: the extending thread's own connection, and its right to go first at the gate."""
 
-    def __init__(self, connection: Connection, gate: Gate, *, owns: bool) -> None:
+    def __init__(self, connection: Connection, gate: WriteQueue, *, owns: bool) -> None:
         self._connection = connection
         self._gate = gate
         self._owns = owns

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
-from holdfast.backends.sql.finishing import to_the_end
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.gate import Gate
-from holdfast.backends.sqlite.sessions import Session
+from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.error_map import translate
 from holdfast.backends.sqlite.transactions import current
-from holdfast.backends.sqlite.trouble import translate
-from holdfast.store.calling_thread import calling_thread
+from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.caller_thread import calling_thread
+from holdfast.concurrency.uncancellable import uncancellable
 
 T = TypeVar("T")
 
@@ -21,7 +21,9 @@ T = TypeVar("T")
 class SessionRunner:
     """Runs each verb in a transaction of its own, or inside the transaction that the calling handler holds open."""
 
-    def __init__(self, writer: Session, reader: Session, gate: Gate, *, gated_reads: bool) -> None:
+    def __init__(
+        self, writer: ConnectionThread, reader: ConnectionThread, gate: WriteQueue, *, gated_reads: bool
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._gate = gate
@@ -76,9 +78,9 @@ class FirstRunner(SessionRunner):
 
     def __init__(
         self,
-        writer: Session,
-        reader: Session,
-        gate: Gate,
+        writer: ConnectionThread,
+        reader: ConnectionThread,
+        gate: WriteQueue,
         *,
         gated_reads: bool,
         unheard: Callable[[Connection], AbstractContextManager[None]],
@@ -105,7 +107,7 @@ class CallersRunner:
         thread = calling_thread()
         if thread is None:
             return self.run(work)
-        return await to_the_end(thread.run(lambda: self.run(work)))
+        return await uncancellable(thread.run(lambda: self.run(work)))
 
     async def read(self, work: Callable[[Tx], T]) -> T:
         """Do `work` now."""

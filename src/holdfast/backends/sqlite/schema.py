@@ -11,7 +11,7 @@ from holdfast.backends.sql.files import migrations
 from holdfast.backends.sql.version import require_version
 from holdfast.backends.sqlite.connection import Tx, looking_at
 from holdfast.backends.sqlite.jobs import Runner
-from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.location import SqliteLocation
 
 MIGRATIONS = migrations("holdfast.backends.sqlite")
 CURRENT = max(MIGRATIONS)
@@ -20,7 +20,7 @@ CURRENT = max(MIGRATIONS)
 class SqliteSchema:
     """`Schema` on SQLite."""
 
-    def __init__(self, runner: Runner, location: Location) -> None:
+    def __init__(self, runner: Runner, location: SqliteLocation) -> None:
         self._runner = runner
         self._location = location
 

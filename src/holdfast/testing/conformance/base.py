@@ -36,7 +36,7 @@ OUTCOMES: dict[str, Outcome] = {
 }
 
 
-class Effects(Protocol):
+class EffectTable(Protocol):
     """A table in the store for the effects of handlers; SQL and drivers differ, so the binding gives it."""
 
     async def create(self) -> None:

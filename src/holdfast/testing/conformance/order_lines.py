@@ -20,7 +20,7 @@ from holdfast.testing.conformance.base import (
     MANY,
     OUTCOMES,
     Conformance,
-    Effects,
+    EffectTable,
     MakeBackend,
     claim,
     claim_one,
@@ -271,7 +271,7 @@ class TestLinesInTheCallersTransaction(Conformance):
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
     async def test_a_completion_in_the_callers_transaction_brings_up_the_next(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         job, others = await hold_head(backend, waiting=1)
         for commits in (False, True):
@@ -282,7 +282,7 @@ class TestLinesInTheCallersTransaction(Conformance):
             assert await states(backend, job.id, *others) == expected
 
     async def test_an_enqueue_that_is_rolled_back_leaves_the_line_as_it_was(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         undone, kept = keyed(), keyed()
         with effects.connect() as connection:
@@ -292,7 +292,7 @@ class TestLinesInTheCallersTransaction(Conformance):
         assert await state_of(backend, kept.id) is JobState.READY
 
     async def test_an_enqueue_waits_for_a_transaction_in_flight_that_changes_its_line(
-        self, backend: Backend, effects: Effects, make_backend: MakeBackend
+        self, backend: Backend, effects: EffectTable, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
         first, second = keyed(order_key := new_id()), keyed(order_key)

@@ -8,8 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from holdfast.model.budget import Verdict as Decision
-from holdfast.model.budget import after_interruption, after_return
+from holdfast.model.budget import BudgetDecision, after_interruption, after_return
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
@@ -20,11 +19,11 @@ from holdfast.store.values import (
     Standing,
     Verdict,
 )
-from holdfast.testing.reference.records import Hold, Record
-from holdfast.testing.reference.upkeep import Upkeep
+from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
+from holdfast.testing.reference.upkeep import ReferenceMaintenance
 
 
-class Reference(Upkeep):
+class Reference(ReferenceMaintenance):
     """The reference model: every verb of the port that concerns jobs and queues."""
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
@@ -44,7 +43,9 @@ class Reference(Upkeep):
         self.last_seq += 1
         state = JobState.SCHEDULED if due > now else JobState.READY
         seq = self.last_seq
-        record = Record(new=job, size=size, seq=seq, state=state, enqueued_us=now, run_us=due, turn_us=due, place=seq)
+        record = ReferenceJob(
+            new=job, size=size, seq=seq, state=state, enqueued_us=now, run_us=due, turn_us=due, place=seq
+        )
         record.due_at(due)
         if record.line is not None and self.in_line(record.line):
             record.state = JobState.BLOCKED
@@ -67,7 +68,7 @@ class Reference(Upkeep):
             record.counters = msgspec.structs.replace(counters, attempt=counters.attempt + 1)
             record.state = JobState.RUNNING
             record.retrying = False
-            record.hold = Hold(
+            record.hold = ReferenceLease(
                 fence=fence,
                 worker_id=request.worker_id,
                 started_us=self.now,
@@ -80,7 +81,7 @@ class Reference(Upkeep):
             self.last_fence = fence
         return taken
 
-    def _claimable(self, request: ClaimRequest) -> list[Record]:
+    def _claimable(self, request: ClaimRequest) -> list[ReferenceJob]:
         claimable = [
             record
             for record in self.records.values()
@@ -129,7 +130,7 @@ class Reference(Upkeep):
                 assert_never(outcome)
         return Verdict.DONE
 
-    def _later(self, record: Record, delay: timedelta) -> None:
+    def _later(self, record: ReferenceJob, delay: timedelta) -> None:
         """Make the job due again after `delay`, unless somebody asked to cancel it."""
         if record.cancel_reason is not None:
             self.give_up(record, record.cancel_reason)
@@ -147,7 +148,7 @@ class Reference(Upkeep):
         if record is None or record.hold is None:
             return Verdict.LOST
         self.note(record, record.hold, "released", None)
-        decision = Decision(after_return(record.counters), None)
+        decision = BudgetDecision(after_return(record.counters), None)
         if started:
             decision = after_interruption(record.counters, max_attempts=record.new.max_attempts)
         self.settle(record, decision)

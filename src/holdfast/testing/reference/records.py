@@ -17,7 +17,7 @@ KEPT_LAST = 20
 
 
 @dataclass(slots=True)
-class Hold:
+class ReferenceLease:
     """An active lease: who holds the job, under which fence, until when."""
 
     fence: int
@@ -31,7 +31,7 @@ class Hold:
 
 
 @dataclass(slots=True)
-class Record:
+class ReferenceJob:
     """All that is known of a job."""
 
     new: NewJob
@@ -43,7 +43,7 @@ class Record:
     turn_us: int
     place: int
     counters: Counters = field(default_factory=Counters)
-    hold: Hold | None = None
+    hold: ReferenceLease | None = None
     retrying: bool = False
     cancel_reason: str | None = None
     finished_us: int | None = None
@@ -118,12 +118,12 @@ class WorkerRecord:
     seen_us: int
 
 
-class State:
+class ReferenceState:
     """The whole of a store: jobs, queues, workers, counts, the last fence and the last seq."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, ReferenceJob] = {}
         self.queues: set[str] = set()
         self.paused: set[str] = set()
         self.workers: dict[str, WorkerRecord] = {}
@@ -136,24 +136,24 @@ class State:
         """The store's clock, in microseconds."""
         return self.clock()
 
-    def of_lease(self, lease: Lease) -> Record | None:
+    def of_lease(self, lease: Lease) -> ReferenceJob | None:
         """Return the job that is held under this very fence, or None if the fence is stale."""
         record = self.records.get(lease.job_id)
         if record is None or record.hold is None or record.hold.fence != lease.fence:
             return None
         return record
 
-    def in_line(self, line: tuple[str, str]) -> list[Record]:
+    def in_line(self, line: tuple[str, str]) -> list[ReferenceJob]:
         """Return the jobs of a line that have not ended: its head, then those who wait, in order."""
         standing = [record for record in self.records.values() if record.line == line and not record.is_final]
         return sorted(standing, key=lambda record: (record.state is JobState.BLOCKED, record.place))
 
-    def held(self) -> list[tuple[Record, Hold]]:
+    def held(self) -> list[tuple[ReferenceJob, ReferenceLease]]:
         """Return the jobs that somebody holds, the next to expire first."""
         held = [(record, record.hold) for record in self.records.values() if record.hold is not None]
         return sorted(held, key=lambda pair: (pair[1].expires_us, pair[0].seq))
 
-    def count(self, record: Record, what: str, by: int = 1) -> None:
+    def count(self, record: ReferenceJob, what: str, by: int = 1) -> None:
         """Add to the count of the present minute."""
         minute = self.now - self.now % 60_000_000
         self.counts.setdefault((minute, record.new.queue, record.new.task), Counter())[what] += by

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.errors import JobNotFound
-from holdfast.model.budget import Verdict as Decision
+from holdfast.model.budget import BudgetDecision as Decision
 from holdfast.model.budget import after_loss, after_retry, after_return, was_alone
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import JobState
@@ -21,10 +21,10 @@ from holdfast.store.values import (
     Retention,
     WorkerBeat,
 )
-from holdfast.testing.reference.records import Hold, Record, State, WorkerRecord
+from holdfast.testing.reference.records import ReferenceJob, ReferenceLease, ReferenceState, WorkerRecord
 
 
-class Upkeep(State):
+class ReferenceMaintenance(ReferenceState):
     """The verbs that no lease covers, and the ends that several verbs share."""
 
     def promote(self, limit: int) -> Promotion:
@@ -57,7 +57,7 @@ class Upkeep(State):
             self.workers.pop(worker_id, None)
         return self._rescue(held[:limit], reason)
 
-    def _rescue(self, taken: Sequence[tuple[Record, Hold]], reason: str) -> list[Rescued]:
+    def _rescue(self, taken: Sequence[tuple[ReferenceJob, ReferenceLease]], reason: str) -> list[Rescued]:
         held = Counter(hold.worker_id for _, hold in self.held())
         failure = Failure(error_class="WorkerLost", message=reason)
         for record, hold in taken:
@@ -67,7 +67,7 @@ class Upkeep(State):
             hold.isolated = hold.isolated and hold.worker_id not in workers
         return [self._rescued(record, hold) for record, hold in taken]
 
-    def _rescued(self, record: Record, hold: Hold) -> Rescued:
+    def _rescued(self, record: ReferenceJob, hold: ReferenceLease) -> Rescued:
         return Rescued(
             job_id=record.new.id,
             task=record.new.task,
@@ -181,7 +181,7 @@ class Upkeep(State):
         started = self.now if known is None else known.started_us
         self.workers[beat.worker_id] = WorkerRecord(beat=beat, started_us=started, seen_us=self.now)
 
-    def known(self, job_id: str) -> Record:
+    def known(self, job_id: str) -> ReferenceJob:
         """Return the job, or raise `JobNotFound`."""
         try:
             return self.records[job_id]
@@ -189,30 +189,30 @@ class Upkeep(State):
             message = f"no job {job_id}"
             raise JobNotFound(message) from None
 
-    def fail(self, record: Record, reason: str) -> None:
+    def fail(self, record: ReferenceJob, reason: str) -> None:
         """End the job as failed."""
         self.end(record, JobState.FAILED, reason)
         self.count(record, "failed")
 
-    def give_up(self, record: Record, reason: str) -> None:
+    def give_up(self, record: ReferenceJob, reason: str) -> None:
         """End the job as cancelled."""
         self.end(record, JobState.CANCELLED, reason)
         self.count(record, "cancelled")
 
-    def end(self, record: Record, state: JobState, reason: str | None) -> None:
+    def end(self, record: ReferenceJob, state: JobState, reason: str | None) -> None:
         """Put the job into a final state; if it was the head of a line, the next comes up."""
         record.end(state, self.now, reason)
         line = [] if record.line is None else self.in_line(record.line)
         if line and line[0].state is JobState.BLOCKED:
             line[0].state = JobState.SCHEDULED if line[0].run_us > self.now else JobState.READY
 
-    def lose(self, record: Record, hold: Hold, failure: Failure, *, alone: bool) -> None:
+    def lose(self, record: ReferenceJob, hold: ReferenceLease, failure: Failure, *, alone: bool) -> None:
         """Take the job from a worker that died or fell silent."""
         self.note(record, hold, "lost", failure)
         self.count(record, "lost")
         self.settle(record, after_loss(record.counters, max_attempts=record.new.max_attempts, alone=alone))
 
-    def settle(self, record: Record, decision: Decision) -> None:
+    def settle(self, record: ReferenceJob, decision: Decision) -> None:
         """Make the job ready again at its old turn, unless it is failed or somebody asked to cancel it."""
         record.counters = decision.counters
         if record.cancel_reason is not None:
@@ -222,7 +222,7 @@ class Upkeep(State):
         else:
             record.leave(JobState.READY)
 
-    def note(self, record: Record, hold: Hold, outcome: str, failure: Failure | None) -> None:
+    def note(self, record: ReferenceJob, hold: ReferenceLease, outcome: str, failure: Failure | None) -> None:
         """Leave the record of an attempt that did not complete."""
         record.note_attempt(
             AttemptView(

@@ -17,10 +17,10 @@ from holdfast.store.values import (
     WorkerView,
 )
 from holdfast.testing.reference.model import Reference
-from holdfast.testing.reference.records import Hold, Record
+from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
 
 
-def job_view(record: Record) -> JobView:
+def job_view(record: ReferenceJob) -> JobView:
     """Return the job as a list shows it."""
     new, hold = record.new, record.hold
     return JobView(
@@ -42,7 +42,7 @@ def job_view(record: Record) -> JobView:
     )
 
 
-def lease_view(record: Record, hold: Hold, now_us: int) -> LeaseView:
+def lease_view(record: ReferenceJob, hold: ReferenceLease, now_us: int) -> LeaseView:
     """Return an active lease."""
     return LeaseView(
         job_id=record.new.id,
@@ -91,7 +91,7 @@ def jobs(model: Reference, selection: JobFilter) -> JobPage:
     return JobPage(jobs=page, cursor=str(last) if last < len(found) else None)
 
 
-def _place(record: Record) -> tuple[int, int]:
+def _place(record: ReferenceJob) -> tuple[int, int]:
     match record.state:
         case JobState.READY:
             return (record.turn_us, record.seq)

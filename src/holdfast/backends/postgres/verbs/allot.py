@@ -27,7 +27,7 @@ from holdfast.model.allocation import (
     losses_after,
 )
 from holdfast.model.instants import span_micros
-from holdfast.model.judgement import NodeSeen, ShareSeen, node_in_question, still_holds
+from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.backends.postgres.floors import Place
+from holdfast.backends.postgres.claim_floor import Place
 from holdfast.backends.postgres.steps import Steps, rows
 from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob

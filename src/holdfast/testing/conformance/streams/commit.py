@@ -218,7 +218,7 @@ class TestCommit(StreamConformance):
         assert await commit(backend, successor, 3, 4) is CommitVerdict.DONE
 
 
-class TestRelease(StreamConformance):
+class TestShareRelease(StreamConformance):
     """`ConsumerStore.release`."""
 
     @pytest.mark.parametrize("is_revoked", [False, True])

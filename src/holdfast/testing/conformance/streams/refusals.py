@@ -11,7 +11,7 @@ from holdfast.store.backend import Backend
 from holdfast.testing.conformance.streams.base import LONG, StreamConformance, consuming
 
 
-class TestRefusals(StreamConformance):
+class TestStreamRefusals(StreamConformance):
     """`Capabilities` and what follows from them for streams."""
 
     async def test_a_store_that_joins_no_transactions_refuses_to_begin_one(self, backend: Backend) -> None:

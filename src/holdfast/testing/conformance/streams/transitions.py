@@ -37,7 +37,7 @@ FREE, GRANTED, REVOKING = AllocationState.FREE, AllocationState.GRANTED, Allocat
 SILENT = SeizeReason.SILENT
 
 
-class TestTransitions(StreamConformance):
+class TestShareTransitions(StreamConformance):
     """`AllocationStore.transitions`."""
 
     async def test_every_step_that_took_effect_leaves_a_transition(self, backend: Backend, clock: ManualClock) -> None:

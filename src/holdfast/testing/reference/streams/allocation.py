@@ -22,7 +22,7 @@ from holdfast.model.instants import span_micros
 from holdfast.store.stream_values import Beat, NewNode
 from holdfast.testing.reference.streams import views
 from holdfast.testing.reference.streams.operators import Operators
-from holdfast.testing.reference.streams.records import NodeRecord, Row
+from holdfast.testing.reference.streams.records import NodeRecord, ReferenceShare
 
 _FORGET_NODES_AFTER = timedelta(days=1)
 
@@ -71,7 +71,7 @@ class StreamReference(Operators):
         if self.is_there(node):
             self.nodes[node.node_id].is_draining = True
 
-    def _held_by(self, node_id: str) -> list[Row]:
+    def _held_by(self, node_id: str) -> list[ReferenceShare]:
         """Return the rows that a node holds; there is never one of an older incarnation."""
         return [row for _, row in sorted(self.rows.items()) if row.owner is not None and row.owner.node_id == node_id]
 
@@ -132,7 +132,7 @@ class StreamReference(Operators):
             case _:
                 raise TypeError(move)
 
-    def _grant(self, row: Row, node: NodeKey) -> bool:
+    def _grant(self, row: ReferenceShare, node: NodeKey) -> bool:
         is_open = row.state is AllocationState.FREE and not self.consumer(row.share.consumer).paused
         if not is_open or not self.lives(node) or self.nodes[node.node_id].is_draining:
             return False
@@ -142,7 +142,7 @@ class StreamReference(Operators):
         self.step(row, AllocationState.GRANTED, node=node, epoch=self.epoch)
         return True
 
-    def _revoke(self, row: Row, drain: timedelta | None, target: str | None) -> bool:
+    def _revoke(self, row: ReferenceShare, drain: timedelta | None, target: str | None) -> bool:
         if row.state is not AllocationState.GRANTED:
             return False
         row.deadline_us = None if drain is None else self.now + span_micros(drain)
@@ -150,14 +150,14 @@ class StreamReference(Operators):
         self.step(row, AllocationState.REVOKING, node=row.owner, epoch=self.epoch)
         return True
 
-    def _seize(self, row: Row, reason: SeizeReason, grace_us: int) -> bool:
+    def _seize(self, row: ReferenceShare, reason: SeizeReason, grace_us: int) -> bool:
         if row.owner is None or not self._is_true(reason, row, row.owner, grace_us):
             return False
         self.take_away(row, epoch=self.epoch)
         row.losses = losses_after(row.losses, is_trying=row.is_trying)
         return True
 
-    def _is_true(self, reason: SeizeReason, row: Row, owner: NodeKey, grace_us: int) -> bool:
+    def _is_true(self, reason: SeizeReason, row: ReferenceShare, owner: NodeKey, grace_us: int) -> bool:
         match reason:
             case SeizeReason.SILENT:
                 return self.is_there(owner) and self.is_silent(owner, grace_us)

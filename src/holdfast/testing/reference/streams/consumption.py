@@ -21,10 +21,10 @@ from holdfast.store.stream_values import (
     Unpark,
 )
 from holdfast.testing.reference.streams.events import Events
-from holdfast.testing.reference.streams.records import ConsumerRecord, Parked, Row
+from holdfast.testing.reference.streams.records import ConsumerRecord, Parked, ReferenceShare
 
 
-class Consumption(Events):
+class ReferenceConsumers(Events):
     """What a consumer does."""
 
     def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:
@@ -43,7 +43,7 @@ class Consumption(Events):
     def make_row(self, share: Share, position: int) -> None:
         """Make a free allocation."""
         generation = self.floors.get(share.consumer, 0)
-        self.rows[share] = Row(share, position=position, generation=generation, since_us=self.now)
+        self.rows[share] = ReferenceShare(share, position=position, generation=generation, since_us=self.now)
 
     def start_of(self, share: Share, start: Start) -> int:
         """Return the position that a start means for a share."""

@@ -9,18 +9,18 @@ from datetime import datetime, timedelta
 from holdfast.errors import ConfigError, VersionConflict
 from holdfast.model.event import DEFAULT_PARTITIONS, Appended, NewEvent, StoredEvent, partition_of
 from holdfast.model.instants import span_micros, to_micros
-from holdfast.testing.reference.streams.records import Category, Partition, StreamState
+from holdfast.testing.reference.streams.records import Partition, ReferenceCategory, StreamState
 
 
 class Events(StreamState):
     """The verbs of `EventStore`."""
 
-    def open_category(self, name: str, partitions: int | None = None) -> Category:
+    def open_category(self, name: str, partitions: int | None = None) -> ReferenceCategory:
         """Return the category, made now if there was none."""
         category = self.categories.get(name)
         if category is None:
             count = DEFAULT_PARTITIONS if partitions is None else partitions
-            category = self.categories[name] = Category(name, [Partition() for _ in range(count)])
+            category = self.categories[name] = ReferenceCategory(name, [Partition() for _ in range(count)])
         if partitions not in {None, len(category.partitions)}:
             raise ConfigError(f"category {name} has {len(category.partitions)} partitions, not {partitions}")
         return category

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from holdfast.errors import ConfigError
 from holdfast.store.stream_values import Start
-from holdfast.testing.reference.streams.consumption import Consumption
-from holdfast.testing.reference.streams.records import Row
+from holdfast.testing.reference.streams.consumption import ReferenceConsumers
+from holdfast.testing.reference.streams.records import ReferenceShare
 
 
-class Operators(Consumption):
+class Operators(ReferenceConsumers):
     """Pause, reset, forget; retry and drop what is parked."""
 
     def pause(self, consumer: str) -> bool:
@@ -53,7 +53,7 @@ class Operators(Consumption):
             self.parked.pop(row.share, None)
         return True
 
-    def _rows_at_rest(self, consumer: str) -> list[Row] | None:
+    def _rows_at_rest(self, consumer: str) -> list[ReferenceShare] | None:
         """Return the rows of a paused consumer, None if a node that lives holds one."""
         if not self.consumer(consumer).paused:
             raise ConfigError(f"consumer {consumer} is not paused")

@@ -23,7 +23,7 @@ class Partition:
 
 
 @dataclass(slots=True)
-class Category:
+class ReferenceCategory:
     """A category, with the version of each of its streams."""
 
     name: str
@@ -40,7 +40,7 @@ class ConsumerRecord:
 
 
 @dataclass(slots=True)
-class Row:
+class ReferenceShare:
     """An allocation: generation and position in one row, as every write of an owner compares both."""
 
     share: Share
@@ -83,10 +83,10 @@ class StreamState:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
-        self.categories: dict[str, Category] = {}
+        self.categories: dict[str, ReferenceCategory] = {}
         self.known: dict[str, StoredEvent] = {}
         self.consumers: dict[str, ConsumerRecord] = {}
-        self.rows: dict[Share, Row] = {}
+        self.rows: dict[Share, ReferenceShare] = {}
         self.floors: dict[str, int] = {}  # by forgotten consumer: the largest generation that it ever had
         self.parked: dict[Share, dict[int, Parked]] = {}
         self.nodes: dict[str, NodeRecord] = {}
@@ -100,7 +100,7 @@ class StreamState:
         """The store's clock, in microseconds."""
         return self.clock()
 
-    def category(self, name: str) -> Category:
+    def category(self, name: str) -> ReferenceCategory:
         """Return a category; raises `CategoryNotFound`."""
         if name not in self.categories:
             raise CategoryNotFound(f"there is no category {name}")
@@ -146,7 +146,7 @@ class StreamState:
 
     # -- who holds what
 
-    def live(self, grant: Grant) -> Row | None:
+    def live(self, grant: Grant) -> ReferenceShare | None:
         """Return the row that is held under this very generation, or None if the grant is stale."""
         row = self.rows.get(grant.share)
         if row is None or row.generation != grant.generation or row.state is AllocationState.FREE:
@@ -167,7 +167,7 @@ class StreamState:
         """Whether a node is registered under this incarnation and not silent past its ttl."""
         return self.is_there(node) and not self.is_silent(node)
 
-    def step(self, row: Row, state: AllocationState, *, node: NodeKey | None, epoch: int = 0) -> None:
+    def step(self, row: ReferenceShare, state: AllocationState, *, node: NodeKey | None, epoch: int = 0) -> None:
         """Bring an allocation to another state and note it."""
         self.transitions.append(
             Transition(
@@ -185,13 +185,13 @@ class StreamState:
         if state is AllocationState.FREE:
             row.owner = row.deadline_us = None
 
-    def take_away(self, row: Row, *, epoch: int = 0) -> None:
+    def take_away(self, row: ReferenceShare, *, epoch: int = 0) -> None:
         """Free a share that somebody holds, under a larger generation."""
         row.generation += 1
         self.step(row, AllocationState.FREE, node=row.owner, epoch=epoch)
 
 
-def wants(subscription: Subscription, category: Category, partition_id: int) -> bool:
+def wants(subscription: Subscription, category: ReferenceCategory, partition_id: int) -> bool:
     """Whether a consumer with this subscription has a share of this partition."""
     if subscription.category not in {None, category.name}:
         return False

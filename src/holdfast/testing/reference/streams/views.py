@@ -16,7 +16,7 @@ from holdfast.store.stream_values import (
     ShareView,
     Survey,
 )
-from holdfast.testing.reference.streams.records import Category, Row, StreamState
+from holdfast.testing.reference.streams.records import ReferenceCategory, ReferenceShare, StreamState
 
 
 def span(micros: int) -> timedelta:
@@ -24,7 +24,7 @@ def span(micros: int) -> timedelta:
     return timedelta(microseconds=micros)
 
 
-def category(record: Category) -> CategoryView:
+def category(record: ReferenceCategory) -> CategoryView:
     """Return a category with what it holds."""
     return CategoryView(
         name=record.name,
@@ -34,7 +34,7 @@ def category(record: Category) -> CategoryView:
     )
 
 
-def share(model: StreamState, row: Row) -> ShareView:
+def share(model: StreamState, row: ReferenceShare) -> ShareView:
     """Return one share of a consumer."""
     unread = model.unread(row.share, row.position)
     return ShareView(
@@ -85,12 +85,12 @@ def parked(model: StreamState, consumer: str) -> list[ParkedView]:
     ]
 
 
-def is_overdue(model: StreamState, row: Row) -> bool:
+def is_overdue(model: StreamState, row: ReferenceShare) -> bool:
     """Whether a share is revoking and its deadline has passed."""
     return row.deadline_us is not None and row.deadline_us < model.now
 
 
-def owned(model: StreamState, row: Row) -> Owned:
+def owned(model: StreamState, row: ReferenceShare) -> Owned:
     """Return a share as its owner sees it."""
     left = None if row.deadline_us is None else span(max(row.deadline_us - model.now, 0))
     return Owned(grant=Grant(row.share, row.generation), state=row.state, drain_left=left)

@@ -1,0 +1,1 @@
+"""Asyncio and threading primitives that know nothing of Holdfast: any layer may use them."""
