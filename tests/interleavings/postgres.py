@@ -24,11 +24,12 @@ from holdfast.backends.postgres.error_map import is_worth_repeating
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.statements import TEMPLATES, Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Steps, run
 from holdfast.backends.postgres.verbs import leases
 from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.backends.sql.steps import Ask, Asked, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
+from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, Verdict
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs import leases as verbs
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, WorkerBeat
 
 T = TypeVar("T")

@@ -21,17 +21,18 @@ from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.fence_check import PostgresFenceCheck
 from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Steps
 from holdfast.backends.postgres.timeouts import bounded, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.sql.steps import Ask
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 

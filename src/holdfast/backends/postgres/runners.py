@@ -21,10 +21,10 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.open_transaction import AsyncOpenTransaction, BlockingOpenTransaction
 from holdfast.backends.postgres.pool import AsyncPools
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.timeouts import bounded
 from holdfast.backends.postgres.transactions import current
 from holdfast.errors import ConfigError, SchemaMismatch
+from holdfast.store.steps import Steps
 
 T = TypeVar("T")
 Verb = Callable[[], Steps[T]]

@@ -11,7 +11,6 @@ import psycopg
 from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import allot as allotting
 from holdfast.backends.postgres.verbs import append as appending
@@ -21,6 +20,7 @@ from holdfast.backends.postgres.verbs.transitions import transitions
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Share, Timing
 from holdfast.model.event import Appended, NewEvent, StoredEvent
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import (
     Beat,
     CategoryView,

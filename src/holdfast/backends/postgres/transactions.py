@@ -40,11 +40,11 @@ from holdfast.backends.postgres.open_transaction import (
 )
 from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 
 T = TypeVar("T")
 Async = TypeVar("Async", bound=AsyncOpenTransaction)

@@ -47,7 +47,7 @@ class Filled(NamedTuple):
     def rows(self, result: PGresult) -> list[Any]:
         """Return the rows of its answer."""
         if result.status != ExecStatus.TUPLES_OK:
-            return []
+            return [()] * (result.command_tuples or 0)
         self.transformer.set_pgresult(result)
         return self.transformer.load_rows(0, result.ntuples, tuple)
 

@@ -17,9 +17,10 @@ from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps, row
 from holdfast.backends.postgres.timeouts import bounded_blocking
+from holdfast.backends.sql.steps import row
 from holdfast.errors import ConfigError
+from holdfast.store.steps import Steps
 
 
 class StoreIdentity(NamedTuple):

@@ -19,12 +19,12 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.runners import Verb
 from holdfast.backends.postgres.statement_threads import in_own_thread, where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.using import asyncpg
 from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Blocking, Kind, has_failed
 from holdfast.backends.postgres.using.detect import recognise
 from holdfast.backends.postgres.using.identity import Identity, look
 from holdfast.errors import Unsupported
+from holdfast.store.steps import Steps
 
 T = TypeVar("T")
 _WHERE = "the caller's connection"

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
-from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.lines import Placed, heads_left
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.backends.postgres.verbs.rescue import lock, lose
+from holdfast.backends.sql.steps import Numbers, rows, run, value
 from holdfast.model.budget import after_return
 from holdfast.model.instants import span_micros
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Retried, Snoozed
+from holdfast.store.steps import Steps
 from holdfast.store.values import Finish, Standing, Verdict
 
 _WORDS = {
@@ -50,8 +50,8 @@ def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[Completion
     results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
     ((count, seqs, fences, heads),) = yield from rows(
         "complete",
-        seqs=numbers(seq for seq, _ in ordered),
-        fences=numbers(fence for _, fence in ordered),
+        seqs=Numbers(seq for seq, _ in ordered),
+        fences=Numbers(fence for _, fence in ordered),
         results=results if any(results) else None,
         number=len(ordered),
         keyed=keyed,
