@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SQLITE = "src/holdfast/backends/sqlite"
+SHARED = "src/holdfast/backends/sql"
 RUNNERS = {"run", "rows", "row", "value", "many"}
 
 # Statements that change `running` without a fence in them -> the functions that may run them, and what makes it safe.
@@ -172,7 +173,7 @@ def test_every_statement_that_is_run_by_name_exists():
 
 def test_every_statement_is_used():
     words = set(callers())
-    for module in modules(SQLITE):
+    for module in [*modules(SQLITE), *modules(SHARED)]:
         for node in ast.walk(module.tree):
             match node:
                 case ast.Constant(value=str(text)):

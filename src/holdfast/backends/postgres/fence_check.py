@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from holdfast.backends.postgres.verbs.consumers import hold
+from holdfast.backends.postgres.verbs.stream_transaction import hold
 from holdfast.backends.sql.steps import run
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant

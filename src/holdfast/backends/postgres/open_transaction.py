@@ -23,11 +23,11 @@ from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
-from holdfast.backends.postgres.verbs.consumers import commit as commit_step
-from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.postgres.verbs.stream_transaction import commit_or_fail, is_stale
 from holdfast.backends.sql.steps import Ask
+from holdfast.backends.sql.streams.consumers import commit as commit_step
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant

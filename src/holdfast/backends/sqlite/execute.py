@@ -33,7 +33,7 @@ def _answer(raw: sqlite3.Connection, now: int, asked: Asked) -> Rows:
         case Ask():
             return _rows(raw, now, asked)
         case Together(asks):
-            return [_rows(raw, now, ask) for ask in asks]
+            return [_answer(raw, now, ask) for ask in asks]
         case Each(statement, rows):
             raw.executemany(STATEMENTS[statement], ({**bound(row), "now": now} for row in rows))
             return []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from holdfast.backends.sql.streams.consumers import granted_share, stale
 from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.verbs.consumers import held
+from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.verbs.finish import standing
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
@@ -42,12 +43,8 @@ def holding_share(grant: Grant) -> SqliteFenceCheck:
     name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
 
     def check(tx: Tx) -> None:
-        if held(tx, grant) is None:
-            message = (
-                f"{name}: generation {grant.generation} is stale: the share was taken away, and another node may have "
-                "it. Nothing was written"
-            )
-            raise LeaseLost(message)
+        if drive(tx.raw, tx.now, granted_share(grant)) is None:
+            raise stale(grant)
 
     return SqliteFenceCheck(
         name, "the self_fence of the node's timing less two beats: give it a longer self_fence", check

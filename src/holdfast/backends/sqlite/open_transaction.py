@@ -9,11 +9,12 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
+from holdfast.backends.sql.streams import consumers
 from holdfast.backends.sqlite.connection import Connection, Parameters
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
+from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.fence_check import SqliteFenceCheck
-from holdfast.backends.sqlite.verbs import consumers
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
@@ -296,7 +297,11 @@ class BlockingTransaction:
 
 
 def _run_commit(grant: Grant, commit: Commit) -> Callable[[Connection], CommitVerdict]:
-    return lambda connection: consumers.commit(connection.tx(), grant, commit)
+    def run(connection: Connection) -> CommitVerdict:
+        tx = connection.tx()
+        return drive(tx.raw, tx.now, consumers.commit(grant, commit))
+
+    return run
 
 
 class AsyncStreamTransaction:
