@@ -17,7 +17,7 @@ _FAIL = (
 _BEGIN = "self._backend.transactions.begin(hold.lease, limit=hold.transaction_limit)"
 _BEGIN_BLOCKING = "self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit)"
 
-_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._patience)"
+_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._reply_timeout)"
 _COMMITTING = "transaction.explained(committing=True)"
 
 ENDINGS = (
@@ -171,10 +171,10 @@ ENDINGS = (
         ),
         Code(
             "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",
-            f"            with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
+            f"            with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
             "                block.__exit__(None, None, None)",
             "            try:\n"
-            f"                with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
+            f"                with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
             "                    block.__exit__(None, None, None)\n"
             "            except Exception:\n"
             "                pass",

@@ -23,17 +23,17 @@ async def drive(
     statements: Statements,
     steps: Steps[T],
     *,
-    patience: float | None = None,
+    reply_timeout: float | None = None,
     frame: Frame = (),
 ) -> T:
-    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates.
+    """Run a verb to its end. No statement may take longer than `reply_timeout`, but for what loads or migrates.
 
     `frame`: what goes before and behind statements that are asked together.
     """
     try:
         asked = next(steps)
         while True:
-            with bounded(connection, patience if isinstance(asked, Ask | Together | Each) else None):
+            with bounded(connection, reply_timeout if isinstance(asked, Ask | Together | Each) else None):
                 if isinstance(asked, Together):
                     rows: Rows = await _answer_together(connection, statements, asked, frame)
                 else:

@@ -38,7 +38,7 @@ from holdfast.store.values import Verdict
 
 T = TypeVar("T")
 CameUp = Callable[[Iterable[Placed]], None]
-_CANCEL_PATIENCE = 5.0
+_CANCEL_TIMEOUT = 5.0
 
 
 class _Session(Protocol):
@@ -195,18 +195,18 @@ class AsyncOpenTransaction(OpenTransaction):
         limit: timedelta,
         where: str,
         came_up: CameUp,
-        patience: float,
+        reply_timeout: float,
     ) -> None:
         super().__init__(connection, owner, holding, limit, where, came_up)
         self.connection = connection
-        self._patience = patience
+        self._reply_timeout = reply_timeout
         self._expiring: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Begin, and lock what is held; raise `LeaseLost` if it is held no longer."""
         steps = self._lock_steps()
         text, parameters = self._statement(next(steps))
-        with bounded(self.connection, self._patience):
+        with bounded(self.connection, self._reply_timeout):
             found = await self.connection.begin_with(text, parameters)
         with suppress(StopIteration):
             steps.send(found)
@@ -216,7 +216,7 @@ class AsyncOpenTransaction(OpenTransaction):
         if self._state is State.COMMITTED:
             return
         self.seal()
-        with self.explained(committing=True), bounded(self.connection, self._patience):
+        with self.explained(committing=True), bounded(self.connection, self._reply_timeout):
             await uncancellable(self.connection.end(b"commit"))
 
     async def undo(self) -> None:
@@ -228,7 +228,7 @@ class AsyncOpenTransaction(OpenTransaction):
         if self.connection.closed or self.connection.pgconn.transaction_status == TransactionStatus.IDLE:
             return
         try:
-            with bounded(self.connection, self._patience):
+            with bounded(self.connection, self._reply_timeout):
                 await self.connection.end(b"rollback")
         except psycopg.Error:
             drop(self.connection)
@@ -250,7 +250,7 @@ class AsyncOpenTransaction(OpenTransaction):
     async def _expire(self) -> None:
         if self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
             try:
-                await self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
+                await self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             except psycopg.Error:
                 hang_up(self.connection)
         async with self.connection.lock:
@@ -292,7 +292,7 @@ class BlockingOpenTransaction(OpenTransaction):
             return
         if self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
             try:
-                self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
+                self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             except psycopg.Error:
                 hang_up(self.connection)
         with self.connection.lock:
@@ -328,7 +328,7 @@ class AsyncStreamTransaction(AsyncOpenTransaction):
         self.seal()
         text, parameters = self._statement(commit_or_fail(grant, commit))
         try:
-            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._patience):
+            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._reply_timeout):
                 await uncancellable(self.connection.commit_with(text, parameters))
         except psycopg.Error:  # by which the server has refused to commit
             return CommitVerdict.LOST

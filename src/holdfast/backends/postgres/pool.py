@@ -19,12 +19,12 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.errors import StoreUnavailable
 
 T = TypeVar("T")
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 def _exhausted(location: PostgresLocation, whose: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"{location.url}: all connections for {whose} ({location.pool}) have been in use for {_PATIENCE:g} s: "
+        f"{location.url}: all connections for {whose} ({location.pool}) have been in use for {_TIMEOUT:g} s: "
         "keep transactions short, or set pool= in the URL higher"
     )
 
@@ -64,7 +64,7 @@ class AsyncPool:
         """Lend a connection until `give_back`, for those who do so often."""
         if self._slots.locked():
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_TIMEOUT):
                     await self._slots.acquire()
             except TimeoutError:
                 whose = "calls" if self._for_verbs else "transactions of async handlers"
@@ -174,7 +174,7 @@ class BlockingPool:
     @contextmanager
     def connection(self) -> Generator[Connection[Any]]:
         """Lend a connection that is between transactions; one that comes back otherwise is dropped."""
-        if not self._slots.acquire(timeout=_PATIENCE):
+        if not self._slots.acquire(timeout=_TIMEOUT):
             raise _exhausted(self._location, "transactions of handlers in threads")
         try:
             connection = self._next() or connect_blocking(self._location)

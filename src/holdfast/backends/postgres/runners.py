@@ -78,7 +78,7 @@ class PoolRunner:
         self._pools = pools
         self._statements = statements
         self._where = location.url
-        self._patience = location.patience
+        self._reply_timeout = location.reply_timeout
 
     async def once(self, verb: Verb[T]) -> T:
         """One statement: when its reply is lost, nobody knows whether it was done."""
@@ -165,7 +165,7 @@ class PoolRunner:
         pool = self._pools.here
         connection = await pool.take()
         try:
-            return await drive(connection, self._statements, verb(), patience=self._patience)
+            return await drive(connection, self._statements, verb(), reply_timeout=self._reply_timeout)
         except psycopg.Error as error:
             self._explain(connection, error, committing=writes)
             raise
@@ -177,10 +177,10 @@ class PoolRunner:
             try:
                 try:
                     return await drive(
-                        connection, self._statements, verb(), patience=self._patience, frame=(_BEGIN, _COMMIT)
+                        connection, self._statements, verb(), reply_timeout=self._reply_timeout, frame=(_BEGIN, _COMMIT)
                     )
                 except BaseException:
-                    with bounded(connection, self._patience):
+                    with bounded(connection, self._reply_timeout):
                         await _roll_back(connection)
                     raise
             except psycopg.Error as error:
@@ -191,16 +191,16 @@ class PoolRunner:
         committing = False
         async with self._pools.here.connection() as connection:
             try:
-                with bounded(connection, self._patience):
+                with bounded(connection, self._reply_timeout):
                     await connection.execute(begin)
                 try:
-                    result = await drive(connection, self._statements, verb(), patience=self._patience)
+                    result = await drive(connection, self._statements, verb(), reply_timeout=self._reply_timeout)
                 except BaseException:
-                    with bounded(connection, self._patience):
+                    with bounded(connection, self._reply_timeout):
                         await _roll_back(connection)
                     raise
                 committing = begin is _BEGIN_STEPS
-                with bounded(connection, self._patience):
+                with bounded(connection, self._reply_timeout):
                     await connection.execute(_COMMIT)
             except psycopg.Error as error:
                 self._explain(connection, error, committing=committing)

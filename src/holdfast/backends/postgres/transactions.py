@@ -91,7 +91,7 @@ class PostgresTransactions:
         self._blocking = blocking
         self._statements = statements
         self._where = location.url
-        self._patience = location.patience
+        self._reply_timeout = location.reply_timeout
         self._suspect = suspect
         self._came_up = came_up
 
@@ -117,7 +117,9 @@ class PostgresTransactions:
     async def _open(self, kind: type[Async], holding: PostgresFenceCheck, limit: timedelta) -> AsyncGenerator[Async]:
         async with self._pools.here.connection() as connection:
             assert isinstance(connection, HandlersConnection)  # noqa: S101 - see `connecting.py`
-            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up, self._patience)
+            transaction = kind(
+                connection, self._statements, holding, limit, self._where, self._came_up, self._reply_timeout
+            )
             expiring = asyncio.get_running_loop().call_later(limit.total_seconds(), transaction.expire_soon)
             try:
                 with transaction.explained(), _joinable(transaction):
@@ -141,7 +143,7 @@ class PostgresTransactions:
         with self._blocking.connection() as connection:
             transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
             block = connection.transaction()
-            with transaction.explained(), bounded_blocking(connection, self._patience):
+            with transaction.explained(), bounded_blocking(connection, self._reply_timeout):
                 block.__enter__()
             expiring = threading.Timer(limit.total_seconds(), transaction.expire)
             expiring.daemon = True
@@ -155,11 +157,11 @@ class PostgresTransactions:
                 except BaseException as error:
                     expiring.cancel()
                     expiring.join()  # a rollback for the limit's sake that has begun is let end
-                    with bounded_blocking(connection, self._patience):
+                    with bounded_blocking(connection, self._reply_timeout):
                         _undo_blocking(transaction, block, error)
                     raise
                 expiring.cancel()
-                with transaction.explained(committing=True), bounded_blocking(connection, self._patience):
+                with transaction.explained(committing=True), bounded_blocking(connection, self._reply_timeout):
                     block.__exit__(None, None, None)
             finally:
                 if transaction.end():
