@@ -24,7 +24,7 @@ from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
 from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
@@ -46,9 +46,9 @@ class _Parts:
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self.process = os.getpid()
-        self._pools = AsyncPools(location, for_verbs=True)
-        self._handlers = AsyncPools(location)
-        self._blocking = BlockingPool(location)
+        self._pools = pools_for_verbs(location)
+        self._handlers = pools_for_handlers(location)
+        self._blocking = blocking_pool(location)
         self.runner = PoolRunner(self._pools, statements, location)
         self.notifier = PostgresNotifier(location)
         self.transactions = PostgresTransactions(

@@ -19,7 +19,7 @@ from holdfast.backends.postgres.error_map import is_read_only, is_worth_repeatin
 from holdfast.backends.postgres.execute import drive
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.open_transaction import AsyncOpenTransaction, BlockingOpenTransaction
-from holdfast.backends.postgres.pool import AsyncPools
+from holdfast.backends.postgres.pool import PostgresPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded
 from holdfast.backends.postgres.transactions import current
@@ -74,7 +74,7 @@ class SwiftRunner(Runner, Protocol):
 class PoolRunner:
     """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
 
-    def __init__(self, pools: AsyncPools, statements: Statements, location: PostgresLocation) -> None:
+    def __init__(self, pools: PostgresPools, statements: Statements, location: PostgresLocation) -> None:
         self._pools = pools
         self._statements = statements
         self._where = location.url
@@ -170,7 +170,7 @@ class PoolRunner:
             self._explain(connection, error, committing=writes)
             raise
         finally:
-            pool.give_back(connection)
+            pool.put(connection)
 
     async def _framed(self, verb: Verb[T]) -> T:
         async with self._pools.here.connection() as connection:

@@ -38,7 +38,7 @@ from holdfast.backends.postgres.open_transaction import (
     BlockingTransaction,
     CameUp,
 )
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
@@ -75,8 +75,8 @@ class PostgresTransactions:
 
     def __init__(
         self,
-        pools: AsyncPools,
-        blocking: BlockingPool,
+        pools: PostgresPools,
+        blocking: PostgresBlockingPool,
         statements: Statements,
         location: PostgresLocation,
         *,
