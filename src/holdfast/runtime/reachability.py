@@ -29,7 +29,9 @@ A rescue must not outlive what it was sent with: the caller bounds it by `Access
 
 from __future__ import annotations
 
-GAP_PER_LEASE = 0.25
+from holdfast.model.lease_rules import LATE_PARTS
+
+GAP_PER_LEASE = 1 / LATE_PARTS
 
 
 class Access:
