@@ -52,7 +52,7 @@ async def test_a_claim_of_a_text_instead_of_a_list_of_tasks_is_refused_with_the_
 
     with pytest.raises(ConfigError, match=r"tasks='orders' is one text.*tasks=\['orders'\]"):
         await app.claim("orders", tasks="orders")
-    with pytest.raises(ConfigError, match="task name 7 is not a text"):
+    with pytest.raises(ConfigError, match="task name 7 is not a string"):
         await app.claim("orders", tasks=[7])
 
 
