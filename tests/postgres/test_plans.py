@@ -18,6 +18,8 @@ from holdfast.backends.postgres.verbs.claim import claim
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest
 
+pytestmark = pytest.mark.new_schema  # one that was used before has statistics, and empty pages
+
 BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_line")
 CLAIM: dict[str, object] = {
     "worker_id": "w",

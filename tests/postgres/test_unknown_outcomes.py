@@ -59,6 +59,7 @@ async def test_a_store_whose_opening_was_cut_is_unavailable_and_can_be_opened_ag
     await far.close()
 
 
+@pytest.mark.new_schema
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_store_whose_first_installation_was_cut_is_unavailable_and_can_be_opened_again(
     url: str, proxy: Proxy, when: When, monkeypatch
