@@ -32,7 +32,7 @@ NAMES: Final = (
     "after_claim",  # the store has leased jobs to this worker, which has not taken them in yet
     "before_effect",  # a handler's transaction is open, nothing is written
     "after_effect",  # the handler has written its effect
-    "before_commit",  # the completion is written too; for tasks alone: a position may be written with its commit
+    "before_commit",  # the completion is written too; for consumers perhaps committed: a store may do both at once
     "after_commit",  # both are committed, and nobody here has been told
     "before_flush",  # attempts have ended, and their finishes are only in memory
     "after_flush",  # the finishes are written, and the worker has not noted it yet
