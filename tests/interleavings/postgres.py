@@ -21,7 +21,6 @@ from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
 from holdfast.backends.postgres.floors import Floors
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lanes import Lanes
 from holdfast.backends.postgres.statements import TEMPLATES, Statements
 from holdfast.backends.postgres.steps import Ask, Asked, Steps, run
 from holdfast.backends.postgres.trouble import is_worth_repeating
@@ -131,9 +130,15 @@ class SteppingRunner:
 class PostgresVerbs:
     """What the operations call, on one side."""
 
-    def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
+    def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(runner, lanes=lanes, floors=Floors(), notify=lambda: None)
+        self.jobs: JobStore = PostgresJobs(
+            runner,
+            lanes=whole._lanes,
+            floors=Floors(),
+            blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
+            notify=lambda: None,
+        )
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: leases.extend_many(held, duration))

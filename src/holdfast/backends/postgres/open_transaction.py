@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -22,7 +23,7 @@ from holdfast.backends.postgres.holding import Holding
 from holdfast.backends.postgres.patience import bounded, hang_up
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.steps import Ask, Steps
-from holdfast.backends.postgres.trouble import took_too_long, translate
+from holdfast.backends.postgres.trouble import took_too_long, translate, was_ended
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
@@ -80,6 +81,7 @@ class OpenTransaction:
         self._where = where
         self._came_up = came_up
         self._state = State.OPEN
+        self._began = time.monotonic()
         self._lock = threading.Lock()
         self.owner = owner
         self.after_commit: list[Callable[[], None]] = []
@@ -100,6 +102,9 @@ class OpenTransaction:
                 return False
             self._state = State.EXPIRED
             return True
+
+    def _is_past_limit(self) -> bool:
+        return time.monotonic() - self._began >= self._limit.total_seconds()
 
     def seal(self) -> None:
         """Let it not expire any more: it is about to be committed."""
@@ -134,7 +139,7 @@ class OpenTransaction:
         except TransactionExpired:
             raise
         except Exception as error:
-            if took_too_long(error):
+            if took_too_long(error) or (was_ended(error) and self._is_past_limit()):
                 self._state = State.EXPIRED
             if self._state is State.EXPIRED:
                 raise self._expired() from error
