@@ -22,7 +22,6 @@ from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_worth_repeating
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.statements import TEMPLATES, Statements
 from holdfast.backends.postgres.verbs import leases
 from holdfast.backends.postgres.verbs.finish import complete
@@ -132,9 +131,15 @@ class SteppingRunner:
 class PostgresVerbs:
     """What the operations call, on one side."""
 
-    def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
+    def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(runner, lanes=lanes, floors=Floors(), notify=lambda: None)
+        self.jobs: JobStore = PostgresJobs(
+            runner,
+            lanes=whole._lanes,
+            floors=Floors(),
+            blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
+            notify=lambda: None,
+        )
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: leases.extend_many(held, duration))

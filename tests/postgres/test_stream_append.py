@@ -194,7 +194,11 @@ async def test_an_append_hints_and_one_inside_a_handlers_transaction_hints_when_
     hints: list[bool] = []
     parts = backend._parts
     streams = PostgresStreams(
-        parts.runner, parts.transactions, notify=lambda: hints.append(True), callers=parts.callers.runner
+        parts.runner,
+        parts.transactions,
+        blockers=parts.blockers,
+        notify=lambda: hints.append(True),
+        callers=parts.callers.runner,
     )
     await streams.events.append([an_event("b")])
     assert hints == [True]

@@ -114,7 +114,9 @@ def _is_emptied(schema: InstalledSchema) -> bool:
         connection.execute(";".join(["set local lock_timeout = '5s'", *deletes, *restarts]).encode())
         for table, rows in schema.rows.items():
             place = f'"{name}".{table}'
-            insert = f"insert into {place} overriding system value select * from jsonb_populate_recordset(null::{place}, %s)"  # noqa: S608
+            insert = (
+                f"insert into {place} overriding system value select * from jsonb_populate_recordset(null::{place}, %s)"  # noqa: S608
+            )
             connection.execute(insert.encode(), [Jsonb(rows)])
     return True
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
 from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
@@ -57,9 +58,16 @@ class _Parts:
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.callers = Callers(location, statements)
-        self.jobs = PostgresJobs(self.runner, lanes=self.lanes, floors=self.floors, notify=self.notifier.notify)
+        self.blockers = Blockers(self.runner)
+        self.jobs = PostgresJobs(
+            self.runner, lanes=self.lanes, floors=self.floors, blockers=self.blockers, notify=self.notifier.notify
+        )
         self.streams = PostgresStreams(
-            self.runner, self.transactions, notify=self.notifier.notify, callers=self.callers.runner
+            self.runner,
+            self.transactions,
+            blockers=self.blockers,
+            notify=self.notifier.notify,
+            callers=self.callers.runner,
         )
 
     def _came_up(self, ready: Iterable[Placed]) -> None:
@@ -176,6 +184,7 @@ class PostgresBackend:
             parts.callers.runner(using),
             lanes=parts.lanes,
             floors=parts.floors,
+            blockers=parts.blockers,
             notify=_no_hint,
         )
 

@@ -44,10 +44,13 @@ class PostgresExtender:
             connection = self._connection = connect_blocking(self._location)
         committing = False
         milliseconds = max(100, int(reply_timeout.total_seconds() * 1000))
+        silence = max(1000, _SILENCE * milliseconds)
         try:
-            with bounded_blocking(connection, max(1.0, _SILENCE * milliseconds / 1000)):
+            with bounded_blocking(connection, silence / 1000):
+                # A process that is stopped before the commit would keep the rows of all its leases from a rescue.
                 connection.execute(
-                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
+                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}; "
+                    f"set local idle_in_transaction_session_timeout = {silence}".encode()
                 )
                 result = drive_blocking(connection, self._statements, steps)
                 committing = True

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import psycopg
 
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.runners import PoolRunner, Runner
@@ -45,11 +46,13 @@ class PostgresJobs:
         *,
         lanes: Lanes,
         floors: Floors,
+        blockers: Blockers,
         notify: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._lanes = lanes
         self._floors = floors
+        self._blockers = blockers
         self._notify = notify
 
     def _hint(self) -> None:
@@ -160,8 +163,10 @@ class PostgresJobs:
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
         asked_at = time.monotonic()
+        await self._blockers.end_stuck()
         if not await self._runner.look(lambda: rescue.any_expired(unbroken)):
             return []
+        await self._blockers.end_for_leases(unbroken)
         rescued, moves = await self._runner.write(lambda: rescue.rescue(unbroken, limit, asked_at=asked_at))
         self._lie_ready(moves)
         return rescued

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -16,7 +17,7 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop
-from holdfast.backends.postgres.error_map import took_too_long, translate
+from holdfast.backends.postgres.error_map import took_too_long, translate, was_ended
 from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.fence_check import PostgresFenceCheck
 from holdfast.backends.postgres.statement_threads import where_it_may_wait
@@ -87,6 +88,7 @@ class OpenTransaction:
         self._where = where
         self._came_up = came_up
         self._state = State.OPEN
+        self._began = time.monotonic()
         self._lock = threading.Lock()
         self.owner = owner
         self.after_commit: list[Callable[[], None]] = []
@@ -107,6 +109,9 @@ class OpenTransaction:
                 return False
             self._state = State.EXPIRED
             return True
+
+    def _is_past_limit(self) -> bool:
+        return time.monotonic() - self._began >= self._limit.total_seconds()
 
     def seal(self) -> None:
         """Let it not expire any more: it is about to be committed."""
@@ -141,7 +146,7 @@ class OpenTransaction:
         except TransactionExpired:
             raise
         except Exception as error:
-            if took_too_long(error):
+            if took_too_long(error) or (was_ended(error) and self._is_past_limit()):
                 self._state = State.EXPIRED
             if self._state is State.EXPIRED:
                 raise self._expired() from error
