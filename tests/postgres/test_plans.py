@@ -181,7 +181,7 @@ async def test_a_plan_that_was_kept_from_empty_tables_does_not_read_full_ones_wh
 ):
     location = PostgresLocation.parse(url)
     pools = pools_for_verbs(location)
-    runner = PoolRunner(pools, Statements(location.schema, None), location)
+    runner = PoolRunner(pools, Statements(location.schema, None), location, lambda _: None)
     request = ClaimRequest("w", ("greet",), 500, timedelta(seconds=30))
     for table in ("ready", "job", "running"):  # else the server may chance to plan anew
         connection.execute(f"alter table {location.schema}.{table} set (autovacuum_enabled = off)".encode())

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.sql.steps import Place
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import Verdict
@@ -50,10 +50,15 @@ class _Parts:
         self._pools = pools_for_verbs(location)
         self._handlers = pools_for_handlers(location)
         self._blocking = blocking_pool(location)
-        self.runner = PoolRunner(self._pools, statements, location)
+        self.runner = PoolRunner(self._pools, statements, location, self._became_ready)
         self.notifier = PostgresNotifier(location)
         self.transactions = PostgresTransactions(
-            self._handlers, self._blocking, statements, location, suspect=self._drop_idle, came_up=self._came_up
+            self._handlers,
+            self._blocking,
+            statements,
+            location,
+            suspect=self._drop_idle,
+            became_ready=self._became_ready,
         )
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
@@ -70,9 +75,9 @@ class _Parts:
             callers=self.callers.runner,
         )
 
-    def _came_up(self, ready: Iterable[Placed]) -> None:
-        for place in ready:
-            self.floors.lower(*place)
+    def _became_ready(self, places: Sequence[Place]) -> None:
+        """Let claims begin no later than at these places, and notify waiting workers."""
+        self.floors.lower_all(places)
         self.notifier.notify()
 
     def _drop_idle(self) -> None:

@@ -16,6 +16,7 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs import leases as verbs
+from holdfast.backends.sql.steps import Ready
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, WorkerBeat
@@ -52,7 +53,7 @@ class PostgresExtender:
                     f"begin isolation level read committed; set local statement_timeout = {milliseconds}; "
                     f"set local idle_in_transaction_session_timeout = {silence}".encode()
                 )
-                result = drive_blocking(connection, self._statements, steps)
+                result = drive_blocking(connection, self._statements, steps, Ready())
                 committing = True
                 connection.execute(b"commit")
         except psycopg.Error as error:

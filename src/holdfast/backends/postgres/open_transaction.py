@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import Enum
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -27,8 +26,7 @@ from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.backends.postgres.verbs.lines import Placed
-from holdfast.backends.sql.steps import Ask
+from holdfast.backends.sql.steps import Ask, Place, Ready
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
@@ -38,7 +36,6 @@ from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 
 T = TypeVar("T")
-CameUp = Callable[[Iterable[Placed]], None]
 _CANCEL_TIMEOUT = 5.0
 
 
@@ -80,13 +77,14 @@ class OpenTransaction:
         holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
-        came_up: CameUp,
+        became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
         self._session = session
         self._holding = holding
         self._limit = limit
         self._where = where
-        self._came_up = came_up
+        self._became_ready = became_ready
+        self._ready = Ready()
         self._state = State.OPEN
         self._began = time.monotonic()
         self._lock = threading.Lock()
@@ -129,6 +127,8 @@ class OpenTransaction:
 
     def committed(self) -> None:
         """Do what waited for the commit."""
+        if self._ready:
+            self._became_ready(self._ready.places)
         for act in self.after_commit:
             act()
 
@@ -174,13 +174,6 @@ class OpenTransaction:
     def _lock_steps(self) -> Steps[None]:
         return self._holding.lock(max(1, int(self._limit.total_seconds() * 1000)))
 
-    def _completion(self, lease: Lease, result: str | None) -> Steps[Verdict]:
-        ready: list[Placed] = []
-        verdict = yield from complete(lease, result, ready)
-        if ready:
-            self.after_commit.append(partial(self._came_up, ready))
-        return verdict
-
     def _expired(self) -> TransactionExpired:
         return TransactionExpired(
             f"{self._holding.name}: its transaction was open longer than {self._limit.total_seconds():g} s and was "
@@ -199,10 +192,10 @@ class AsyncOpenTransaction(OpenTransaction):
         holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
-        came_up: CameUp,
+        became_ready: Callable[[Sequence[Place]], None],
         reply_timeout: float,
     ) -> None:
-        super().__init__(connection, owner, holding, limit, where, came_up)
+        super().__init__(connection, owner, holding, limit, where, became_ready)
         self.connection = connection
         self._reply_timeout = reply_timeout
         self._expiring: asyncio.Task[None] | None = None
@@ -245,7 +238,7 @@ class AsyncOpenTransaction(OpenTransaction):
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it."""
         self.check_open()
-        return await drive(self.connection, self.owner, steps)
+        return await drive(self.connection, self.owner, steps, self._ready)
 
     def expire_soon(self) -> None:
         """Begin to roll back because the limit has passed."""
@@ -277,19 +270,19 @@ class BlockingOpenTransaction(OpenTransaction):
         holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
-        came_up: CameUp,
+        became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
-        super().__init__(connection, owner, holding, limit, where, came_up)
+        super().__init__(connection, owner, holding, limit, where, became_ready)
         self.connection = connection
 
     def lock(self) -> None:
         """Lock what is held; raise `LeaseLost` if it is held no longer."""
-        drive_blocking(self.connection, self.owner, self._lock_steps())
+        drive_blocking(self.connection, self.owner, self._lock_steps(), self._ready)
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it, while the handler's thread waits for that."""
         self.check_open()
-        return await where_it_may_wait(lambda: drive_blocking(self.connection, self.owner, steps))
+        return await where_it_may_wait(lambda: drive_blocking(self.connection, self.owner, steps, self._ready))
 
     def expire(self) -> None:
         """Roll back because the limit has passed; called in a thread of its own."""
@@ -310,7 +303,7 @@ class AsyncTransaction(AsyncOpenTransaction):
     async def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion."""
         self._check_whole()
-        return await self.run(self._completion(lease, result))
+        return await self.run(complete(lease, result))
 
 
 class BlockingTransaction(BlockingOpenTransaction):
@@ -319,7 +312,7 @@ class BlockingTransaction(BlockingOpenTransaction):
     def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion."""
         self._check_whole()
-        return drive_blocking(self.connection, self.owner, self._completion(lease, result))
+        return drive_blocking(self.connection, self.owner, complete(lease, result), self._ready)
 
 
 class AsyncStreamTransaction(AsyncOpenTransaction):
@@ -347,4 +340,4 @@ class BlockingStreamTransaction(BlockingOpenTransaction):
     def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Write the fenced position."""
         self._check_whole()
-        return drive_blocking(self.connection, self.owner, commit_step(grant, commit))
+        return drive_blocking(self.connection, self.owner, commit_step(grant, commit), self._ready)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -23,11 +23,11 @@ from holdfast.backends.postgres.pool import PostgresPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded
 from holdfast.backends.postgres.transactions import current
+from holdfast.backends.sql.steps import Place, Ready
 from holdfast.errors import ConfigError, SchemaMismatch
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Runner, Verb
 
 T = TypeVar("T")
-Verb = Callable[[], Steps[T]]
 HandlersTransaction = AsyncOpenTransaction | BlockingOpenTransaction
 
 _TRIES = 6
@@ -43,26 +43,6 @@ _SNAPSHOT = (
 )
 
 
-class Runner(Protocol):
-    """Runs verbs. A verb is given as a function that begins it, since it may be begun again."""
-
-    def once(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb that is one writing statement, which commits by itself."""
-        ...
-
-    def write(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb in one transaction."""
-        ...
-
-    def look(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb that is one reading statement."""
-        ...
-
-    def read(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb in one snapshot."""
-        ...
-
-
 class SwiftRunner(Runner, Protocol):
     """Runs also what fits into one round trip."""
 
@@ -74,7 +54,15 @@ class SwiftRunner(Runner, Protocol):
 class PoolRunner:
     """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
 
-    def __init__(self, pools: PostgresPools, statements: Statements, location: PostgresLocation) -> None:
+    def __init__(
+        self,
+        pools: PostgresPools,
+        statements: Statements,
+        location: PostgresLocation,
+        became_ready: Callable[[Sequence[Place]], None],
+    ) -> None:
+        """`became_ready` is called after a commit that made jobs ready, with their places."""
+        self._became_ready = became_ready
         self._pools = pools
         self._statements = statements
         self._where = location.url
@@ -164,20 +152,30 @@ class PoolRunner:
     async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
         pool = self._pools.here
         connection = await pool.take()
+        ready = Ready()
         try:
-            return await drive(connection, self._statements, verb(), reply_timeout=self._reply_timeout)
+            result = await drive(connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout)
         except psycopg.Error as error:
             self._explain(connection, error, committing=writes)
             raise
         finally:
             pool.put(connection)
+        if ready:
+            self._became_ready(ready.places)
+        return result
 
     async def _framed(self, verb: Verb[T]) -> T:
+        ready = Ready()
         async with self._pools.here.connection() as connection:
             try:
                 try:
-                    return await drive(
-                        connection, self._statements, verb(), reply_timeout=self._reply_timeout, frame=(_BEGIN, _COMMIT)
+                    result = await drive(
+                        connection,
+                        self._statements,
+                        verb(),
+                        ready,
+                        reply_timeout=self._reply_timeout,
+                        frame=(_BEGIN, _COMMIT),
                     )
                 except BaseException:
                     with bounded(connection, self._reply_timeout):
@@ -186,15 +184,19 @@ class PoolRunner:
             except psycopg.Error as error:
                 self._explain(connection, error, committing=True)
                 raise
+        if ready:
+            self._became_ready(ready.places)
+        return result
 
     async def _transact(self, begin: bytes, verb: Verb[T]) -> T:
         committing = False
+        ready = Ready()
         async with self._pools.here.connection() as connection:
             try:
                 with bounded(connection, self._reply_timeout):
                     await connection.execute(begin)
                 try:
-                    result = await drive(connection, self._statements, verb(), reply_timeout=self._reply_timeout)
+                    result = await drive(connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout)
                 except BaseException:
                     with bounded(connection, self._reply_timeout):
                         await _roll_back(connection)
@@ -205,7 +207,9 @@ class PoolRunner:
             except psycopg.Error as error:
                 self._explain(connection, error, committing=committing)
                 raise
-            return result
+        if ready:
+            self._became_ready(ready.places)
+        return result
 
     def _explain(self, connection: AsyncConnection[Any], error: psycopg.Error, *, committing: bool) -> None:
         """Raise what the driver's error means, and let go of connections that lead nowhere.

@@ -45,22 +45,22 @@ class Tx:
     """An open transaction. `now` is the store's clock, read once the transaction had begun."""
 
     def __init__(self, raw: sqlite3.Connection, now: int) -> None:
-        self._raw = raw
+        self.raw = raw
         self.now = now
         self.brought_up = False
         """Whether the end of a job has made another ready."""
 
     def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
         """Run a statement that returns no rows; how many it changed."""
-        return self._raw.execute(STATEMENTS[statement], parameters).rowcount
+        return self.raw.execute(STATEMENTS[statement], parameters).rowcount
 
     def rows(self, statement: str, parameters: Parameters = _NOTHING) -> list[Any]:
         """Return all rows."""
-        return self._raw.execute(STATEMENTS[statement], parameters).fetchall()
+        return self.raw.execute(STATEMENTS[statement], parameters).fetchall()
 
     def each(self, statement: str, parameters: Parameters = _NOTHING) -> Iterator[Any]:
         """Go over the rows one by one; the rest is not read."""
-        return self._raw.execute(STATEMENTS[statement], parameters)
+        return self.raw.execute(STATEMENTS[statement], parameters)
 
     def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first row, or None."""
@@ -74,28 +74,28 @@ class Tx:
 
     def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         """Run a statement for each row."""
-        self._raw.executemany(STATEMENTS[statement], rows)
+        self.raw.executemany(STATEMENTS[statement], rows)
 
     def pragma(self, name: LiteralString) -> Any:
         """Return a setting of SQLite."""
-        return self._raw.execute(f"pragma {name}").fetchone()[0]
+        return self.raw.execute(f"pragma {name}").fetchone()[0]
 
     def script_step(self, statement: str) -> None:
         """Run one statement of a migration."""
-        self._raw.execute(statement)
+        self.raw.execute(statement)
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
         """Undo what is done inside if it raises; the transaction goes on."""
-        self._raw.execute("savepoint holdfast")
+        self.raw.execute("savepoint holdfast")
         try:
             yield
         except BaseException:
-            if self._raw.in_transaction:
-                self._raw.execute("rollback to holdfast")
-                self._raw.execute("release holdfast")
+            if self.raw.in_transaction:
+                self.raw.execute("rollback to holdfast")
+                self.raw.execute("release holdfast")
             raise
-        self._raw.execute("release holdfast")
+        self.raw.execute("release holdfast")
 
 
 @contextmanager
