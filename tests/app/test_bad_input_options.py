@@ -84,11 +84,11 @@ async def test_an_option_that_cannot_work_is_refused_with_the_remedy(app, task, 
 @pytest.mark.parametrize(
     ("headers", "remedy"),
     [
-        ({"n": 7}, r"pass str\(...\) of it"),
+        ({"n": 7}, r"pass str\(…\) of it"),
         ({"n": "a\0b"}, "remove it, or encode"),
         ({"n": "\ud800"}, "decode it with errors='replace'"),
-        ({f"h{n}": "x" for n in range(65)}, "at most 64 are carried: use arguments"),
-        ({"n": "x" * 20_000}, "store the bulk elsewhere"),
+        ({f"h{n}": "x" for n in range(65)}, "more than the limit of 64: use arguments"),
+        ({"n": "x" * 20_000}, "store the data elsewhere"),
     ],
 )
 async def test_headers_that_cannot_be_carried_are_refused_with_the_remedy(app, task, headers, remedy):

@@ -126,7 +126,7 @@ async def test_a_handler_whose_parameters_cannot_be_decoded_is_refused(app):
 async def test_a_handler_that_takes_the_context_twice_is_refused(app):
     async def greedy(one: Context, two: Context) -> None: ...
 
-    with pytest.raises(ConfigError, match="drop one"):
+    with pytest.raises(ConfigError, match="remove one"):
         app.task(greedy)
 
 

@@ -198,7 +198,7 @@ async def test_arguments_that_do_not_fit_the_task_any_more_are_told_when_read(ap
     import msgspec
 
     changed = Changed(app, msgspec.structs.replace(held.job, payload='[[],{"m":1}]'), timedelta(seconds=30))
-    with pytest.raises(PayloadError, match="does not fit task 'orders'"):
+    with pytest.raises(PayloadError, match="does not match task 'orders'"):
         changed.arguments()
 
 
