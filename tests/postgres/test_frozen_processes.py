@@ -23,7 +23,7 @@ from tests.system.stream_nodes import Cluster, cluster_on
 pytestmark = pytest.mark.slow
 LEASE = 2.0
 RECOVERY = 2.0
-SOON = 15.0  # the lease, a look of the rescuer, an attempt, all of that on a busy machine
+SOON = 20.0
 STANDING = {"pipeline": ("active",), "copy": ("active",), "half_sent": ("idle in transaction",)}
 WHERE = (
     "from pg_stat_activity where application_name = 'worker' and datname = current_database() and xact_start < now()"
@@ -78,9 +78,11 @@ def test_the_job_of_a_worker_that_is_stopped_inside_its_transaction_is_done_by_a
     began = time.monotonic()
     if how in STANDING:
         assert STANDING[how] in scene.execute(f"select state {WHERE}")
-    scene.ledger.completed(scene.jobs[-1], within=SOON)
-    assert time.monotonic() - began < 4 * LEASE
-    _goes_on(scene, stopped, [each for each in workers if each is not stopped])
+    (other,) = [each for each in workers if each is not stopped]
+    other.line(f"job {scene.jobs[-1]} .* was lost by worker", within=SOON)
+    assert time.monotonic() - began < 2 * LEASE
+    scene.ledger.completed(scene.jobs[-1], within=SOON)  # in a child process of its own, which takes a while
+    _goes_on(scene, stopped, [other])
 
 
 def test_the_job_of_a_worker_that_is_stopped_inside_the_handlers_own_transaction_is_done_by_another(

@@ -27,10 +27,10 @@ def stop() -> None:
 
 def _numbers_and_stop() -> Iterator[tuple[int]]:
     """Give so many rows that some were sent, and stop before the last."""
-    for number in range(5000):
+    for number in range(300):
         yield (number,)
     stop()
-    yield (5000,)
+    yield (300,)
 
 
 async def stop_inside(connection: Any, how: str) -> None:
