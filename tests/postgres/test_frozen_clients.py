@@ -95,7 +95,9 @@ STANDING: dict[str, tuple[Callable[[psycopg.Connection[Any]], None], tuple[str, 
     "unread": (_in_an_answer, ("active", "ClientWrite")),
     "idle": (_between_statements, ("idle in transaction", "ClientRead")),
 }
-every_standing = pytest.mark.parametrize("how", STANDING)
+every_standing = pytest.mark.parametrize(
+    "how", [how if how == "pipeline" else pytest.param(how, marks=pytest.mark.slow) for how in STANDING]
+)
 
 
 class Watch:

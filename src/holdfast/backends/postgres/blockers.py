@@ -18,17 +18,19 @@ that is stuck there is ended once it is older than any handler's transaction may
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any, NamedTuple
 
 import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.verbs.allot import names_of
-from holdfast.backends.sql.steps import Rows, rows
-from holdfast.errors import StoreError
+from holdfast.backends.sql.steps import Rows, rows, value
+from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
@@ -36,11 +38,22 @@ from holdfast.store.steps import Steps
 _logger = logging.getLogger("holdfast.postgres")
 _PAUSE = timedelta(seconds=5)
 _LEAST = timedelta(seconds=30)
+_WAIT = 500  # milliseconds that a session of ours waits for a row, so that the server tells who holds it
+_LOOK_AGAIN = 0.05
 
 
 def waited_in_vain(error: StoreError) -> bool:
     """Tell whether a verb gave up because of a lock that another session holds."""
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
+
+
+class _Held(NamedTuple):
+    """A row that recovery wants: who holds it, how long a transaction may, how long its lease has been over."""
+
+    holder: str
+    allowed: int
+    overdue: int
+    seq: int | None
 
 
 class Blockers:
@@ -60,12 +73,14 @@ class Blockers:
     async def end_for_leases(self, unbroken: timedelta | None) -> None:
         """End the sessions that hold expired leases: rows of running jobs, or the order keys that their ends lock."""
         access = None if unbroken is None else span_micros(unbroken)
-        self._note(await self._runner.apart(lambda: _end("holders_of_leases", unbroken=access)))
+        held = await self._end("holders_of_leases", unbroken=access)
+        late = [each for each in held if each.overdue > each.allowed]
+        if late and not self._runner.joins:  # the others are gone, or have just begun
+            await self._end_while_waiting(max(late, key=lambda each: each.overdue))
 
     async def end_for_shares(self, shares: Iterable[Share]) -> None:
         """End the sessions that hold shares which are to be seized."""
-        names = names_of(shares)
-        self._note(await self._runner.apart(lambda: _end("holders_of_shares", **names)))
+        await self._end("holders_of_shares", **names_of(shares))
 
     async def end_stuck(self) -> None:
         """End the sessions that are stuck in the middle of what their client sends; looks every few seconds at most."""
@@ -74,6 +89,29 @@ class Blockers:
             self._looked = now
             spans = {"pause": span_micros(self._pause), "least": span_micros(self._least)}
             self._note(await self._runner.apart(lambda: rows("end_stuck_sessions", **spans)))
+
+    async def _end(self, look: str, **parameters: object) -> list[_Held]:
+        held = [_Held(*row) for row in await self._runner.apart(lambda: rows(look, **parameters))]
+        if held:
+            self._note(await self._runner.apart(lambda: _end(held, waiting=None)))
+        return held
+
+    async def _end_while_waiting(self, held: _Held) -> None:
+        """End those for whom a session of ours waits when it wants to lock the row of a lease; it gives up soon."""
+        number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiter = asyncio.ensure_future(self._runner.write(lambda: _wait(held.seq, number)))
+        try:
+            either: set[asyncio.Future[Any]] = {waiter, number}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            while not waiter.done():
+                self._note(await self._runner.apart(lambda: _end([held], waiting=number.result())))
+                await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
+            await waiter
+        except StoreUnavailable as error:
+            if not waited_in_vain(error):
+                raise
+        finally:
+            waiter.cancel()
 
     def _note(self, found: Sequence[tuple[int, str, int, bool | None]]) -> None:
         for pid, role, age, ended in found:
@@ -97,9 +135,20 @@ class Blockers:
                 )
 
 
-def _end(look: str, **parameters: object) -> Steps[Rows]:
-    found = yield from rows(look, **parameters)
-    if not found:
-        return []
-    holders, allowed, overdue = map(list, zip(*found, strict=True))
-    return (yield from rows("end_holders", holders=holders, allowed=allowed, overdue=overdue))
+def _end(held: Sequence[_Held], *, waiting: int | None) -> Steps[Rows]:
+    return rows(
+        "end_holders",
+        holders=[each.holder for each in held],
+        allowed=[each.allowed for each in held],
+        overdue=[each.overdue for each in held],
+        waiting=waiting,
+    )
+
+
+def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:
+    found = yield from value("session_number")
+    if not number.done():  # the verb may be repeated
+        number.set_result(found)
+    yield from rows("wait_at_most", milliseconds=_WAIT)
+    yield from rows("wait_for_running", seq=seq)
+    yield from rows("wait_for_line", seq=seq)

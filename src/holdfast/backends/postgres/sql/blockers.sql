@@ -2,7 +2,8 @@
 --
 -- A row names the transaction that has locked it, in `xmax`, and pg_locks names the session of each transaction that is
 -- open. So a session is ended only while it holds this very row. `xmax` is the number of a group of transactions where
--- several share a lock.
+-- several share a lock. It is that of a savepoint where the row was locked inside one, and when the savepoint was released
+-- no view tells whose it is: the server tells it only of a session that waits for the row.
 
 -- name: holders_of_leases
 -- Of leases that have expired: who holds the row, or the row of the order key that the end of the job must lock; for how
@@ -13,9 +14,9 @@ with expired as materialized (
     from {schema}.running as running cross join (select {now} as now) as instant
     where lease_until <= instant.now and (%(unbroken)s::bigint is null or lease_span <= 2 * %(unbroken)s::bigint)
 )
-select holder, allowed, overdue from expired where holder <> '0'
+select holder, allowed, overdue, seq from expired where holder <> '0'
 union all
-select line.holder, expired.allowed, expired.overdue
+select line.holder, expired.allowed, expired.overdue, expired.seq
 from expired
 cross join lateral (select lane_id, order_key from {schema}.job where seq = expired.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -27,7 +28,8 @@ where expired.keyed;
 
 -- name: holders_of_shares
 -- The same of shares that are to be seized. A handler's transaction may last less than the time to live of its node.
-select allocation.holder, coalesce(node.ttl, longest.ttl), coalesce(instant.now - node.beat_at - node.ttl, longest.ttl)
+select allocation.holder, coalesce(node.ttl, longest.ttl),
+       coalesce(instant.now - node.beat_at - node.ttl, longest.ttl), null::bigint
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
     as given (consumer, category, partition_id)
 cross join lateral (
@@ -41,8 +43,9 @@ left join {schema}.node as node on node.node_id = allocation.owner
 where allocation.holder <> '0';
 
 -- name: end_holders
--- End the sessions of these transactions, of those that have been open for longer than is allowed. The start of a
--- transaction of another role may be hidden: then the lease must have been over for so long. Null: we have no right to.
+-- End the sessions of these transactions, or those for which the session `waiting` waits, if their transactions have been
+-- open for longer than is allowed. The start of a transaction of another role may be hidden: then the lease must have been
+-- over for so long. Null: we have no right to.
 with given as materialized (
     select holder::xid as holder, min(allowed) as allowed, min(overdue) as overdue
     from unnest(%(holders)s::text[], %(allowed)s::bigint[], %(overdue)s::bigint[]) as given (holder, allowed, overdue)
@@ -61,18 +64,21 @@ grouped as materialized (
       and not exists (select 1 from lock where lock.transactionid = given.holder)
 ),
 holding as (
-    select holder, allowed, overdue from given
+    select lock.pid, given.allowed, given.overdue from given join lock on lock.transactionid = given.holder
     union all
-    select member.xid, grouped.allowed, grouped.overdue
+    select lock.pid, grouped.allowed, grouped.overdue
     from grouped cross join lateral pg_get_multixact_members(grouped.holder) as member
+    join lock on lock.transactionid = member.xid
+    union all
+    select blocking.pid, given.allowed, given.overdue
+    from given cross join unnest(pg_blocking_pids(%(waiting)s::integer)) as blocking (pid)
+    where %(waiting)s::integer is not null
 ),
 late as materialized (
     select activity.pid, activity.usesysid, activity.usename,
            coalesce((extract(epoch from clock_timestamp() - activity.xact_start) * 1000000)::bigint, holding.overdue)
                as age
-    from holding
-    join lock on lock.transactionid = holding.holder
-    join pg_stat_activity as activity on activity.pid = lock.pid
+    from holding join pg_stat_activity as activity on activity.pid = holding.pid
     where activity.datname = current_database() and activity.pid <> pg_backend_pid()
       and coalesce(
           clock_timestamp() - activity.xact_start > holding.allowed * interval '1 microsecond',
@@ -80,7 +86,7 @@ late as materialized (
       )
       and exists (
           select 1 from lock as ours join pg_class on pg_class.oid = ours.relation
-          where ours.pid = lock.pid
+          where ours.pid = holding.pid
             and pg_class.relnamespace = (select relnamespace from pg_class where oid = '{schema}.job'::regclass)
       )
 ),
@@ -145,6 +151,24 @@ select session.pid, session.usename::text,
 from session
 join pg_roles as victim on victim.oid = session.usesysid
 join pg_roles as ourselves on ourselves.rolname = current_user;
+
+-- name: session_number
+select pg_backend_pid();
+
+-- name: wait_for_running
+-- The row of a lease, and that of its order key.
+select 1 from {schema}.running where seq = %(seq)s for update;
+
+-- name: wait_for_line
+select 1 from {schema}.key_line
+where line_id = (
+    select line.line_id
+    from {schema}.job as job
+    join {schema}.lane as lane on lane.lane_id = job.lane_id
+    join {schema}.key_line as line on line.queue = lane.queue and line.order_key = job.order_key
+    where job.seq = %(seq)s
+)
+for update;
 
 -- name: wait_at_most
 select set_config('lock_timeout', %(milliseconds)s::text, true);
