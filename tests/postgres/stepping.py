@@ -18,9 +18,8 @@ from tests.servers.postgres import parts_of
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.statements import Statements, transposed
-from holdfast.backends.postgres.streams import PostgresConsumers, PostgresEvents
+from holdfast.backends.postgres.streams import PostgresAllocations, PostgresConsumers, PostgresEvents
 from holdfast.backends.sql.steps import Ask, Each, Rows, Together
-from holdfast.backends.sql.streams.allocations import SqlAllocations
 from holdfast.errors import HoldfastError
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
@@ -123,7 +122,7 @@ class Verbs:
         runner = GatedRunner(connection, arena.statements, gate, commits=commits)
         self.events = PostgresEvents(runner, categories=arena.categories, appended=lambda: None)
         self.consumers = PostgresConsumers(runner, arena.backend._parts.transactions)
-        self.allocations = SqlAllocations(runner)
+        self.allocations = PostgresAllocations(runner, arena.backend._parts.blockers)
 
 
 Operation = Callable[[Verbs, Any], Awaitable[Any]]

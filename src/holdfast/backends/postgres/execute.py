@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.sql.steps import Ask, Asked, Each, Load, Rows, Script, Together
+from holdfast.backends.sql.steps import Ask, BecameReady, Each, Load, Ready, Rows, Script, Together
 from holdfast.store.steps import Steps
 
 T = TypeVar("T")
@@ -22,18 +22,23 @@ async def drive(
     connection: AsyncConnection[Any],
     statements: Statements,
     steps: Steps[T],
+    ready: Ready,
     *,
-    patience: float | None = None,
+    reply_timeout: float | None = None,
     frame: Frame = (),
 ) -> T:
-    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates.
+    """Run a verb to its end. No statement may take longer than `reply_timeout`, but for what loads or migrates.
 
     `frame`: what goes before and behind statements that are asked together.
     """
     try:
         asked = next(steps)
         while True:
-            with bounded(connection, patience if isinstance(asked, Ask | Together | Each) else None):
+            if isinstance(asked, BecameReady):
+                ready.add(asked)
+                asked = steps.send([])
+                continue
+            with bounded(connection, reply_timeout if isinstance(asked, Ask | Together | Each) else None):
                 if isinstance(asked, Together):
                     rows: Rows = await _answer_together(connection, statements, asked, frame)
                 else:
@@ -99,19 +104,25 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
         return _recorded(asked, await cursor.fetchall() if cursor.description else _changed(cursor))
 
 
-def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T]) -> T:
+def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T], ready: Ready) -> T:
     """Run a verb to its end in this thread."""
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(_answer_blocking(connection, statements, asked))
+            if isinstance(asked, BecameReady):
+                ready.add(asked)
+                asked = steps.send([])
+            else:
+                asked = steps.send(_answer_blocking(connection, statements, asked))
     except StopIteration as stop:
         return cast("T", stop.value)
     finally:
         steps.close()
 
 
-def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Asked) -> Rows:
+def _answer_blocking(
+    connection: Connection[Any], statements: Statements, asked: Ask | Together | Each | Load | Script
+) -> Rows:
     if isinstance(asked, Together):
         return [_answer_blocking(connection, statements, ask) for ask in asked.asks]
     if isinstance(asked, Script):

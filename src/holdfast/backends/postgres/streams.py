@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import psycopg
 
+from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
 from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import append as appending
 from holdfast.backends.postgres.verbs.fetch import fetch
+from holdfast.backends.postgres.verbs.share_locks import waiting_briefly, without_waiting
+from holdfast.backends.sql.streams import leadership as leading
+from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocations import SqlAllocations
 from holdfast.backends.sql.streams.facades import SqlConsumers, SqlEvents
 from holdfast.errors import StoreUnavailable
-from holdfast.model.allocation import Grant
+from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Timing
 from holdfast.model.event import Appended, NewEvent
-from holdfast.store.stream_values import Fetched
+from holdfast.store.stream_values import Beat, Fetched
 
 COPY_FROM = 150  # so many events, and COPY pays for its further round trips
 _ATTEMPTS = 3
@@ -71,6 +76,35 @@ class PostgresConsumers(SqlConsumers):
         return await self._runner.look(lambda: fetch(grant, after=after, limit=limit, max_bytes=max_bytes))
 
 
+class PostgresAllocations(SqlAllocations):
+    """`AllocationStore` on PostgreSQL."""
+
+    def __init__(self, runner: SwiftRunner, blockers: Blockers) -> None:
+        super().__init__(runner)
+        self._swift = runner
+        self._blockers = blockers
+
+    async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+        return await self._swift.at_once(lambda: nodes.beat(node, timing))
+
+    async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:  # noqa: D102
+        await self._blockers.end_stuck()
+        return await self._runner.once(lambda: leading.lead(node, lease))
+
+    async def allot(  # noqa: D102
+        self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
+    ) -> list[bool] | None:
+        try:
+            return await self._runner.write(
+                lambda: shares.move_shares(leadership, moves, grace, lockable=waiting_briefly)
+            )
+        except StoreUnavailable as error:
+            if not waited_in_vain(error):
+                raise
+        await self._blockers.end_for_shares({move.share for move in moves if isinstance(move, Seize)})
+        return await self._runner.write(lambda: shares.move_shares(leadership, moves, grace, lockable=without_waiting))
+
+
 class PostgresStreams:
     """`Streams` on PostgreSQL."""
 
@@ -79,6 +113,7 @@ class PostgresStreams:
         runner: PoolRunner,
         transactions: PostgresTransactions,
         *,
+        blockers: Blockers,
         notify: Callable[[], None],
         callers: Callable[[object], SwiftRunner],
     ) -> None:
@@ -86,7 +121,7 @@ class PostgresStreams:
         self._callers = callers
         self.events = PostgresEvents(runner, categories=self._categories, appended=lambda: runner.after_commit(notify))
         self.consumers = PostgresConsumers(runner, transactions)
-        self.allocations = SqlAllocations(runner)
+        self.allocations = PostgresAllocations(runner, blockers)
 
     def join(self, using: object) -> PostgresEvents:  # noqa: D102
         return PostgresEvents(self._callers(using), categories=self._categories, appended=_no_hint)

@@ -61,8 +61,40 @@ class Script(NamedTuple):
     text: str
 
 
+Place = tuple[int, int, int]
+
+
+class BecameReady(NamedTuple):
+    """Jobs became ready: the runner reports it after the commit, so that waiting workers are notified. No answer.
+
+    `places` are (lane_id, turn, seq), for a store that remembers where its claims begin; empty if they are not known.
+    """
+
+    places: Sequence[Place] = ()
+
+
+class Ready:
+    """What became ready in a transaction; falsy if nothing did."""
+
+    def __init__(self) -> None:
+        self._reported: list[BecameReady] = []
+
+    def add(self, reported: BecameReady) -> None:
+        """Keep a report until the commit."""
+        self._reported.append(reported)
+
+    def __bool__(self) -> bool:
+        """Whether there is a report."""
+        return bool(self._reported)
+
+    @property
+    def places(self) -> list[Place]:
+        """The places of all reports."""
+        return [place for reported in self._reported for place in reported.places]
+
+
 Rows = list[Any]
-Asked = Ask | Together | Each | Load | Script
+Asked = Ask | Together | Each | Load | Script | BecameReady
 
 
 def rows(statement: str, **parameters: object) -> Steps[Rows]:
@@ -114,3 +146,8 @@ def load(statement: str, chunks: Iterable[bytes]) -> Steps[None]:
 def script(text: str) -> Steps[None]:
     """Run the statements of a migration."""
     yield Script(text)
+
+
+def became_ready(places: Sequence[Place] = ()) -> Steps[None]:
+    """Have waiting workers notified after the commit."""
+    yield BecameReady(places)

@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
+from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Ready, Rows, Together
+from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.statements import STATEMENTS
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Steps, Verb
 
 T = TypeVar("T")
 _encode = msgspec.json.encode
 
 
-def drive(raw: sqlite3.Connection, now: int, steps: Steps[T]) -> T:
-    """Run a verb to its end; `now` is the store's clock for all of its statements."""
+class Direct(NamedTuple):
+    """Work of a hot path, done on the open transaction itself: one request for many statements."""
+
+    work: Callable[[Tx], Any]
+
+
+def direct(work: Callable[[Tx], T]) -> Verb[T]:
+    """Return the verb that does `work` on the open transaction."""
+
+    def verb() -> Steps[T]:
+        answer: T = yield Direct(work)
+        return answer
+
+    return verb
+
+
+def drive(tx: Tx, steps: Steps[T], ready: Ready) -> T:
+    """Run a verb to its end; the clock of `tx` is the clock of all its statements."""
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(_answer(raw, now, asked))
+            asked = steps.send(_answer(tx, asked, ready))
     except StopIteration as stop:
         return cast("T", stop.value)
     finally:
         steps.close()
 
 
-def _answer(raw: sqlite3.Connection, now: int, asked: Asked) -> Rows:
+def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
     match asked:
+        case Direct(work):
+            return work(tx)
         case Ask():
-            return _rows(raw, now, asked)
+            return _rows(tx, asked)
         case Together(asks):
-            return [_answer(raw, now, ask) for ask in asks]
+            return [_answer(tx, ask, ready) for ask in asks]
         case Each(statement, rows):
-            raw.executemany(STATEMENTS[statement], ({**bound(row), "now": now} for row in rows))
+            tx.raw.executemany(STATEMENTS[statement], ({**bound(row), "now": tx.now} for row in rows))
+            return []
+        case BecameReady():
+            ready.add(asked)
             return []
         case _:
             raise TypeError(asked)  # COPY is PostgreSQL's; migrations run by themselves
 
 
-def _rows(raw: sqlite3.Connection, now: int, ask: Ask) -> Rows:
-    cursor = raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": now})
+def _rows(tx: Tx, ask: Ask) -> Rows:
+    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": tx.now})
     if cursor.description is None:
         return [()] * cursor.rowcount
     found = cursor.fetchall()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sql.streams.consumers import granted_share, stale
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.execute import drive
@@ -43,7 +44,7 @@ def holding_share(grant: Grant) -> SqliteFenceCheck:
     name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
 
     def check(tx: Tx) -> None:
-        if drive(tx.raw, tx.now, granted_share(grant)) is None:
+        if drive(tx, granted_share(grant), Ready()) is None:
             raise stale(grant)
 
     return SqliteFenceCheck(

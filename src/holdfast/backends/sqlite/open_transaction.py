@@ -9,15 +9,16 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
+from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sql.streams import consumers
 from holdfast.backends.sqlite.connection import Connection, Parameters
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
 from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.fence_check import SqliteFenceCheck
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.write_queue import WriteQueue
-from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
+from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
+from holdfast.errors import ConfigError, HoldfastError, StoreError, StoreUnavailable, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.stream_values import Commit, CommitVerdict
@@ -122,7 +123,11 @@ class OpenTransaction:
             if self._state is State.UNWANTED:
                 message = "nobody waits for this transaction any more"
                 raise ConfigError(message)
-            self._deadline = self._deadlines.set(self._limit, self.expire)
+            try:
+                self._deadline = self._deadlines.set(self._limit.total_seconds(), self.expire)
+            except DeadlinesClosedError as error:
+                message = "the store was closed while a transaction waited for its turn"
+                raise StoreUnavailable(message) from error
             self._state = State.OPEN
 
     def disown(self) -> None:
@@ -297,11 +302,7 @@ class BlockingTransaction:
 
 
 def _run_commit(grant: Grant, commit: Commit) -> Callable[[Connection], CommitVerdict]:
-    def run(connection: Connection) -> CommitVerdict:
-        tx = connection.tx()
-        return drive(tx.raw, tx.now, consumers.commit(grant, commit))
-
-    return run
+    return lambda connection: drive(connection.tx(), consumers.commit(grant, commit), Ready())
 
 
 class AsyncStreamTransaction:

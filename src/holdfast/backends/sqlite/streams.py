@@ -11,15 +11,12 @@ import msgspec
 from holdfast.backends.sql.streams import nodes
 from holdfast.backends.sql.streams.allocations import SqlAllocations
 from holdfast.backends.sql.streams.facades import SqlConsumers, SqlEvents
-from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.execute import drive
-from holdfast.backends.sqlite.jobs import Runner
-from holdfast.backends.sqlite.steps_runner import StepsRunner
 from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.verbs.append import append
 from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.model.allocation import Grant, NodeKey, Timing
 from holdfast.model.event import Appended, NewEvent
+from holdfast.store.steps import Runner, Steps
 from holdfast.store.stream_values import Beat, Fetched
 
 
@@ -27,12 +24,11 @@ class SqliteEvents(SqlEvents):
     """`EventStore` on SQLite."""
 
     def __init__(self, runner: Runner, notify: Callable[[], None]) -> None:
-        super().__init__(StepsRunner(runner))
-        self._writer = runner
+        super().__init__(runner)
         self._notify = notify
 
     async def append(self, new: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
-        appended = await self._writer.write(lambda tx: append(tx, new))
+        appended = await self._runner.write(lambda: append(new))
         self._notify()
         return appended
 
@@ -40,14 +36,10 @@ class SqliteEvents(SqlEvents):
 class SqliteConsumers(SqlConsumers):
     """`ConsumerStore` on SQLite."""
 
-    def __init__(self, runner: Runner, transactions: SqliteTransactions) -> None:
-        super().__init__(StepsRunner(runner), transactions)
-        self._reader = runner
-
     async def fetch(  # noqa: D102
         self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
     ) -> Fetched:
-        return await self._reader.read(lambda tx: fetch(tx, grant, after=after, limit=limit, max_bytes=max_bytes))
+        return await self._runner.read(lambda: fetch(grant, after=after, limit=limit, max_bytes=max_bytes))
 
 
 class SqliteAllocations(SqlAllocations):
@@ -58,15 +50,16 @@ class SqliteAllocations(SqlAllocations):
     """
 
     def __init__(self, *, heartbeats: Runner, leading: Runner) -> None:
-        super().__init__(StepsRunner(leading))
+        super().__init__(leading)
         self._heartbeats = heartbeats
 
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
         sent = time.monotonic()
 
-        def record(tx: Tx) -> Beat:
-            waited = timedelta(seconds=time.monotonic() - sent)
-            return msgspec.structs.replace(drive(tx.raw, tx.now, nodes.beat(node, timing)), waited=waited)
+        def record() -> Steps[Beat]:
+            waited = timedelta(seconds=time.monotonic() - sent)  # until the transaction has begun
+            answer = yield from nodes.beat(node, timing)
+            return msgspec.structs.replace(answer, waited=waited)
 
         return await self._heartbeats.write(record)
 

@@ -52,20 +52,25 @@ from {schema}.node as node cross join (select {now} as now) as instant
 order by node.node_id;
 
 -- name: forget_silent_nodes
-delete from {schema}.node as node
-where node.beat_at < {now} - %(span)s::bigint
-  and not exists (select 1 from {schema}.allocation as share where share.owner = node.node_id);
+delete from {schema}.node
+where node_id = any(array(
+    select node_id from {schema}.node as node
+    where node.beat_at < {now} - %(span)s::bigint
+      and not exists (select 1 from {schema}.allocation as share where share.owner = node.node_id)
+    for update skip locked
+));
 
 -- name: find_leadership
 select epoch, node_id, incarnation, until_at, until_at - {now} as lease_left from {schema}.leadership;
 
 -- name: write_leadership
--- Only if it is as it was read. A leader that moves shares holds the row until the end of its transaction, so that this
--- waits for it, or comes first.
+-- Only if it is as it was read. A leader that moves shares holds the row until the end of its transaction: this waits for
+-- it, or comes first. It waits for a second: a frozen leader is ended by those that wait no longer.
+with bounded as materialized (select set_config('lock_timeout', '1s', true))
 update {schema}.leadership
 set epoch = %(epoch)s::bigint, node_id = %(node_id)s::text, incarnation = %(incarnation)s::text,
     until_at = {now} + %(lease)s::bigint
-where epoch = %(seen_epoch)s::bigint and until_at = %(seen_until)s::bigint;
+where exists (select 1 from bounded) and epoch = %(seen_epoch)s::bigint and until_at = %(seen_until)s::bigint;
 
 -- name: hold_leadership
 select epoch from {schema}.leadership

@@ -22,7 +22,7 @@ import psycopg
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Kind, is_closed, no_transaction
 from holdfast.backends.postgres.using.optional_types import comes_from, errors_of
-from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
+from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Rows, Together
 from holdfast.errors import ConfigError
 from holdfast.store.steps import Steps
 
@@ -88,6 +88,8 @@ async def drive(connection: AsyncpgConnection, statements: Statements, steps: St
 
 
 async def _answer(connection: AsyncpgConnection, statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, BecameReady):
+        return []
     if isinstance(asked, Together):
         return [await _answer(connection, statements, ask) for ask in asked.asks]
     if isinstance(asked, Each):

@@ -73,6 +73,7 @@ def rescue_worker(worker_id: str, reason: str, limit: int) -> Steps[tuple[list[R
 def _take(taken: Sequence[tuple[Running, int]], reason: str) -> Steps[tuple[list[Rescued], Moves]]:
     """Take running jobs, each with the number of jobs that its worker held."""
     moves = Moves()
+    taken = yield from _within_reach(taken)
     if not taken:
         return [], moves
     described = yield from rows("describe_jobs", seqs=[running.seq for running, _ in taken])
@@ -87,6 +88,21 @@ def _take(taken: Sequence[tuple[Running, int]], reason: str) -> Steps[tuple[list
     yield from moves.write()
     yield from run("isolate_no_more", worker_ids=sorted({running.worker_id for running, _ in taken}))
     return rescued, moves
+
+
+def _within_reach(taken: Sequence[tuple[Running, int]]) -> Steps[Sequence[tuple[Running, int]]]:
+    """Leave out jobs whose end needs an order key that another session has locked: others do not wait for it."""
+    ending = {running.seq for running, held in taken if running.keyed and _ends(running, held)}
+    if not ending:
+        return taken
+    free = {seq for (seq,) in (yield from rows("free_lines", seqs=Numbers(sorted(ending))))}
+    return [(running, held) for running, held in taken if running.seq not in ending - free]
+
+
+def _ends(running: Running, held: int) -> bool:
+    alone = was_alone(isolated=running.isolated, held=held)
+    verdict = after_loss(running.counters, max_attempts=running.max_attempts, alone=alone)
+    return running.cancel_asked or verdict.failed_because is not None
 
 
 def release(leases: Sequence[Lease], *, started: bool) -> Steps[tuple[list[Verdict], Moves]]:

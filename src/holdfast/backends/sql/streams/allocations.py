@@ -7,22 +7,22 @@ from datetime import timedelta
 
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, share_log, shares, survey
-from holdfast.backends.sql.streams.runner import StreamRunner
 from holdfast.model.allocation import Leadership, Move, NodeKey, Timing
+from holdfast.store.steps import Runner
 from holdfast.store.stream_values import Beat, LeaderView, NewNode, NodeView, Survey, Transition
 
 
 class SqlAllocations:
     """`AllocationStore` on a SQL store."""
 
-    def __init__(self, runner: StreamRunner) -> None:
+    def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     async def join(self, node: NewNode) -> None:  # noqa: D102 - the port states the contracts
         await self._runner.write(lambda: nodes.join(node))
 
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
-        return await self._runner.at_once(lambda: nodes.beat(node, timing))
+        return await self._runner.write(lambda: nodes.beat(node, timing))
 
     async def owned(self, node: NodeKey) -> Beat:  # noqa: D102
         return await self._runner.look(lambda: nodes.owned(node))

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from holdfast.backends.sql.streams import categories, consumer_admin, consumers, reading, trimming
-from holdfast.backends.sql.streams.runner import StreamRunner
 from holdfast.model.allocation import Grant, Share
 from holdfast.model.event import StoredEvent
 from holdfast.store.consumers import StreamTransaction
+from holdfast.store.steps import Runner
 from holdfast.store.stream_values import (
     CategoryView,
     Commit,
@@ -25,7 +25,7 @@ from holdfast.store.stream_values import (
 class SqlEvents:
     """`EventStore` on a SQL store, but for `append`."""
 
-    def __init__(self, runner: StreamRunner) -> None:
+    def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:  # noqa: D102 - see the port
@@ -69,7 +69,7 @@ class _StreamTransactions(Protocol):
 class SqlConsumers:
     """`ConsumerStore` on a SQL store, but for `fetch`."""
 
-    def __init__(self, runner: StreamRunner, transactions: _StreamTransactions) -> None:
+    def __init__(self, runner: Runner, transactions: _StreamTransactions) -> None:
         self._runner = runner
         self._transactions = transactions
 

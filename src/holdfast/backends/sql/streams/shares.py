@@ -6,7 +6,7 @@ in order. A seizure waits for a transaction of the owner; a revocation does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -73,13 +73,34 @@ class _Locked(NamedTuple):
                 raise AssertionError(move)
 
 
-def move_shares(leadership: Leadership, moves: Sequence[Move], grace: timedelta) -> Steps[list[bool] | None]:
-    """Carry out moves, each only if what it was planned on still holds."""
+Lockable = Callable[[Sequence[Move]], Steps[set[Move]]]
+
+
+def _all(moves: Sequence[Move]) -> Steps[set[Move]]:
+    yield from ()
+    return set(moves)
+
+
+def move_shares(
+    leadership: Leadership, moves: Sequence[Move], grace: timedelta, *, lockable: Lockable = _all
+) -> Steps[list[bool] | None]:
+    """Carry out moves, each only if what it was planned on still holds.
+
+    `lockable` is a store's own step under the leadership: it returns the moves whose rows may be waited for; the others
+    are refused.
+    """
     if not (yield from hold_leadership(leadership)):
         return None
     if not moves:
         return []
-    locked = yield from _lock(moves, span_micros(grace))
+    allowed = yield from lockable(moves)
+    chosen = [move for move in moves if move in allowed]
+    done = iter((yield from _move(leadership, chosen, span_micros(grace))))
+    return [move in allowed and next(done) for move in moves]
+
+
+def _move(leadership: Leadership, moves: Sequence[Move], grace: int) -> Steps[list[bool]]:
+    locked = yield from _lock(moves, grace)
     verdicts: list[bool] = []
     steps: list[ShareStep] = []
     changed: set[Share] = set()

@@ -4,6 +4,10 @@
 select category, category_id, partitions from holdfast_category
 where category in (select value from json_each(:categories));
 
+-- name: find_category
+-- For appends: one name costs less than a list.
+select category, category_id, partitions from holdfast_category where category = :category;
+
 -- name: add_category
 insert into holdfast_category (category, partitions) values (:category, :partitions) on conflict do nothing;
 
@@ -17,7 +21,7 @@ from holdfast_category join holdfast_head using (category_id)
 where :category is null or category = :category
 order by category, partition_id;
 
--- name: head
+-- name: find_head
 select position_id, recorded_at from holdfast_head
 where category_id = :category_id and partition_id = :partition_id;
 

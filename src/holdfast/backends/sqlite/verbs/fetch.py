@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.backends.sql.steps import rows
+from holdfast.backends.sql.steps import rows, value
 from holdfast.backends.sql.streams.consumers import granted_share
 from holdfast.backends.sql.streams.reading import EventRow, stored, stream_version
-from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.execute import drive
+from holdfast.backends.sqlite.execute import direct
 from holdfast.model.allocation import AllocationState, Grant
 from holdfast.model.event import StoredEvent
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Fetched, ParkedEvent
 
 
-def fetch(tx: Tx, grant: Grant, *, after: int, limit: int, max_bytes: int) -> Fetched:
+def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetched]:
     """Return the next events and the state of the grant, as of one instant."""
-    share = drive(tx.raw, tx.now, granted_share(grant))
+    share = yield from granted_share(grant)
     if share is None:
         return Fetched([], is_lost=True)
     category, partition_id, stream = grant.share.category, grant.share.partition_id, share.stream
+    statement = "read_partition" if stream is None else "read_stream"
     page = {"category": category, "partition_id": partition_id, "stream": stream, "after": after, "limit": limit}
-    events = _within(map(stored, tx.each("read_partition" if stream is None else "read_stream", page)), max_bytes)
+    events = yield from direct(lambda tx: _within(map(stored, tx.each(statement, page)), max_bytes))()
     place = {"consumer": grant.share.consumer, "category_id": share.category_id, "partition_id": partition_id}
-    head = tx.value("head", place) if stream is None else drive(tx.raw, tx.now, stream_version(category, stream))
+    streams = list({event.stream for event in events})
+    parked = (yield from rows("parked_among", **place, streams=streams, handled=[])) if streams else []
     return Fetched(
         events=events,
         state=AllocationState(share.state),
         position=share.position_id,
-        head=head,
+        head=(yield from value("find_head", **place) if stream is None else stream_version(category, stream)),
         replay_until=share.replay_until,
         losses=share.losses,
-        parked_streams=_parked_streams(tx, place, events),
+        parked_streams=frozenset(name for (name,) in parked),
         retries=tuple(
             ParkedEvent(stored(EventRow(*row[:-1])), row[-1])
-            for row in tx.rows("list_retries", {**place, "limit": limit})
+            for row in (yield from rows("list_retries", **place, limit=limit))
         ),
     )
 
@@ -49,11 +51,3 @@ def _within(events: Iterator[StoredEvent], max_bytes: int) -> list[StoredEvent]:
             break
         taken.append(event)
     return taken
-
-
-def _parked_streams(tx: Tx, place: dict[str, object], events: list[StoredEvent]) -> frozenset[str]:
-    if not events:
-        return frozenset()
-    streams = list({event.stream for event in events})
-    found = drive(tx.raw, tx.now, rows("parked_among", **place, streams=streams, handled=[]))
-    return frozenset(name for (name,) in found)
