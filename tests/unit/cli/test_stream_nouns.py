@@ -28,7 +28,7 @@ def test_without_any_the_lists_say_how_they_come_into_being(shop):
     assert "registered when a worker first runs them" in shop.run("consumer", "list").stderr
     assert "The first append creates one" in shop.run("category", "list").stderr
     assert "worker with consumers is one" in shop.run("node", "list").stderr
-    assert "Nobody leads" in shop.run("leader", "show").stderr
+    assert "There is no leader" in shop.run("leader", "show").stderr
     assert shop.json("leader", "show") == {"leader": None}
 
 
