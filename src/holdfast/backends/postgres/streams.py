@@ -10,7 +10,7 @@ import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
 from holdfast.backends.postgres.category_cache import Categories
-from holdfast.backends.postgres.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
+from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import allot as allotting
@@ -136,12 +136,12 @@ class PostgresConsumers:
     async def release(self, grant: Grant) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.release(grant))
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncStreamTransaction]:  # noqa: D102
+    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
         return self._transactions.begin_stream(grant, limit=limit)
 
     def begin_blocking(  # noqa: D102
         self, grant: Grant, *, limit: timedelta
-    ) -> AbstractContextManager[BlockingStreamTransaction]:
+    ) -> AbstractContextManager[PostgresBlockingTransaction]:
         return self._transactions.begin_stream_blocking(grant, limit=limit)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
