@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.conftest import RELAXED
-from tests.servers.postgres import own_schema
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, ConfigError, JobNotFound, JobState
 from holdfast.model.ids import new_id
@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
         return
-    with own_schema() as url:
+    with clean_schema() as url:
         yield url
 
 

@@ -299,7 +299,7 @@ async def test_a_former_attempt_that_ends_late_does_not_touch_the_hold_of_the_ne
     holdings.add([former], 0.0)
     ghost = around.context(former)
     holdings.add([later], 1.0)
-    around.context(later)._hold.settling()
+    around.context(later)._effect.committing()
     ghost.uncompleted()
 
     assert holdings.settling_seqs == {later.seq}
