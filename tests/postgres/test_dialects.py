@@ -26,11 +26,13 @@ SHARED = "src/holdfast/backends/sql"
 
 
 def asked() -> set[str]:
-    """Return the statements that shared verbs name."""
+    """Return the statements that functions of shared modules name."""
     words = {
         node.value
         for module in modules(SHARED)
-        for node in ast.walk(module.tree)
+        for function in ast.walk(module.tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     return words & (STATEMENTS.keys() | TEMPLATES.keys())

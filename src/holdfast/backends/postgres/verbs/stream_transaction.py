@@ -5,16 +5,15 @@ from __future__ import annotations
 import psycopg
 
 from holdfast.backends.sql.steps import Ask, run
-from holdfast.backends.sql.streams.consumers import grant_names, position_step, stale
+from holdfast.backends.sql.streams.consumers import grant_names, position_step
 from holdfast.model.allocation import Grant
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit
 
 
-def hold(grant: Grant, milliseconds: int) -> Steps[None]:
-    """Lock the share until the end of the transaction; raise `LeaseLost` if the grant is stale."""
-    if not (yield from run("lock_share", **grant_names(grant), milliseconds=milliseconds)):
-        raise stale(grant)
+def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
+    """Lock the share until the end of the transaction; False if the grant is stale."""
+    return (yield from run("lock_share", **grant_names(grant), milliseconds=milliseconds))
 
 
 def commit_or_fail(grant: Grant, step: Commit) -> Ask:

@@ -9,7 +9,7 @@ from holdfast.backends.sql.streams import parking
 from holdfast.backends.sql.streams.share_rows import ShareRow, released, step, write
 from holdfast.backends.sql.streams.starts import places_of, start_positions
 from holdfast.backends.sql.streams.survey import new_share
-from holdfast.errors import ConfigError, ConsumerNotFound, LeaseLost
+from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.allocation import Grant
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict, Start, Subscription
@@ -114,15 +114,6 @@ def granted_share(grant: Grant, statement: str = "find_granted") -> Steps[Grante
     """Return the share of a grant, None if the grant is stale."""
     found = yield from records(Granted, statement, **grant_names(grant))
     return found[0] if found else None
-
-
-def stale(grant: Grant) -> LeaseLost:
-    """Return the error of a transaction that was begun under a stale grant."""
-    share = grant.share
-    return LeaseLost(
-        f"consumer {share.consumer} on partition {share.partition_id} of {share.category}: generation "
-        f"{grant.generation} is stale: the share was taken away, and another node may have it. Nothing was written"
-    )
 
 
 def commit(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
