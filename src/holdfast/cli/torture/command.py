@@ -70,18 +70,17 @@ _NAMES: Final = ("smoke", "standard", "release")
     help="Keep what every process saw in this new directory; without it only that of a bad run is kept.",
 )
 @click.option("--keep", is_flag=True, help="Leave the jobs and the effects in the store.")
-@click.option("--yes", "-y", is_flag=True, help="Run on a store that holds anything of others, too.")
 @json_option
 @debug_option
 @click.pass_context
 def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
     """Kill, freeze and cut off real workers on your own database, and check that nothing was lost or doubled.
 
+    A run creates its own SQLite file, or its own schema in a PostgreSQL database, and drops it at the end. One that
+    exists already is refused, unless an earlier run has left it. A server given by --url is never restarted.
+
     Exit code 1 on any violation, with the whole history of the first job that suffered it; exit code 4 if the run could
-    not be done as planned, so that there is no verdict, or one that shows less than it was to. A server given by --url
-    is never restarted. A store that holds anything of others is refused without --yes. With it none of that is removed,
-    but workers of the run do for others what any worker does: they give jobs back whose lease has expired, and make
-    those ready that are due.
+    not be done as planned, so that there is no verdict, or one that shows less than it should.
     """
     if url is not None and server is not None:
         raise ExitError("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)
@@ -124,25 +123,23 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     report_file: Path | None,
     history_dir: Path | None,
     keep: bool,
-    yes: bool,
     as_json: bool,
     streams: bool,
 ) -> ExitCode:
-    from holdfast.torture.run import ground_of, new_history, require_alone
-    from holdfast.torture.streams.target import stream_ground_of
+    from holdfast.torture.run import new_history, target_of
 
     if report_file is not None:
         require_writable(report_file)
-    ground = stream_ground_of(url) if streams else ground_of(url)
-    # Nobody else knows a server of the run's own, whose sessions all end when it is restarted.
-    with ground.reserved() if server is None else contextlib.nullcontext():
-        require_alone(ground, among_others=yes)
-        plan = _plan(name, ground.kind, seed=seed, jobs=jobs, streams=streams)
+    target = target_of(url)
+    # No other run knows the URL of a server of the run's own, whose sessions all end when it is restarted.
+    with target.reserved() if server is None else contextlib.nullcontext():
+        target.require_own()
+        plan = _plan(name, target, seed=seed, jobs=jobs, streams=streams)
         history = new_history(history_dir, plan.run)
         teller = Teller(as_json=as_json)
         if not as_json:
-            _announce(teller, plan, ground, streams=streams)
-        report = _reported(plan, ground, server, history=history, as_json=as_json)
+            _announce(teller, plan, target, streams=streams)
+        report = _reported(plan, target, server, history=history, as_json=as_json, streams=streams)
         if server is not None and not report.is_clean:
             server.is_kept = True  # before anything is told of it, which may fail
         if report.is_clean and history_dir is None:
@@ -150,56 +147,59 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
         try:
             teller.show(report)
             is_written = report_file is None or write_report(report_file, report)
-            _clean(teller, ground, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
+            _clean(teller, target, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
         except KeyboardInterrupt:
-            message = f"interrupted while the verdict was told; {_left(ground, server, history)}"
+            message = f"interrupted while the verdict was told; {_left(target, server, history)}"
             raise ExitError(message, ExitCode.INTERRUPTED) from None
     return _code_of(report, is_written=is_written)
 
 
-def _announce(teller: Teller, plan: RunPlan, ground: Target, *, streams: bool) -> None:
+def _announce(teller: Teller, plan: RunPlan, target: Target, *, streams: bool) -> None:
     what = ("events", "nodes", "appenders") if streams else ("jobs", "workers", "producers")
     teller.say(
         f"{plan.profile.jobs:,} {what[0]}, {plan.profile.workers} {what[1]}, {plan.profile.producers} {what[2]}, "
         f"{'recovery' if streams else 'lease'} {plan.lease:g} s, profile {plan.name}, seed {plan.seed}"
     )
-    teller.say(ground.shown)
+    teller.say(target.shown)
 
 
-def _reported(plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path, as_json: bool) -> RunReport:
+def _reported(
+    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, as_json: bool, streams: bool
+) -> RunReport:
     """Run; an end without a report says what is left, and never has the exit code of a violation."""
     from holdfast.torture.run import no_verdict
 
     try:
-        return _interruptible(plan, ground, server, history=history, as_json=as_json)
+        return _interruptible(plan, target, server, history=history, as_json=as_json, streams=streams)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        message = f"interrupted: every process of the run was ended; {_left(ground, server, history)}"
+        message = f"interrupted: every process of the run was ended; {_left(target, server, history)}"
         raise ExitError(message, ExitCode.INTERRUPTED) from None
     except (BrokenPipeError, SystemExit):  # the latter is how rich tells of the former
         message = "nobody reads any more what the command says: read it to the end, or lead it into a file"
-        raise RunFailed(f"{message}; {_left(ground, server, history)}") from None
+        raise RunFailed(f"{message}; {_left(target, server, history)}") from None
     except Exception as error:
-        warn(f"the run came to no verdict; {_left(ground, server, history)}")
+        warn(f"the run came to no verdict; {_left(target, server, history)}")
         failed = no_verdict(error)
         if failed is error:
             raise
         raise failed from error
 
 
-def _left(ground: Target, server: OwnServer | None, history: Path) -> str:
+def _left(target: Target, server: OwnServer | None, history: Path) -> str:
     """Say what a run without an end in order has left."""
     told = f"what was written until then is in {history}"
     if server is None:
-        return f"{told}, and {ground.shown} is left as it is: the next run on it removes what is of this one"
+        return f"{told}, and {target.shown} is left as it is: the next run there drops it"
     return f"{told}, and the data of the server are in {server.data}" if server.is_kept else told
 
 
-def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> RunPlan:
+def _plan(name: str, target: Target, *, seed: int | None, jobs: int | None, streams: bool) -> RunPlan:
     from holdfast.torture.calibrate import fitting_lease
     from holdfast.torture.plan import RunPlan, profile_of
     from holdfast.torture.streams.profiles import stream_profile_of
 
-    profile = stream_profile_of(name, store) if streams else profile_of(name, store)
+    find = stream_profile_of if streams else profile_of
+    profile = find(name, one_writer=target.one_writer)
     if jobs is not None:
         profile = profile.with_jobs(jobs)
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
@@ -207,29 +207,28 @@ def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams:
 
 
 def _work(
-    plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path
+    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, streams: bool
 ) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
     """Return what is to be run, of jobs or of streams, and what is known of it while it runs."""
     from holdfast.torture.progress import RunProgress
     from holdfast.torture.run import torture as run
     from holdfast.torture.streams.conductor import StreamProgress
     from holdfast.torture.streams.run import torture_streams
-    from holdfast.torture.streams.target import is_of_streams
 
-    if is_of_streams(ground):
-        seen = StreamProgress(plan, ground.shown)
-        return seen, lambda: torture_streams(plan, ground, history=history, progress=seen, server=server)
-    progress = RunProgress(plan, ground.shown)
-    return progress, lambda: run(plan, ground, history=history, progress=progress, server=server)
+    if streams:
+        seen = StreamProgress(plan, target.shown)
+        return seen, lambda: torture_streams(plan, target, history=history, progress=seen, server=server)
+    progress = RunProgress(plan, target.shown)
+    return progress, lambda: run(plan, target, history=history, progress=progress, server=server)
 
 
 def _interruptible(
-    plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path, as_json: bool
+    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, as_json: bool, streams: bool
 ) -> RunReport:
     """Run, and show how it goes; Ctrl-C ends everything that was started."""
     from holdfast.cli.torture.view import TortureView
 
-    progress, run = _work(plan, ground, server, history=history)
+    progress, run = _work(plan, target, server, history=history, streams=streams)
 
     async def whole() -> RunReport:
         loop = asyncio.get_running_loop()
@@ -260,7 +259,7 @@ def _interruptible(
 
 def _clean(
     teller: Teller,
-    ground: Target,
+    target: Target,
     server: OwnServer | None,
     report: RunReport,
     history: Path,
@@ -277,17 +276,17 @@ def _clean(
         teller.say(f"The server is stopped in order, and its data are left in {server.data}; it is started again by:")
         teller.say(server.how_to_start)
     elif report.is_clean and not keeps_store and server is None:
-        _wipe(teller, ground)
+        _drop(teller, target)
 
 
-def _wipe(teller: Teller, ground: Target) -> None:
-    """Remove what is of the run; what cannot be is told, and changes no verdict."""
+def _drop(teller: Teller, target: Target) -> None:
+    """Drop the target; a failure is printed, and changes no verdict."""
     from holdfast.torture.run import no_verdict
 
     try:
-        teller.say(ground.wipe())
+        teller.say(target.drop())
     except Exception as error:
         told = no_verdict(error)
         if not isinstance(told, HoldfastError):
             raise
-        warn(f"what the run has left in {ground.shown} could not be removed: {told}")
+        warn(f"what the run has left in {target.shown} could not be removed: {told}")

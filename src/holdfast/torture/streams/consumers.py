@@ -30,7 +30,7 @@ from holdfast.torture.streams.names import (
     THREADS,
 )
 from holdfast.torture.streams.records import Handled
-from holdfast.torture.work.app import statements
+from holdfast.torture.work.app import target
 
 _BATCH: Final = 50
 _AGAIN: Final = 0.05  # seconds
@@ -53,7 +53,8 @@ class NodeProcess:
 
 def _insert(rows: int) -> str:
     """Return the statement that writes so many effects at once."""
-    return statements()["insert_stream_effect"] + ", ".join([statements()["stream_effect_values"]] * rows)
+    statements = target().statements
+    return statements["insert_stream_effect"] + ", ".join([statements["stream_effect_values"]] * rows)
 
 
 def _values(events: Sequence[Event], ctx: EventContext) -> tuple[object, ...]:
