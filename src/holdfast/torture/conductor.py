@@ -37,7 +37,7 @@ from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
 _LOOK_EVERY: Final = 1.0  # seconds
 _LOOK_SHARE: Final = 20  # a look may cost a twentieth of the time
-_PATIENCE: Final = "5"  # seconds for a reply of the server, before a link counts as broken
+_REPLY: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
 _ENDING: Final = 60.0  # seconds on an idle machine, as below
 _DRAIN_LOOK: Final = 0.5
 _STARTING: Final = 60.0
@@ -321,7 +321,7 @@ class Conductor:
     def _environment(self, proxied: bool) -> dict[str, str]:
         url = self.target.url
         if self._proxy is not None:
-            url = with_settings(self._proxy.url if proxied else url, patience=_PATIENCE, install="never")
+            url = with_settings(self._proxy.url if proxied else url, reply_timeout=_REPLY, install="never")
         return {
             URL: url,
             OUTSIDE: self._outside,

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from holdfast.errors import ConfigError
 
-_OURS = {"schema", "install", "pool", "prepare", "patience"}
+_OURS = {"schema", "install", "pool", "prepare", "reply_timeout"}
 _LAST_PORT = 65535
 
 

@@ -88,9 +88,14 @@ async def _take_effect(events: Sequence[Event], ctx: EventContext) -> None:
 
 @app.consumer(SINGLE, category=SINGLES, batch=_BATCH, retry=_AGAIN)
 async def single(event: Event, ctx: EventContext) -> None:
-    """Take effect event by event."""
+    """Take effect event by event, in a pipeline if there are any: the session of a stopped process stays in it."""
     await _pass_through(event, ctx)
-    await _take_effect([event], ctx)
+    if not target().has_pipelines:
+        await _take_effect([event], ctx)
+        return
+    async with ctx.transaction() as connection, connection.pipeline():
+        await connection.execute(_insert(1), _values([event], ctx))
+        await asyncio.sleep(0)  # the pipeline is open while others have their turn
 
 
 @app.consumer(BATCH, category=MAIN, batch=_BATCH, retry=_AGAIN)

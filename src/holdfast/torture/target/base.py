@@ -70,6 +70,8 @@ class Target(ABC):
     """Whether the store is reached by a network, with sessions that can be ended and with a clock of its own."""
     one_writer: ClassVar[bool] = False
     """Whether a process that is frozen inside a transaction blocks all other writers."""
+    has_pipelines: ClassVar[bool] = False
+    """Whether the driver has pipelines and COPY."""
     creating: ClassVar[tuple[str, ...]] = ("create_marker",)
     """The statements that create the target, empty but for the marker."""
     errors: tuple[type[Exception], ...]

@@ -51,6 +51,7 @@ class PostgresTarget(ServerTarget):
     """`Target` over a schema: that of the URL with an ending of its own, which no app uses."""
 
     store: ClassVar = "postgresql"
+    has_pipelines: ClassVar = True
     settings: ClassVar = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
     creating: ClassVar = ("create_schema", "create_marker")
     errors = (psycopg.Error,)

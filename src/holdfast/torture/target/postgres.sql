@@ -1,5 +1,8 @@
 -- What is different on PostgreSQL. {at}torture_made is the marker: it lists what a run has created in its schema.
 
+-- name: copy_effect
+copy {at}torture_effect (job_id, attempt, fence, worker_id) from stdin;
+
 -- name: create_schema
 create schema "{schema}";
 
