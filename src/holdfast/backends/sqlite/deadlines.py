@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreUnavailable
 
 _logger = logging.getLogger("holdfast.sqlite")
@@ -52,7 +53,7 @@ class Deadlines:
                 message = "the store was closed while a transaction waited for its turn"
                 raise StoreUnavailable(message)
             if self._thread is None:
-                thread = threading.Thread(target=self._watch, name="holdfast-sqlite-deadlines", daemon=True)
+                thread = threading.Thread(target=self._watch, name=store_thread_name("sqlite-deadlines"), daemon=True)
                 thread.start()  # may be refused by the system: then the next one tries again
                 self._thread = thread
             entry = (time.monotonic() + limit.total_seconds(), next(self._numbers), deadline)
