@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from holdfast.app.sync import THREAD
 from holdfast.app.worker_settings import WorkerSettings, make_worker
 from holdfast.concurrency.store_threads import is_store_thread
+from holdfast.concurrency.timeouts import end_watcher
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.model.allocation import Timing
 from holdfast.runtime.exit_code import ExitCode
@@ -227,6 +228,7 @@ def _close_before_forks(app: App) -> None:
     if app.portal.is_idle:
         app.sync.close()
     if not app.is_open:
+        end_watcher()
         for thread in others:  # `close` does not wait for all of them
             thread.join(_THREAD_EXIT_TIMEOUT)
 
