@@ -179,7 +179,7 @@ async def test_a_handler_that_returns_what_nobody_awaits_has_not_handled_its_eve
         await eventually(drained(app))
     (parked,) = await app.consumers.parked("billing")
     assert parked.failure.error_class == "holdfast.errors.ConfigError"
-    assert "nobody has awaited" in parked.failure.message
+    assert "was never awaited" in parked.failure.message
 
 
 async def test_a_handler_that_is_cancelled_by_its_own_code_has_failed(app):

@@ -18,7 +18,7 @@ _COMPLETE = _FINISH.format(outcome="Completed(None)")
 _FAIL = _FINISH.format(outcome="Failed(Failure('Late', 'after the effect'))")
 _BEGIN = "    try:\n        try:\n            async with calls.begin(effect)"
 
-_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._patience)"
+_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._reply_timeout)"
 _COMMITTING = "transaction.explained(committing=True)"
 
 ENDINGS = (
@@ -144,10 +144,10 @@ ENDINGS = (
         ),
         Code(
             "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",
-            f"            with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
+            f"            with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
             "                block.__exit__(None, None, None)",
             "            try:\n"
-            f"                with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
+            f"                with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
             "                    block.__exit__(None, None, None)\n"
             "            except Exception:\n"
             "                pass",

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, run
 from holdfast.backends.postgres.verbs.consumers import hold
+from holdfast.backends.sql.steps import run
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 
 
 class PostgresFenceCheck(NamedTuple):

@@ -23,6 +23,7 @@ from pathlib import Path
 from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
@@ -59,14 +60,23 @@ class _Parts:
         self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "writer")
         self.reader = ConnectionThread(self.connect, "reader")
         in_memory = self._memory is not None
-        self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
         self.notifier = SqliteNotifier(None if in_memory else self.connect)
+        self.runner = SessionRunner(
+            self.writer, self.reader, self.gate, gated_reads=in_memory, became_ready=self.notifier.notify
+        )
         self._reporter = ConnectionThread(
             lambda: self.connect(checkpoints=True), "reporter"
         )  # an idle node writes nothing else
         self._leader = ConnectionThread(self.connect, "leader")
         self.reports, self.leading = (
-            FirstRunner(session, self.reader, self.gate, gated_reads=in_memory, unheard=self.notifier.unheard)
+            FirstRunner(
+                session,
+                self.reader,
+                self.gate,
+                gated_reads=in_memory,
+                became_ready=self.notifier.notify,
+                unheard=self.notifier.unheard,
+            )
             for session in (self._reporter, self._leader)
         )
         self.transactions = SqliteTransactions(
@@ -205,14 +215,14 @@ class SqliteBackend:
         def work(tx: Tx) -> Verdict:
             return complete(tx, lease, result)
 
-        return self._callers(using).run(work)
+        return self._callers(using).run(direct(work))
 
     def _callers(self, using: object) -> CallersRunner:
         if not isinstance(using, sqlite3.Connection):
             message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
             raise ConfigError(message)
         _check_in_transaction(using)
-        return CallersRunner(using, self._clock, lambda: self._check_callers(using))
+        return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.notifier.notify)
 
     def _check_callers(self, using: sqlite3.Connection) -> None:
         """See that a transaction is open and that it leads to our file; only in the thread of the connection."""

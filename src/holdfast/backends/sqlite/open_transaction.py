@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection, Parameters
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
 from holdfast.backends.sqlite.fence_check import SqliteFenceCheck
 from holdfast.backends.sqlite.verbs import consumers
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.write_queue import WriteQueue
-from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
+from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
+from holdfast.errors import ConfigError, HoldfastError, StoreError, StoreUnavailable, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.stream_values import Commit, CommitVerdict
@@ -121,7 +121,11 @@ class OpenTransaction:
             if self._state is State.UNWANTED:
                 message = "nobody waits for this transaction any more"
                 raise ConfigError(message)
-            self._deadline = self._deadlines.set(self._limit, self.expire)
+            try:
+                self._deadline = self._deadlines.set(self._limit.total_seconds(), self.expire)
+            except DeadlinesClosedError as error:
+                message = "the store was closed while a transaction waited for its turn"
+                raise StoreUnavailable(message) from error
             self._state = State.OPEN
 
     def disown(self) -> None:

@@ -20,7 +20,6 @@ from contextvars import ContextVar
 from datetime import timedelta
 
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.deadlines import Deadlines
 from holdfast.backends.sqlite.fence_check import SqliteFenceCheck, holding_job, holding_share
 from holdfast.backends.sqlite.open_transaction import (
     AsyncStreamTransaction,
@@ -30,6 +29,7 @@ from holdfast.backends.sqlite.open_transaction import (
     OpenTransaction,
 )
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.deadlines import Deadlines
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
@@ -49,7 +49,7 @@ class SqliteTransactions:
         self._idle: list[ConnectionThread] = []
         self._is_closed = False
         self._closing = threading.Lock()
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines("holdfast-sqlite-deadlines")
 
     @asynccontextmanager
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
