@@ -89,7 +89,7 @@ def test_a_second_sigterm_breaks_off_what_the_first_one_waited_for(cluster, gate
     assert cluster.effects() == []
 
 
-@pytest.mark.parametrize("verb", ["beat", "lead"])
+@pytest.mark.parametrize("verb", ["node_heartbeat", "lead"])
 def test_a_node_that_dies_of_an_unforeseen_error_ends_with_70(cluster, verb):
     anna = cluster.start("anna", STREAM_BROKEN=verb)
     assert anna.end() == 70, anna.text
