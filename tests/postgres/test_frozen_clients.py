@@ -42,6 +42,7 @@ from holdfast.testing.conformance.streams.base import (
     CONSUMER,
     NODE_A,
     NODE_B,
+    REBORN_A,
     a_node,
     allotted,
     an_event,
@@ -391,6 +392,25 @@ async def test_a_share_that_is_locked_within_its_right_holds_up_no_other(backend
         again = await allotted(backend, other.share)
         moves = [_seizure(grant), GrantTo(other.share, again.generation, NODE_B)]
         assert await allocations.allot(leadership, moves, grace=FAST.grace) == [False, True]
+
+
+async def test_a_node_that_comes_back_while_its_former_process_stands_still_gets_its_shares(
+    backend: Backend, watch: Watch
+):
+    grant, _, _ = await _two_shares(backend)
+    opened = backend.streams.consumers.begin_blocking(grant, limit=LONG)
+    with _frozen(opened, "pipeline", watch) as pid:
+        await asyncio.sleep(FAST.ttl.total_seconds())
+
+        async def joined() -> bool:
+            with suppress(StoreUnavailable):
+                await _join(backend, REBORN_A)
+                return True
+            return False
+
+        assert await _soon(joined)
+        assert watch.stands(pid) is None
+    assert (await allotted(backend, grant.share)).owner is None
 
 
 @pytest.mark.parametrize("table", ["node", "consumer"])

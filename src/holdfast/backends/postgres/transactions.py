@@ -7,11 +7,12 @@
                 LeaseLost                          rollback                  rollback, LeaseLost  OutcomeUnknown: verify
 ```
 
-While the row is locked, extension and rescue pass it over, so the lease is safe until the end. Past the limit the
-transaction is rolled back: whoever waits for its locks, and the database's housekeeping, must not wait for ever.
+While the row is locked, extension and rescue skip it, so the lease is safe until the end. Past the limit the
+transaction is rolled back: sessions that wait for its locks, and the database's housekeeping, must not wait for ever. A
+client that is frozen cannot do that: then a rescue ends its session, see `blockers.py`.
 
-For a consumer's handler the row is its share's, the fence its generation, the completion the position; who would seize
-the share waits for the end.
+For a consumer's handler the row is its share's, the fence its generation, the completion the position; a seizure is
+repeated until the transaction has ended.
 """
 
 from __future__ import annotations
