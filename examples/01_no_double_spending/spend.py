@@ -13,7 +13,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from holdfast import App, HeldJob, LeaseLost
+from holdfast import App, ClaimedJob, LeaseLost
 
 FILE = Path(os.environ.get("SPEND_DB", "spend.db"))
 WORKS = int(os.environ.get("SPEND_WORKS", "5000"))
@@ -64,7 +64,7 @@ async def consume(name: str) -> None:
     print(f"{name}: {done} done")
 
 
-async def spend(held: list[HeldJob], name: str) -> int:
+async def spend(held: list[ClaimedJob], name: str) -> int:
     """Try each work; effects and completions commit together, or not at all."""
     spent: list[tuple[int, int, str]] = []
     async with app.batch(held) as batch:

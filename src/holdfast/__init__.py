@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.app.app import App
 from holdfast.app.batch import Batch
-from holdfast.app.handle import JobHandle
-from holdfast.app.held import HeldJob
+from holdfast.app.claimed_job import ClaimedJob
+from holdfast.app.job_handle import JobHandle
 from holdfast.app.tasks import TaskHandle
 from holdfast.errors import (
     ArgumentsError,
@@ -48,6 +48,7 @@ __all__ = [
     "Cancel",
     "Cancellation",
     "CategoryNotFound",
+    "ClaimedJob",
     "ConfigError",
     "ConsumerNotFound",
     "Context",
@@ -56,7 +57,6 @@ __all__ = [
     "EventPage",
     "Exponential",
     "Fixed",
-    "HeldJob",
     "HoldfastError",
     "Job",
     "JobHandle",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, ConfigError, HeldJob, JobState, LeaseLost
+from holdfast import App, ClaimedJob, ConfigError, JobState, LeaseLost
 from holdfast.store.values import Standing
 
 
@@ -26,7 +26,7 @@ async def shop(app: App) -> App:
     return app
 
 
-async def claimed(app: App, count: int) -> list[HeldJob]:
+async def claimed(app: App, count: int) -> list[ClaimedJob]:
     for order_id in range(count):
         await app.enqueue("charge", order_id=order_id)
     return await app.claim("orders", count)
@@ -41,11 +41,11 @@ async def effects(app: App) -> list[str]:
     return [row[0] for row in rows]
 
 
-async def write(batch: Any, job: HeldJob) -> None:
+async def write(batch: Any, job: ClaimedJob) -> None:
     await batch.connection.execute("insert into effect values (?)", (job.id,))
 
 
-async def state(app: App, job: HeldJob) -> JobState:
+async def state(app: App, job: ClaimedJob) -> JobState:
     return await app.job(job.id).state()
 
 

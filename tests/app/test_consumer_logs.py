@@ -10,7 +10,7 @@ import pytest
 from tests.app.stream_work import QUICK, append, drained, eventually, running
 
 from holdfast import App, Event
-from holdfast.streams import poison
+from holdfast.streams import event_retry
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_the_traceback_of_an_event_is_logged_at_its_first_failure_and_when
 async def test_the_traceback_of_an_event_that_blocks_from_its_first_failure_on_is_logged_once(
     tmp_path: Path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(poison, "_BLOCKED_WAIT", timedelta(seconds=0.01))
+    monkeypatch.setattr(event_retry, "_BLOCKED_WAIT", timedelta(seconds=0.01))
     tries = 0
     async with App(f"sqlite:///{tmp_path}/jobs.db") as app:
 

@@ -11,7 +11,7 @@ from tests.app.work import LIMIT, QUICK
 
 from holdfast import App, Event, JobState
 from holdfast.app import app as app_module
-from holdfast.app.serve import Crew
+from holdfast.app.run_worker import WorkerProcess
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import StartAt, Subscription
 from holdfast.streams.node import Node
@@ -58,7 +58,7 @@ async def test_a_handler_has_its_time_to_drain_though_the_node_beside_it_ends_at
     late = Late(file_app)
     job = await late.task.enqueue()
     worker, node = file_app.worker(**QUICK), idle_node(file_app)
-    crew = Crew(worker, node)
+    crew = WorkerProcess(worker, node)
     running = asyncio.create_task(crew.run())
     await asyncio.wait_for(late.began.wait(), LIMIT)
     crew.stop()
@@ -74,7 +74,7 @@ async def test_a_worker_beside_a_node_that_ends_by_itself_is_asked_to_drain(file
     late = Late(file_app)
     job = await late.task.enqueue()
     worker, node = file_app.worker(**QUICK), idle_node(file_app)
-    running = asyncio.create_task(Crew(worker, node).run())
+    running = asyncio.create_task(WorkerProcess(worker, node).run())
     await asyncio.wait_for(late.began.wait(), LIMIT)
     node.stop()
     await asyncio.sleep(0.2)
@@ -88,7 +88,7 @@ async def test_a_worker_beside_a_node_that_ends_by_itself_is_asked_to_drain(file
 async def test_a_crew_asked_twice_gives_back_what_runs(file_app: App):
     late = Late(file_app)
     job = await late.task.enqueue()
-    crew = Crew(file_app.worker(**QUICK), idle_node(file_app))
+    crew = WorkerProcess(file_app.worker(**QUICK), idle_node(file_app))
     running = asyncio.create_task(crew.run())
     await asyncio.wait_for(late.began.wait(), LIMIT)
     crew.stop()
@@ -117,14 +117,14 @@ async def test_a_consumer_that_cannot_subscribe_ends_the_crew_as_a_wrong_configu
     backend = await file_app.opened()
     await backend.streams.consumers.subscribe("billing", Subscription("payments", None), StartAt.BEGINNING)
     Late(file_app)
-    crew = Crew(file_app.worker(**QUICK), file_app.node(timing=TIMING))
+    crew = WorkerProcess(file_app.worker(**QUICK), file_app.node(timing=TIMING))
     assert await asyncio.wait_for(crew.run(), LIMIT) == ExitCode.CONFIGURATION
     assert "give the new one another name" in caplog.text
 
 
 async def test_a_node_whose_name_is_taken_ends_the_crew_as_a_wrong_configuration_in_words_alone(file_app: App, caplog):
     Late(file_app)
-    first = Crew(None, file_app.node(node_id="box-1", timing=TIMING))
+    first = WorkerProcess(None, file_app.node(node_id="box-1", timing=TIMING))
     second = file_app.node(node_id="box-1", timing=TIMING)
     running = asyncio.create_task(first.run())
     await eventually(file_app.nodes)
@@ -148,7 +148,7 @@ async def test_a_process_does_not_wait_for_handlers_that_a_node_without_a_name_h
                 await go_on.wait()
 
     await append(file_app, "a", 1)
-    crew = Crew(None, file_app.node(node_id="box-1", timing=TIMING, stuck_grace=0.1))
+    crew = WorkerProcess(None, file_app.node(node_id="box-1", timing=TIMING, stuck_grace=0.1))
     second = file_app.node(node_id="box-1", timing=TIMING, stuck_grace=0.1)
     running = asyncio.create_task(crew.run())
     await began.wait()

@@ -23,10 +23,10 @@ from holdfast.store.jobs import JobStore
 from holdfast.testing.conformance.base import claim
 from holdfast.worker.attempts import RUNNING, Attempts
 from holdfast.worker.decision import Why
-from holdfast.worker.holdings import Holdings
+from holdfast.worker.execution import plan_for
+from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.plans import plan_for
-from holdfast.worker.surroundings import Surroundings
+from holdfast.worker.surroundings import WorkerServices
 
 LEASE = timedelta(seconds=30)
 
@@ -65,7 +65,7 @@ async def test_a_plain_wrapper_around_an_async_handler_is_a_failed_attempt_with_
     details = await job.details()
     assert (details.job.state, ran) == (JobState.FAILED, [])
     assert details.attempts[0].error_class == "holdfast.errors.ConfigError"
-    assert "returned a coroutine that nobody has awaited" in str(details.attempts[0].message)
+    assert "returned a coroutine that was never awaited" in str(details.attempts[0].message)
     assert "an `async def` that awaits it" in str(details.attempts[0].message)
 
 
@@ -110,7 +110,7 @@ async def test_a_handler_that_returns_a_generator_has_not_done_its_work(app: App
 
     details = await job.details()
     assert details.job.state is JobState.FAILED
-    assert "generator that nobody has run" in str(details.attempts[0].message)
+    assert "generator that was never iterated" in str(details.attempts[0].message)
 
 
 # --- the end of the handler, while the store is asked whether its transaction has committed --------------------------
@@ -149,7 +149,7 @@ class Bench:
         self.ends: asyncio.Queue[Outcome | None] = asyncio.Queue()
         self.broken: list[BaseException] = []
         self.attempts = Attempts(
-            Surroundings(backend, LEASE, Holdings(lease=30.0, extend_at=0.5)),
+            WorkerServices(backend, LEASE, HeldLeases(lease=30.0, extend_at=0.5)),
             {handle.task.name: plan_for(handle.task)},
             children=ChildPool(lease=LEASE, limit=1),
             ended=lambda job, outcome: self.ends.put_nowait(outcome),
@@ -294,12 +294,12 @@ async def test_a_former_attempt_that_ends_late_does_not_touch_the_hold_of_the_ne
 
     former = await claimed(backend, charge)
     later = msgspec.structs.replace(former, fence=former.fence + 1)
-    holdings = Holdings(lease=30.0, extend_at=0.5)
-    around = Surroundings(backend, LEASE, holdings)
+    holdings = HeldLeases(lease=30.0, extend_at=0.5)
+    around = WorkerServices(backend, LEASE, holdings)
     holdings.add([former], 0.0)
     ghost = around.context(former)
     holdings.add([later], 1.0)
-    around.context(later)._hold.settling()
+    around.context(later)._effect.committing()
     ghost.uncompleted()
 
     assert holdings.settling_seqs == {later.seq}

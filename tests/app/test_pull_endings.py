@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, ConfigError, HeldJob, JobState
+from holdfast import App, ClaimedJob, ConfigError, JobState
 
 
 @pytest.fixture
-async def orders(app: App) -> Callable[[int], Awaitable[list[HeldJob]]]:
+async def orders(app: App) -> Callable[[int], Awaitable[list[ClaimedJob]]]:
     """Claim so many orders that were enqueued for it."""
 
     @app.task(queue="orders", max_attempts=2)
     async def order(n: int) -> None: ...
 
-    async def claimed(count: int) -> list[HeldJob]:
+    async def claimed(count: int) -> list[ClaimedJob]:
         await order.enqueue_many([{"n": n} for n in range(count)])
         return await app.claim("orders", count)
 
     return claimed
 
 
-async def state(app: App, job: HeldJob) -> JobState:
+async def state(app: App, job: ClaimedJob) -> JobState:
     return await app.job(job.id).state()
 
 
@@ -66,7 +66,7 @@ async def test_a_blocking_batch_inside_an_open_transaction_is_refused_at_once(ap
 # --- after the end of the block ---------------------------------------------------------------------------------------
 
 
-def note_each_way(batch: Any, job: HeldJob) -> None:
+def note_each_way(batch: Any, job: ClaimedJob) -> None:
     for note in (
         lambda: batch.complete(job),
         lambda: batch.retry(job, "no luck"),
@@ -111,7 +111,7 @@ async def test_an_end_that_is_noted_after_a_blocking_block_is_refused_too(app: A
 
 
 @pytest.fixture
-async def stranger(file_app: App) -> HeldJob:
+async def stranger(file_app: App) -> ClaimedJob:
     """A job of a task that only the program that enqueued it knows, held by an app without tasks."""
 
     @file_app.task(queue="orders", max_attempts=2)
@@ -121,11 +121,11 @@ async def stranger(file_app: App) -> HeldJob:
     other = App(file_app.backend.full_url)
     (held,) = await other.claim("orders", tasks=["foreign"])
     await other.close()
-    return HeldJob(other, held.job, held.span)
+    return ClaimedJob(other, held.job, held.span)
 
 
 @pytest.mark.parametrize("how", ["held", "batch"])
-async def test_a_job_of_an_unknown_task_is_retried_by_the_default_policy(file_app: App, stranger: HeldJob, how: str):
+async def test_a_job_of_an_unknown_task_is_retried_by_the_default_policy(file_app: App, stranger: ClaimedJob, how: str):
     other = stranger._app
     async with other:
         if how == "held":

@@ -12,9 +12,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.servers.postgres import own_schema
+from tests.servers.postgres_schemas import clean_schema
 
-from holdfast import App, ConfigError, Context, HeldJob, JobState, OutcomeUnknown, StoreUnavailable
+from holdfast import App, ClaimedJob, ConfigError, Context, JobState, OutcomeUnknown, StoreUnavailable
 from holdfast.testing.stores import open_store
 from holdfast.torture.proxy import Proxy
 
@@ -23,7 +23,7 @@ FACES = pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocki
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with own_schema() as url:
+    with clean_schema() as url:
         yield url
 
 
@@ -51,7 +51,7 @@ async def app(url: str, proxy: Proxy) -> AsyncIterator[App]:
     await asyncio.to_thread(app.portal.close)
 
 
-async def state(app: App, job: HeldJob) -> JobState:
+async def state(app: App, job: ClaimedJob) -> JobState:
     return await app.job(job.id).state()
 
 

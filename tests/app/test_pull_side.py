@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.app.work import LIMIT
 
-from holdfast import App, ConfigError, HeldJob, JobState, LeaseLost, PayloadError
+from holdfast import App, ClaimedJob, ConfigError, JobState, LeaseLost, PayloadError
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def orders(app: App):
     return orders
 
 
-async def claimed(app: App, orders: Any, n: int = 1) -> HeldJob:
+async def claimed(app: App, orders: Any, n: int = 1) -> ClaimedJob:
     await orders.enqueue(n=n)
     (held,) = await app.claim("orders")
     return held
@@ -52,7 +52,7 @@ async def test_a_claim_of_a_text_instead_of_a_list_of_tasks_is_refused_with_the_
 
     with pytest.raises(ConfigError, match=r"tasks='orders' is one text.*tasks=\['orders'\]"):
         await app.claim("orders", tasks="orders")
-    with pytest.raises(ConfigError, match="task name 7 is not a text"):
+    with pytest.raises(ConfigError, match="task name 7 is not a string"):
         await app.claim("orders", tasks=[7])
 
 
@@ -192,13 +192,13 @@ async def test_a_lease_that_ran_out_is_rescued_and_its_holder_is_stale(app, orde
 async def test_arguments_that_do_not_fit_the_task_any_more_are_told_when_read(app, orders):
     held = await claimed(app, orders)
 
-    class Changed(HeldJob):
+    class Changed(ClaimedJob):
         pass
 
     import msgspec
 
     changed = Changed(app, msgspec.structs.replace(held.job, payload='[[],{"m":1}]'), timedelta(seconds=30))
-    with pytest.raises(PayloadError, match="does not fit task 'orders'"):
+    with pytest.raises(PayloadError, match="does not match task 'orders'"):
         changed.arguments()
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import App, ConfigError, JobState
 from holdfast.app.portal import Portal
-from holdfast.store.calling_thread import CallingThread
+from holdfast.concurrency.caller_thread import CallingThread
 
 LIMIT = 15.0
 Press = Callable[[], None]

@@ -10,7 +10,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from holdfast import App, Batch, EventPage, HeldJob, JobHandle, JobState, TaskHandle
+from holdfast import App, Batch, ClaimedJob, EventPage, JobHandle, JobState, TaskHandle
 from holdfast.app.admin import Jobs, Queues
 from holdfast.app.consumers import ConsumerDesk
 from holdfast.app.sync_types import SyncApp, SyncConsumers, SyncHeldJob, SyncJob, SyncJobs, SyncQueues, SyncTask
@@ -20,7 +20,7 @@ TWINS: list[tuple[type, type]] = [
     (App, SyncApp),
     (TaskHandle, SyncTask),
     (JobHandle, SyncJob),
-    (HeldJob, SyncHeldJob),
+    (ClaimedJob, SyncHeldJob),
     (Jobs, SyncJobs),
     (Queues, SyncQueues),
     (ConsumerDesk, SyncConsumers),
@@ -78,7 +78,7 @@ def test_what_is_declared_is_there(app: App):
         assert_type(blocking.jobs.list("ready"), JobPage)
         assert_type(blocking.leases(), list[LeaseView])
         assert_type(blocking.read(log=True), EventPage)
-        (held,) = assert_type(blocking.claim("default"), list[HeldJob])
+        (held,) = assert_type(blocking.claim("default"), list[ClaimedJob])
         assert_type(held.sync, SyncHeldJob)
         with assert_type(blocking.batch([held]), AbstractContextManager[Batch]) as batch:
             batch.complete(held)

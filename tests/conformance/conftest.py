@@ -11,11 +11,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from tests.servers.postgres import own_schema, parts_of
+from tests.servers.postgres import parts_of
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.conformance.base import Effects, MakeBackend, a_job, claim, enqueue
+from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, claim, enqueue
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
@@ -126,7 +127,7 @@ def url(store: str, path: Path | None) -> Iterator[str]:
     if store != "postgres":
         yield "sqlite://" if path is None else f"sqlite:///{path}"
         return
-    with own_schema() as url:
+    with clean_schema() as url:
         yield url
 
 
@@ -152,5 +153,5 @@ async def backend(make_backend: MakeBackend) -> Backend:
 
 
 @pytest.fixture
-def effects(store: str, backend: Backend, path: Path | None, url: str) -> Effects:
+def effects(store: str, backend: Backend, path: Path | None, url: str) -> EffectTable:
     return PostgresEffects(url) if store == "postgres" else SQLiteEffects(backend, path)

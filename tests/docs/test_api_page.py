@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast import App, Batch, Context, EventContext, HeldJob, JobHandle, Node, TaskHandle, Worker
+from holdfast import App, Batch, ClaimedJob, Context, EventContext, JobHandle, Node, TaskHandle, Worker
 from holdfast.app.admin import Jobs, Queues
 from holdfast.app.consumers import ConsumerDesk
 from holdfast.model import allocation, job
@@ -26,7 +26,7 @@ CLASSES: dict[str, type] = {
     "app.jobs": Jobs,
     "app.queues": Queues,
     "app.consumers": ConsumerDesk,
-    "HeldJob": HeldJob,
+    "ClaimedJob": ClaimedJob,
     "Batch": Batch,
     "Worker": Worker,
     "Node": Node,
@@ -35,7 +35,7 @@ CLASSES: dict[str, type] = {
 }
 OURS = {  # public for the other modules of Holdfast, not for callers
     "App": {"enqueue_new"},
-    "HeldJob": {"belongs_to"},
+    "ClaimedJob": {"belongs_to"},
     "Batch": {"close", "finishes"},
     "Context": {"committed", "uncompleted"},
 }

@@ -18,7 +18,7 @@ from tests.interleavings.tables import Tables, check_whole, observed
 
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.connecting import connect
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.testing.stores import open_store
 
 SIDES = 3
@@ -118,7 +118,7 @@ class Arena:
 async def open_arena(url: str) -> AsyncIterator[Arena]:
     """Open an arena in a schema that does not exist yet."""
     clock = Instant()
-    location = Location.parse(url)
+    location = PostgresLocation.parse(url)
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(open_store(url, clock=clock))
         assert isinstance(backend, PostgresBackend)

@@ -16,12 +16,13 @@ from psycopg.rows import tuple_row
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.categories import Categories
+from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Rows, Steps, Together
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresConsumers, PostgresEvents
+from holdfast.backends.sql.steps import Ask, Rows, Together
 from holdfast.errors import HoldfastError
 from holdfast.model.event import StoredEvent
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import ParkedView
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import MANY

@@ -22,11 +22,12 @@ from tests.postgres.standing_still import STANDING, Watch, every_standing, froze
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.steps import Steps, rows
 from holdfast.backends.postgres.verbs.leases import extend_many
+from holdfast.backends.sql.steps import rows
 from holdfast.errors import StoreUnavailable, TransactionExpired
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
+from holdfast.store.steps import Steps
 from holdfast.store.values import Verdict
 from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue, state_of
 from holdfast.testing.conformance.order_keys import keyed

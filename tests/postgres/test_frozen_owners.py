@@ -21,7 +21,7 @@ from tests.servers.postgres import NoServerError, parts_of
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.errors import StoreUnavailable
-from holdfast.model.allocation import Grant, GrantTo, Leadership, Seize, SeizeReason, Share, Timing
+from holdfast.model.allocation import Grant, GrantTo, Leadership, NodeKey, Seize, SeizeReason, Share, Timing
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue
 from holdfast.testing.conformance.streams.base import (
@@ -29,7 +29,6 @@ from holdfast.testing.conformance.streams.base import (
     CONSUMER,
     NODE_A,
     NODE_B,
-    REBORN_A,
     a_node,
     allotted,
     an_event,
@@ -41,6 +40,7 @@ from holdfast.testing.stores import open_store
 LONG = timedelta(seconds=60)
 LEASE = timedelta(seconds=1)
 FAST = Timing.for_recovery(2)
+REBORN_A = NodeKey("node-a", "life-2")
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------

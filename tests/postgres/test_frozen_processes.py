@@ -101,7 +101,7 @@ def test_it_is_so_through_a_transaction_pooler(scene: Scene, tmp_path: Path):
     scene.enqueue(1)
     try:
         with pooled(scene.plain_url, tmp_path) as through:
-            way = with_settings(through, application_name="worker", patience="2")
+            way = with_settings(through, application_name="worker", reply_timeout="2")
             settings = '{"lease": 2.0, "poll_interval": 0.1}'
             programs = [
                 scene.workers.program("tests.system.apps.worker_program", settings, HOLDFAST_URL=way) for _ in range(2)

@@ -11,8 +11,8 @@ import pytest
 from psycopg.pq import Trace, TransactionStatus
 
 from holdfast.backends.postgres.connecting import connect, drop
-from holdfast.backends.postgres.handlers_connection import HandlersConnection
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.location import PostgresLocation
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
@@ -25,7 +25,7 @@ FAILING = b"select case when %(n)s::integer = 1 then 1 else ('no ' || %(n)s::tex
 
 @pytest.fixture
 async def connection(url: str) -> AsyncIterator[HandlersConnection]:
-    connection = await connect(Location.parse(url))
+    connection = await connect(PostgresLocation.parse(url))
     assert isinstance(connection, HandlersConnection)
     await connection.execute("create temporary table effect (n integer)")
     yield connection
@@ -118,7 +118,7 @@ async def test_a_pipeline_that_is_still_open_is_told(connection: HandlersConnect
 @pytest.mark.parametrize("prepare", ["auto", "always"])
 @pytest.mark.parametrize("for_verbs", [True, False])
 async def test_the_server_notices_a_client_that_vanished(url: str, for_verbs: bool, prepare: str):
-    session = await connect(Location.parse(f"{url}&prepare={prepare}"), for_verbs=for_verbs)
+    session = await connect(PostgresLocation.parse(f"{url}&prepare={prepare}"), for_verbs=for_verbs)
     found = await (await session.execute("show tcp_keepalives_idle")).fetchone()
     drop(session)
     assert found == ("10",)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from tests.servers.postgres import parts_of
 
-from holdfast.backends.postgres import listening
+from holdfast.backends.postgres import notify_listener
 from holdfast.backends.postgres.backend import open_backend
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.notify import waker
@@ -94,8 +94,8 @@ async def test_a_process_is_not_woken_by_its_own_echo(backend: Backend):
 async def test_a_listener_whose_link_fell_silent_notices_it_by_its_probe_and_listens_again(
     backend: Backend, url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(listening, "_PROBE_EVERY", 0.5)
-    monkeypatch.setattr(listening, "_PROBE_PATIENCE", 0.5)
+    monkeypatch.setattr(notify_listener, "_PROBE_EVERY", 0.5)
+    monkeypatch.setattr(notify_listener, "_PROBE_TIMEOUT", 0.5)
     proxy = Proxy(url)
     async with open_store(proxy.url) as other:
         heard, wake = waker()

@@ -11,18 +11,18 @@ import psycopg
 import pytest
 from tests.servers.postgres import parts_of
 
-from holdfast.backends.postgres import session as sessions
+from holdfast.backends.postgres import fast_connection as sessions
 from holdfast.backends.postgres.connecting import connect, drop
-from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.session import Session
+from holdfast.backends.postgres.fast_connection import FastConnection
+from holdfast.backends.postgres.location import PostgresLocation
 
 READY_FOR_QUERY = b"Z\x00\x00\x00\x05"
 
 
 @pytest.fixture
-async def session(url: str) -> AsyncIterator[Session]:
-    connection = await connect(Location.parse(url), for_verbs=True)
-    assert isinstance(connection, Session)
+async def session(url: str) -> AsyncIterator[FastConnection]:
+    connection = await connect(PostgresLocation.parse(url), for_verbs=True)
+    assert isinstance(connection, FastConnection)
     yield connection
     drop(connection)
 
@@ -51,19 +51,19 @@ async def cutting(url: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
         yield urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}")), cut
 
 
-async def _one(session: Session) -> int:
+async def _one(session: FastConnection) -> int:
     rows = await session.ask(b"select %(n)s::integer", {"n": 1})
     assert rows is not None
     return int(rows[0][0])
 
 
-async def test_a_name_may_stand_in_several_places_and_a_percent_sign_is_one(session: Session):
+async def test_a_name_may_stand_in_several_places_and_a_percent_sign_is_one(session: FastConnection):
     text = b"select %(n)s::integer, %(n)s::integer + 7 %% 4, %(t)s::text"
     assert await session.ask(text, {"n": 1, "t": "ä"}) == [(1, 4, "ä")]
     assert await session.ask(text, {"n": 10**6, "t": None}) == [(10**6, 10**6 + 3, None)]
 
 
-async def test_a_statement_is_prepared_once_for_each_combination_of_types(session: Session):
+async def test_a_statement_is_prepared_once_for_each_combination_of_types(session: FastConnection):
     for number in (1, 2, 3):
         await session.ask(b"select %(n)s::bigint", {"n": number})
     for number in (10**10, 10**11):
@@ -72,7 +72,7 @@ async def test_a_statement_is_prepared_once_for_each_combination_of_types(sessio
     assert await prepared.fetchone() == (2,)
 
 
-async def test_statements_stay_prepared_through_transactions_that_are_rolled_back(session: Session):
+async def test_statements_stay_prepared_through_transactions_that_are_rolled_back(session: FastConnection):
     for _ in range(8):
         await session.execute(b"begin")
         assert await _one(session) == 1
@@ -80,14 +80,14 @@ async def test_statements_stay_prepared_through_transactions_that_are_rolled_bac
     assert await _one(session) == 1
 
 
-async def test_past_the_bound_a_statement_is_left_to_a_cursor(session: Session, monkeypatch: pytest.MonkeyPatch):
+async def test_past_the_bound_a_statement_is_left_to_a_cursor(session: FastConnection, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "_MOST", 1)
     assert await _one(session) == 1
     assert await session.ask(b"select 2", {}) is None
     assert await _one(session) == 1
 
 
-async def test_a_long_question_and_a_long_answer_pass_whole(session: Session):
+async def test_a_long_question_and_a_long_answer_pass_whole(session: FastConnection):
     text = "x" * 20_000_000
     assert await session.ask(b"select length(%(t)s::text)", {"t": text}) == [(len(text),)]
     rows = await session.ask(b"select n, repeat('y', 100) from generate_series(1, 50000) as n", {})
@@ -95,7 +95,7 @@ async def test_a_long_question_and_a_long_answer_pass_whole(session: Session):
     assert [row[0] for row in rows] == list(range(1, 50_001))
 
 
-async def test_what_the_server_says_is_raised_and_the_session_goes_on(session: Session):
+async def test_what_the_server_says_is_raised_and_the_session_goes_on(session: FastConnection):
     for _ in range(2):
         with pytest.raises(psycopg.errors.DivisionByZero):
             await session.ask(b"select 1 / %(n)s::integer", {"n": 0})
@@ -104,7 +104,7 @@ async def test_what_the_server_says_is_raised_and_the_session_goes_on(session: S
     assert await _one(session) == 1
 
 
-async def test_a_cancelled_statement_is_cancelled_on_the_server_and_the_session_goes_on(session: Session):
+async def test_a_cancelled_statement_is_cancelled_on_the_server_and_the_session_goes_on(session: FastConnection):
     for _ in range(2):
         asking = asyncio.create_task(session.ask(b"select pg_sleep(%(n)s::integer)", {"n": 60}))
         await asyncio.sleep(0.2)
@@ -115,7 +115,7 @@ async def test_a_cancelled_statement_is_cancelled_on_the_server_and_the_session_
         assert await _one(session) == 1
 
 
-async def test_a_statement_that_is_cancelled_at_its_first_use_is_no_hindrance_to_others(session: Session):
+async def test_a_statement_that_is_cancelled_at_its_first_use_is_no_hindrance_to_others(session: FastConnection):
     """The server has prepared it by then, under a name that nothing else may bear."""
     for number in range(3):
         asking = asyncio.create_task(session.ask(b"select %d" % number, {}))
@@ -127,7 +127,9 @@ async def test_a_statement_that_is_cancelled_at_its_first_use_is_no_hindrance_to
     assert await session.ask(b"select 11", {}) == [(11,)]
 
 
-async def test_a_second_cancellation_is_passed_on_like_the_first(session: Session, monkeypatch: pytest.MonkeyPatch):
+async def test_a_second_cancellation_is_passed_on_like_the_first(
+    session: FastConnection, monkeypatch: pytest.MonkeyPatch
+):
     began, never = asyncio.Event(), asyncio.Event()
 
     async def cancel_safe(*, timeout: float) -> None:
@@ -147,7 +149,7 @@ async def test_a_second_cancellation_is_passed_on_like_the_first(session: Sessio
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_what_fails_when_a_lone_statement_is_committed_is_raised_and_the_session_goes_on(
-    session: Session, together: bool
+    session: FastConnection, together: bool
 ):
     await session.execute("create temporary table late (n integer unique deferrable initially deferred)")
     insert: tuple[bytes, dict[str, object]] = (b"insert into late values (1), (1) returning n", {})
@@ -160,8 +162,8 @@ async def test_what_fails_when_a_lone_statement_is_committed_is_raised_and_the_s
 async def test_an_answer_without_its_end_is_none(url: str, together: bool):
     """The server has run the statement, and the line broke before it told that this is committed."""
     async with cutting(url) as (way, cut):
-        session = await connect(Location.parse(way), for_verbs=True)
-        assert isinstance(session, Session)
+        session = await connect(PostgresLocation.parse(way), for_verbs=True)
+        assert isinstance(session, FastConnection)
         assert await _one(session) == 1
         cut.set()
         with pytest.raises(psycopg.OperationalError):
@@ -171,13 +173,13 @@ async def test_an_answer_without_its_end_is_none(url: str, together: bool):
 
 async def test_statements_are_read_committed_whatever_the_default_of_the_database(url: str):
     strict = f"{url}&options=-c%20default_transaction_isolation%3Dserializable"
-    session = await connect(Location.parse(strict), for_verbs=True)
-    assert isinstance(session, Session)
+    session = await connect(PostgresLocation.parse(strict), for_verbs=True)
+    assert isinstance(session, FastConnection)
     assert await session.ask(b"select current_setting('transaction_isolation')", {}) == [("read committed",)]
     drop(session)
 
 
-async def test_a_terminated_session_raises_and_is_closed(session: Session, url: str):
+async def test_a_terminated_session_raises_and_is_closed(session: FastConnection, url: str):
     asking = asyncio.create_task(session.ask(b"select pg_sleep(60)", {}))
     await asyncio.sleep(0.2)
     with psycopg.connect(parts_of(url)[0], autocommit=True) as other:

@@ -16,7 +16,7 @@ from tests.servers.pgbouncer import pooled
 from tests.servers.postgres import NoServerError, parts_of
 
 from holdfast.backends.postgres.statements import TEMPLATES, Statements
-from holdfast.backends.postgres.using.of_asyncpg import arguments, as_psycopg, as_text, numbered
+from holdfast.backends.postgres.using.asyncpg import arguments, as_psycopg, as_text, numbered
 from holdfast.errors import StoreUnavailable
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend

@@ -18,8 +18,8 @@ from tests.servers.postgres import parts_of
 
 from holdfast import App
 from holdfast.app.tasks import TaskHandle
-from holdfast.backends.postgres import waiting
-from holdfast.store.calling_thread import calling_thread
+from holdfast.backends.postgres import statement_threads
+from holdfast.concurrency.caller_thread import calling_thread
 
 T = TypeVar("T")
 LIMIT = 20.0
@@ -176,7 +176,7 @@ async def test_an_async_caller_with_a_blocking_connection_goes_on_too(url: str, 
 
         await send.options(using=callers.holder, order_key="k").enqueue(n=1)
         waits = asyncio.ensure_future(send.options(using=callers.waiter, order_key="k").enqueue(n=2))
-        await waiting.in_own_thread(callers.until_one_waits)
+        await statement_threads.in_own_thread(callers.until_one_waits)
         goes_on = asyncio.ensure_future(send.options(using=callers.holder, order_key="k").enqueue(n=3))
         done, _ = await asyncio.wait({goes_on}, timeout=5)
         (callers.holder.commit if done else callers.holder.close)()
@@ -205,32 +205,32 @@ async def test_an_async_connection_is_got_to_know_though_all_threads_of_the_pool
 
 
 async def test_threads_are_kept_for_the_next_statement_and_end_when_there_is_none():
-    seen = [await waiting.in_own_thread(threading.current_thread) for _ in range(5)]
+    seen = [await statement_threads.in_own_thread(threading.current_thread) for _ in range(5)]
 
     assert len(set(seen)) == 1
     await asyncio.to_thread(seen[0].join, LIMIT)
     assert not seen[0].is_alive()
-    assert await waiting.in_own_thread(threading.current_thread) is not seen[0]
+    assert await statement_threads.in_own_thread(threading.current_thread) is not seen[0]
 
 
 async def test_there_is_a_thread_for_each_however_many_wait():
     together = threading.Barrier(50)
-    calls = [asyncio.ensure_future(waiting.in_own_thread(lambda: together.wait(LIMIT))) for _ in range(50)]
+    calls = [asyncio.ensure_future(statement_threads.in_own_thread(lambda: together.wait(LIMIT))) for _ in range(50)]
 
     assert sorted(await asyncio.gather(*calls)) == list(range(50))
 
 
 async def test_an_error_in_a_thread_is_raised_where_it_is_awaited():
     with pytest.raises(ZeroDivisionError):
-        await waiting.in_own_thread(lambda: 1 // 0)
+        await statement_threads.in_own_thread(lambda: 1 // 0)
     assert calling_thread() is None
     with pytest.raises(ZeroDivisionError):
-        await waiting.where_it_may_wait(lambda: 1 // 0)
+        await statement_threads.where_it_may_wait(lambda: 1 // 0)
 
 
 FORKS = """
 import asyncio, os, threading, time
-from holdfast.backends.postgres.waiting import in_own_thread
+from holdfast.backends.postgres.statement_threads import in_own_thread
 
 asyncio.run(in_own_thread(threading.get_ident))  # a thread is idle now
 child = os.fork()

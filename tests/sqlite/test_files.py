@@ -16,7 +16,7 @@ from tests.app.work import connected
 from holdfast import App, StoreUnavailable
 from holdfast.backends.sqlite.clock import host_clock
 from holdfast.backends.sqlite.connection import Connection
-from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.location import SqliteLocation
 
 
 async def _noop() -> None: ...
@@ -62,7 +62,7 @@ async def test_creation_follows_no_link(tmp_path):
 
 @pytest.mark.parametrize(("query", "synchronous"), [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)])
 def test_every_connection_has_the_settings_that_the_promises_rest_on(tmp_path, query, synchronous):
-    location = Location.parse(f"sqlite:///{tmp_path}/jobs.db{query}")
+    location = SqliteLocation.parse(f"sqlite:///{tmp_path}/jobs.db{query}")
     connection = Connection(location, host_clock)
     try:
         settings = {
@@ -81,7 +81,7 @@ def test_every_connection_has_the_settings_that_the_promises_rest_on(tmp_path, q
 
 
 def test_one_connection_of_a_process_moves_the_log_into_the_database(tmp_path):
-    location = Location.parse(f"sqlite:///{tmp_path}/jobs.db")
+    location = SqliteLocation.parse(f"sqlite:///{tmp_path}/jobs.db")
     pages = []
     for checkpoints in (True, False):
         connection = Connection(location, host_clock, checkpoints=checkpoints)
@@ -92,7 +92,7 @@ def test_one_connection_of_a_process_moves_the_log_into_the_database(tmp_path):
 
 
 def test_no_statement_can_load_an_extension(tmp_path):
-    connection = Connection(Location.parse(f"sqlite:///{tmp_path}/jobs.db"), host_clock)
+    connection = Connection(SqliteLocation.parse(f"sqlite:///{tmp_path}/jobs.db"), host_clock)
     try:
         with pytest.raises(sqlite3.OperationalError, match="not authorized"):
             connection.raw.execute("select load_extension('libm.so.6')")
@@ -102,7 +102,7 @@ def test_no_statement_can_load_an_extension(tmp_path):
 
 async def test_functions_hidden_in_the_schema_of_a_foreign_file_are_not_run(tmp_path):
     """With a trusted schema, a view planted in the file could call what the connection can call."""
-    connection = Connection(Location.parse(f"sqlite:///{tmp_path}/jobs.db"), host_clock)
+    connection = Connection(SqliteLocation.parse(f"sqlite:///{tmp_path}/jobs.db"), host_clock)
     calls: list[int] = []
 
     def effect() -> int:
@@ -181,7 +181,7 @@ async def test_a_reader_that_writes_never_fails_for_a_snapshot_that_went_stale(t
             first.execute("insert into holdfast_queue (queue) values ('y')")
         assert caught.value.sqlite_errorname == "SQLITE_BUSY_SNAPSHOT"
 
-    location = Location.parse(f"sqlite:///{path}?busy_timeout=0.05")
+    location = SqliteLocation.parse(f"sqlite:///{path}?busy_timeout=0.05")
     ours, theirs = Connection(location, host_clock), Connection(location, host_clock)
     try:
         with ours.write() as tx:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.app.open import open_backend
-from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.errors import ConfigError
 
 
@@ -21,10 +21,10 @@ from holdfast.errors import ConfigError
 )
 def test_the_full_url_leads_to_the_same_place_from_any_directory(tmp_path, monkeypatch, url):
     monkeypatch.chdir(tmp_path)
-    here = Location.parse(url)
+    here = SqliteLocation.parse(url)
     monkeypatch.chdir("/")
     assert here.full_url is not None
-    assert Location.parse(here.full_url) == here
+    assert SqliteLocation.parse(here.full_url) == here
 
 
 def test_a_database_in_memory_has_no_full_url():
@@ -33,25 +33,25 @@ def test_a_database_in_memory_has_no_full_url():
 
 @pytest.mark.parametrize(("text", "seconds"), [("3", 3.0), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0)])
 def test_the_busy_timeout_is_a_number_of_seconds(text, seconds):
-    assert Location.parse(f"sqlite:///jobs.db?busy_timeout={text}").busy_timeout == seconds
+    assert SqliteLocation.parse(f"sqlite:///jobs.db?busy_timeout={text}").busy_timeout == seconds
 
 
 @pytest.mark.parametrize("text", ["", ".", "-1", "1e3", "nan", "inf", "²", "٣", "1.2.3", "9" * 400])
 def test_a_busy_timeout_that_is_no_plain_number_is_refused(text):
     with pytest.raises(ConfigError, match="busy_timeout=<seconds>"):
-        Location.parse(f"sqlite:///jobs.db?busy_timeout={text}")
+        SqliteLocation.parse(f"sqlite:///jobs.db?busy_timeout={text}")
 
 
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///?synchronous=normal"])
 def test_a_file_without_a_name_is_refused_and_not_taken_for_memory(url):
     with pytest.raises(ConfigError, match=r"names no file.*empty.* sqlite:// .*in memory") as refused:
-        Location.parse(url)
+        SqliteLocation.parse(url)
     assert "sqlite:///jobs.db (in the current directory)" in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite://?synchronous=normal", "sqlite:///:memory:"])
 def test_what_is_asked_for_in_memory_is_in_memory(url):
-    assert Location.parse(url).path is None
+    assert SqliteLocation.parse(url).path is None
 
 
 def test_an_empty_url_is_refused_with_the_remedy():

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.connection import Connection
-from holdfast.backends.sqlite.location import Location
+from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.conformance.base import a_job, enqueue
 
@@ -73,7 +73,7 @@ async def test_a_neighbour_that_never_pauses_does_not_keep_the_write_lock_from_u
 
 
 def test_a_lock_that_does_not_become_free_is_given_up_in_time_and_the_connection_serves_on(tmp_path: Path):
-    location = Location(path=tmp_path / "jobs.db", busy_timeout=0.2)
+    location = SqliteLocation(path=tmp_path / "jobs.db", busy_timeout=0.2)
     connection, other = Connection(location, lambda: 0), Connection(location, lambda: 0)
     other.begin()
     began = time.monotonic()

@@ -19,8 +19,8 @@ from tests.app.work import ask, change, connected
 
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.backend import SqliteBackend
+from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.open_transaction import OpenTransaction
-from holdfast.backends.sqlite.sessions import Session
 from holdfast.errors import StoreError, StoreUnavailable, TransactionExpired
 from holdfast.store.values import Standing
 from holdfast.testing.conformance.base import a_job, enqueue, hold_one
@@ -256,14 +256,14 @@ async def test_the_limit_of_a_transaction_holds_though_the_event_loop_is_blocked
 async def test_the_rollback_of_an_expired_transaction_comes_before_what_its_session_does_next(store, monkeypatch):
     first, second = await hold_one(store), await hold_one(store)
     is_expiring, next_is_asked = threading.Event(), threading.Event()
-    real = Session.interrupt
+    real = ConnectionThread.interrupt
 
-    def slow(session: Session) -> None:
+    def slow(session: ConnectionThread) -> None:
         is_expiring.set()
         next_is_asked.wait(0.3)
         real(session)
 
-    monkeypatch.setattr(Session, "interrupt", slow)
+    monkeypatch.setattr(ConnectionThread, "interrupt", slow)
 
     async def follow() -> None:
         async with store.begin(second.lease, limit=LONG):

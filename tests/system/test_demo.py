@@ -17,7 +17,7 @@ import pytest
 from tests.system.cli_program import Cli
 from tests.system.demo_program import ON_EACH, SMALL, WITHIN, Demo, SqliteDemo, demo_on, told
 
-from holdfast.cli.demo.conductor import Conductor, ConsumerBroken, Killings
+from holdfast.cli.demo.conductor import ConsumerBroken, DemoConductor, Killings
 
 
 @pytest.fixture(params=ON_EACH)
@@ -186,7 +186,7 @@ def test_a_consumer_that_is_killed_at_any_point_of_its_batch_does_no_harm(demo, 
 @pytest.mark.slow
 async def test_consumers_that_cannot_live_end_the_demo_with_their_last_words(tmp_path):
     killings = Killings(0, 10, random.Random(1))
-    conductor = Conductor(
+    conductor = DemoConductor(
         f"sqlite:///{tmp_path / 'missing' / 'demo.db'}",
         consumers=1,
         batch_size=10,

@@ -26,7 +26,7 @@ from holdfast.worker.decision import Why
 from holdfast.worker.job_child import pool as child_pool
 from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.job_child.process import ChildProcess
-from holdfast.worker.job_child.protocol import Ended, Frames, Hello, Notice, Run, encode, from_child
+from holdfast.worker.job_child.protocol import AttemptEnded, Frames, Hello, Notice, RunJob, encode, from_child
 
 pytestmark = pytest.mark.slow
 pool, url = job_children.pool, job_children.url  # fixtures
@@ -75,7 +75,7 @@ async def test_an_error_comes_back_as_text_and_is_retried_by_policy(pool):
 async def test_a_handler_that_returns_a_coroutine_has_not_done_its_work(pool):
     outcome = await run(pool, app.add_without_await, 2, b=3)
     assert isinstance(outcome, Retried)
-    assert "returned a coroutine that nobody has awaited" in outcome.failure.message
+    assert "returned a coroutine that was never awaited" in outcome.failure.message
 
 
 async def test_an_error_on_the_last_attempt_fails_the_job(pool):
@@ -258,7 +258,7 @@ async def test_to_cancel_the_coroutine_kills_the_child(pool, tmp_path):
 
 @contextlib.contextmanager
 def ended_child(command: list[str], **options):
-    """Run a child that does not outlive the block, however that ends."""
+    """RunJob a child that does not outlive the block, however that ends."""
     with subprocess.Popen(command, **options) as child:
         try:
             yield child
@@ -270,7 +270,7 @@ def said_until_ended(ours: socket.socket) -> list[object]:
     """Return the words of a child up to the end of its job; how many come at once is chance."""
     frames = Frames(from_child)
     words: list[object] = []
-    while not any(isinstance(word, Ended) for word in words):
+    while not any(isinstance(word, AttemptEnded) for word in words):
         words += frames.feed(ours.recv(1000))
     return words
 
@@ -286,10 +286,10 @@ async def test_a_lost_lease_is_told_to_a_child_that_is_asked_to_tell(tmp_path):
         handle = app.wait_for_loss
         job = job_for(handle, str(mark))
         ours.sendall(encode(Hello(os.getpid(), [os.fsencode(place) for place in sys.path], None)))
-        ours.sendall(encode(Run(app.__name__, "wait_for_loss", handle.task.name, job, app.LEASE)))
+        ours.sendall(encode(RunJob(app.__name__, "wait_for_loss", handle.task.name, job, app.LEASE)))
         await begun(mark)
         ours.sendall(encode(Notice(Why.LEASE_LOST)))
-        assert said_until_ended(ours)[-1] == Ended(None, clean=True)
+        assert said_until_ended(ours)[-1] == AttemptEnded(None, clean=True)
         assert mark.read_text() == "lost"
         ours.shutdown(socket.SHUT_RDWR)
         assert child.wait(SOON) != 0

@@ -10,7 +10,7 @@ from tests.torture.simulation_planting import Mutants, Patch
 from holdfast.model.job import Lease
 from holdfast.store.values import Outstanding, Standing, Verdict
 from holdfast.torture.simulation.store import Store
-from holdfast.worker.custody import Custody
+from holdfast.worker.in_flight import InFlight
 
 MUTANTS = Mutants()
 
@@ -61,10 +61,10 @@ def a_look_whether_all_is_done_is_older_than_the_claim(patch: Patch) -> None:
 @MUTANTS.rarest
 def a_cancellation_counts_for_later_claims_too(patch: Patch) -> None:
     """The fence of the lease that somebody asked to cancel is not compared with the present one."""
-    real = Custody.cancel_asked
+    real = InFlight.cancel_asked
 
-    def cancel_asked(machine: Custody, now: float, leases: Iterable[Lease]) -> None:
+    def cancel_asked(machine: InFlight, now: float, leases: Iterable[Lease]) -> None:
         held = [machine._held[lease.seq].lease for lease in leases if lease.seq in machine._held]
         real(machine, now, held)
 
-    patch.setattr(Custody, "cancel_asked", cancel_asked)
+    patch.setattr(InFlight, "cancel_asked", cancel_asked)

@@ -7,15 +7,15 @@ from typing import Any
 from tests.torture.simulation_planting import Mutants, Patch
 
 from holdfast.model.job import Lease
-from holdfast.runtime.access import Access
+from holdfast.runtime.reachability import Access
 from holdfast.store.values import Verdict
-from holdfast.worker.batching import Claims
-from holdfast.worker.custody import Custody
-from holdfast.worker.finishes import Finishes
-from holdfast.worker.holdings import Holdings
+from holdfast.worker.claim_pacing import Claims
+from holdfast.worker.finish_buffer import Finishes
+from holdfast.worker.held_leases import HeldLeases
+from holdfast.worker.in_flight import InFlight
 from holdfast.worker.machine import Machine
-from holdfast.worker.releases import Releases
-from holdfast.worker.upkeep import Upkeep
+from holdfast.worker.maintenance import Maintenance
+from holdfast.worker.release_buffer import Releases
 
 MUTANTS = Mutants()
 
@@ -35,42 +35,42 @@ def access_is_never_broken(patch: Patch) -> None:
 
 @MUTANTS.common
 def buffered_finishes_are_not_extended(patch: Patch) -> None:
-    real = Custody.ended
+    real = InFlight.ended
 
-    def ended(machine: Custody, now: float, job: Any, outcome: Any) -> bool:
+    def ended(machine: InFlight, now: float, job: Any, outcome: Any) -> bool:
         answer = real(machine, now, job, outcome)
         if job.seq in machine._finishes.buffer:
             machine.holdings.drop(job.seq)
         return answer
 
-    patch.setattr(Custody, "ended", ended)
+    patch.setattr(InFlight, "ended", ended)
 
 
 @MUTANTS.rare
 def prefetched_jobs_are_not_extended(patch: Patch) -> None:
-    real_init, real_due = Custody.__init__, Holdings.due
-    waiting: dict[int, Custody] = {}
+    real_init, real_due = InFlight.__init__, HeldLeases.due
+    waiting: dict[int, InFlight] = {}
 
-    def init(machine: Custody, settings: Any) -> None:
+    def init(machine: InFlight, settings: Any) -> None:
         real_init(machine, settings)
         waiting[id(machine.holdings)] = machine
 
-    def due(holdings: Holdings, now: float) -> list[Lease]:
+    def due(holdings: HeldLeases, now: float) -> list[Lease]:
         idle = {job.seq for job in waiting[id(holdings)]._prefetched}
         return [lease for lease in real_due(holdings, now) if lease.seq not in idle]
 
-    patch.setattr(Custody, "__init__", init)
-    patch.setattr(Holdings, "due", due)
+    patch.setattr(InFlight, "__init__", init)
+    patch.setattr(HeldLeases, "due", due)
 
 
 @MUTANTS.common
 def leases_are_extended_after_they_end(patch: Patch) -> None:
-    real = Holdings.__init__
+    real = HeldLeases.__init__
 
-    def init(holdings: Holdings, *, lease: float, extend_at: float) -> None:
+    def init(holdings: HeldLeases, *, lease: float, extend_at: float) -> None:
         real(holdings, lease=lease, extend_at=extend_at * 3)
 
-    patch.setattr(Holdings, "__init__", init)
+    patch.setattr(HeldLeases, "__init__", init)
 
 
 @MUTANTS.common
@@ -93,12 +93,12 @@ def an_unanswered_finish_is_run_anew(patch: Patch) -> None:
 
 @MUTANTS.common
 def a_stopping_worker_forgets_what_it_has_not_begun(patch: Patch) -> None:
-    def forget(machine: Custody) -> None:
+    def forget(machine: InFlight) -> None:
         for job in machine._prefetched:
             machine.holdings.drop(job.seq)
         machine._prefetched.clear()
 
-    patch.setattr(Custody, "_release_prefetched", forget)
+    patch.setattr(InFlight, "_release_prefetched", forget)
 
 
 @MUTANTS.rare
@@ -117,44 +117,44 @@ def a_worker_ends_though_work_is_left(patch: Patch) -> None:
 
 @MUTANTS.rare
 def the_slot_of_an_aborted_handler_counts_as_free(patch: Patch) -> None:
-    def to_ghosts(machine: Custody, seq: int) -> None:
+    def to_ghosts(machine: InFlight, seq: int) -> None:
         job = machine._running.pop(seq)
         machine._ghosts[seq, job.fence] = job
         machine._concurrency += 1
 
-    patch.setattr(Custody, "_to_ghosts", to_ghosts)
+    patch.setattr(InFlight, "_to_ghosts", to_ghosts)
 
 
 @MUTANTS.common
 def a_job_that_was_settled_is_settled_again(patch: Patch) -> None:
     """What `ended(None)` means in a running worker is taken for a broken handler: the job is begun again."""
 
-    def again(machine: Custody, job: Any) -> None:
+    def again(machine: InFlight, job: Any) -> None:
         machine._prefetched.append(job)
 
-    patch.setattr(Custody, "_ended_unwritten", again)
+    patch.setattr(InFlight, "_ended_unwritten", again)
 
 
 @MUTANTS.common
 def what_was_not_begun_is_given_back_as_begun(patch: Patch) -> None:
-    def give_back(machine: Custody) -> None:
+    def give_back(machine: InFlight) -> None:
         for job in machine._prefetched:
             machine._releases.add(job.lease, started=True)
         machine._prefetched.clear()
 
-    patch.setattr(Custody, "_release_prefetched", give_back)
+    patch.setattr(InFlight, "_release_prefetched", give_back)
 
 
 @MUTANTS.common
 def a_job_claimed_anew_does_not_displace_its_former_self(patch: Patch) -> None:
-    patch.setattr(Custody, "_supersede", lambda machine, seq: None)
+    patch.setattr(InFlight, "_supersede", lambda machine, seq: None)
 
 
 @MUTANTS.rare
 def an_extension_counts_for_later_claims_too(patch: Patch) -> None:
-    real = Holdings.extended
+    real = HeldLeases.extended
 
-    def extended(holdings: Holdings, leases: Any, sent_at: float) -> None:
+    def extended(holdings: HeldLeases, leases: Any, sent_at: float) -> None:
         leases = list(leases)
         real(holdings, leases, sent_at)
         for lease in leases:
@@ -162,7 +162,7 @@ def an_extension_counts_for_later_claims_too(patch: Patch) -> None:
                 if fence > lease.fence:
                     holdings.sent[fence] = sent_at + 1e9
 
-    patch.setattr(Holdings, "extended", extended)
+    patch.setattr(HeldLeases, "extended", extended)
 
 
 @MUTANTS.rarest
@@ -191,7 +191,7 @@ def a_claim_that_failed_stays_in_flight(patch: Patch) -> None:
 
 @MUTANTS.stalling
 def upkeep_that_failed_stays_in_flight(patch: Patch) -> None:
-    patch.setattr(Upkeep, "failed", lambda upkeep, now: None)
+    patch.setattr(Maintenance, "failed", lambda upkeep, now: None)
 
 
 @MUTANTS.stalling

@@ -13,8 +13,8 @@ from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Snoozed
 from holdfast.store.values import Extension, Finish, Outstanding, Promotion, Verdict
 from holdfast.testing.reference import Reference
-from holdfast.testing.reference.records import State
-from holdfast.testing.reference.upkeep import Upkeep as ModelUpkeep
+from holdfast.testing.reference.records import ReferenceState
+from holdfast.testing.reference.upkeep import ReferenceMaintenance as ModelUpkeep
 
 MUTANTS = Mutants()
 
@@ -22,7 +22,7 @@ MUTANTS = Mutants()
 def current(model: Reference, lease: Lease) -> Lease:
     """Return the lease under whatever fence the job is held at present."""
     record = model.records.get(lease.job_id)
-    return lease if record is None or record.hold is None else Lease(lease.job_id, lease.seq, record.hold.fence)
+    return lease if record is None or record.lease is None else Lease(lease.job_id, lease.seq, record.lease.fence)
 
 
 @MUTANTS.common
@@ -237,7 +237,7 @@ def a_rescued_job_runs_though_it_is_to_be_cancelled(patch: Patch) -> None:
 
 @MUTANTS.common
 def the_jobs_of_a_line_are_all_ready(patch: Patch) -> None:
-    patch.setattr(State, "in_line", lambda model, line: [])
+    patch.setattr(ReferenceState, "of_order_key", lambda model, scope: [])
 
 
 @MUTANTS.stalling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.torture.checker import Verdict, check_events
+from holdfast.torture.checker import RunVerdict, check_events
 from holdfast.torture.events import (
     AttemptBegan,
     AttemptEnded,
@@ -18,11 +18,11 @@ from holdfast.torture.events import (
     EffectRow,
     EnqueueAnswered,
     EnqueueCalled,
-    Event,
     Exited,
     FaultBegan,
     FaultEnded,
     Finished,
+    HistoryRecord,
     JobRow,
     ResetAnswered,
     ResetCalled,
@@ -42,7 +42,7 @@ class Story:
     AHEAD = 1_000_000 * SECOND
 
     def __init__(self, *, isolates: bool = False, overtaking: float = 0) -> None:
-        self.records: list[tuple[str, Event]] = []
+        self.records: list[tuple[str, HistoryRecord]] = []
         self._rows = 0
         self._effects = 0
         self.add(
@@ -66,7 +66,7 @@ class Story:
     def store_us(self, seconds: float) -> int:
         return self.us(seconds) + self.AHEAD
 
-    def add(self, at: float, kind: type[Event], *, process: str = A, **fields: Any) -> Story:
+    def add(self, at: float, kind: type[HistoryRecord], *, process: str = A, **fields: Any) -> Story:
         self.records.append((process, kind(at_us=self.us(at), **fields)))
         return self
 
@@ -227,7 +227,7 @@ class Story:
         self._effects += 1
         return self.add(91, EffectRow, process="conductor-main-1", job=job, fence=fence, attempt=attempt)
 
-    def checked(self, **left: Any) -> Verdict:
+    def checked(self, **left: Any) -> RunVerdict:
         """End the run and check it."""
         self.add(92, Dumped, process="conductor-main-1", rows=self._rows, effects=self._effects, **left)
         return check_events(self.records)

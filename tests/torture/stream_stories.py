@@ -6,22 +6,22 @@ from typing import Any
 
 import msgspec
 
-from holdfast.torture.checker import Verdict
-from holdfast.torture.events import Clock, Dumped, Event, RunBegan
+from holdfast.torture.checker import RunVerdict
+from holdfast.torture.events import Clock, Dumped, HistoryRecord, RunBegan
 from holdfast.torture.streams.checker import check_stream_events
 from holdfast.torture.streams.names import MAIN, PARK, PLAIN, POISONED, SINGLE, SINGLES, USUAL
 from holdfast.torture.streams.records import (
     AppendAnswered,
     AppendCalled,
+    AppendedAt,
     EventRow,
     FaultsOver,
     Handled,
     Led,
     ParkedRow,
-    Place,
     PositionCommitted,
+    ShareObserved,
     ShareRow,
-    ShareSeen,
     SharesSeen,
     StreamEffectRow,
     TransitionSeen,
@@ -39,7 +39,7 @@ class StreamTale:
     """
 
     def __init__(self, consumer: str = SINGLE) -> None:
-        self.records: list[tuple[str, Event]] = []
+        self.records: list[tuple[str, HistoryRecord]] = []
         self.share: dict[str, Any] = {"consumer": consumer, "category": _CATEGORIES[consumer], "partition": 0}
         self._numbers = 0
         self._effects = 0
@@ -54,7 +54,7 @@ class StreamTale:
     def us(seconds: float) -> int:
         return BEGIN + round(seconds * SECOND)
 
-    def add(self, at: float, kind: type[Event], **fields: Any) -> StreamTale:
+    def add(self, at: float, kind: type[HistoryRecord], **fields: Any) -> StreamTale:
         self.records.append(("worker-w1-11", kind(at_us=self.us(at), **fields)))
         return self
 
@@ -65,11 +65,11 @@ class StreamTale:
         first = self._events + 1
         ids = tuple(f"e{first + number}" for number in range(len(streams)))
         self.add(0.3, AppendCalled, call=f"c{first}", events=ids)
-        places: list[Place] = []
+        places: list[AppendedAt] = []
         for event, stream in zip(ids, streams, strict=True):
             self._events += 1
             self._versions[stream] = version = self._versions.get(stream, 0) + 1
-            places.append(Place(event, self.share["category"], 0, self._events, version, True))
+            places.append(AppendedAt(event, self.share["category"], 0, self._events, version, True))
             self.event(event, self._events, stream, version, name=name)
         return self.add(0.4, AppendAnswered, call=f"c{first}", places=tuple(places))
 
@@ -104,7 +104,7 @@ class StreamTale:
     # --- looks, and the end -----------------------------------------------------------------------------------------
 
     def seen(self, at: float, position: int, *, effect: int, generation: int = 1, state: str = "granted") -> StreamTale:
-        share = ShareSeen(**self.share, state=state, generation=generation, position=position, effect=effect)
+        share = ShareObserved(**self.share, state=state, generation=generation, position=position, effect=effect)
         return self.add(at, SharesSeen, shares=(share,), epoch=1, sent_us=self.us(at - 0.01))
 
     def over(self, at: float) -> StreamTale:
@@ -122,7 +122,7 @@ class StreamTale:
             91, ParkedRow, position=position, event=f"e{position}", stream=stream, failure=failure, **self.share
         )
 
-    def checked(self, position: int | None = None, **left: Any) -> Verdict:
+    def checked(self, position: int | None = None, **left: Any) -> RunVerdict:
         """End the run, with this position or that of the last event, and check it."""
         place = self._events if position is None else position
         self.add(92, ShareRow, generation=9, state="free", position=place, head=self._events, **self.share)
@@ -130,7 +130,7 @@ class StreamTale:
         return check_stream_events(self.records)
 
 
-def replaced(tale: StreamTale, kind: type[Event], **fields: Any) -> StreamTale:
+def replaced(tale: StreamTale, kind: type[HistoryRecord], **fields: Any) -> StreamTale:
     """Return the tale with the first record of a kind told otherwise."""
     for index, (process, event) in enumerate(tale.records):
         if isinstance(event, kind):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast import App
-from holdfast.torture.beside import Beside
-from holdfast.torture.events import Event, Finished
+from holdfast.torture.events import Finished, HistoryRecord
 from holdfast.torture.recorder import Recorder
+from holdfast.torture.recording_backend import Beside
 
 
 class Kept(Recorder):
@@ -15,9 +15,9 @@ class Kept(Recorder):
 
     def __init__(self) -> None:
         super().__init__(None, run="none", role="worker", name="test")
-        self.records: list[Event] = []
+        self.records: list[HistoryRecord] = []
 
-    def write(self, event: Event) -> None:
+    def write(self, event: HistoryRecord) -> None:
         self.records.append(event)
 
     def verdicts(self) -> list[str]:

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from holdfast import App
 from holdfast.cli.main import cli
 from holdfast.torture.fleet import Fleet
-from holdfast.torture.ground import ground_of
-from holdfast.torture.ground.base import STATES, joined
-from holdfast.torture.plan import MEANINGS, PROFILES, Fault, Plan, profile_of
+from holdfast.torture.plan import MEANINGS, PROFILES, Fault, RunPlan, profile_of
 from holdfast.torture.report import CANNOT
+from holdfast.torture.target import ground_of
+from holdfast.torture.target.base import STATES, joined
 from holdfast.torture.work.catalogue import WORKS, Drawer
 
 
@@ -98,7 +98,7 @@ def test_every_profile_names_only_faults_that_are_explained():
 
 
 def test_the_same_seed_draws_the_same():
-    plans = [Plan(name="smoke", profile=profile_of("smoke", "sqlite"), seed=7) for _ in range(2)]
+    plans = [RunPlan(name="smoke", profile=profile_of("smoke", "sqlite"), seed=7) for _ in range(2)]
     first, second = (plan.chance("nemesis", Fault.KILL).random() for plan in plans)
     assert first == second
     drawn = [[Drawer(random.Random(7), 0.5, jobs=1000).draw().name for _ in range(50)] for _ in range(2)]

@@ -24,9 +24,9 @@ from tests.torture.test_ends import report
 
 from holdfast.cli.main import cli
 from holdfast.cli.torture import command
-from holdfast.cli.torture.unwinding import unwound_by_signals
+from holdfast.cli.torture.signals import unwound_by_signals
 from holdfast.errors import ConfigError
-from holdfast.torture.report import FaultCount, Report
+from holdfast.torture.report import FaultCount, RunReport
 from holdfast.torture.server import find_binaries
 from holdfast.torture.server_processes import postmasters
 
@@ -131,8 +131,8 @@ Torture = Callable[..., Result]
 def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Torture:
     """Run the command with a report in place of the run."""
 
-    def run(told: Callable[[Path], Report], *options: str) -> Result:
-        def instead(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> Report:
+    def run(told: Callable[[Path], RunReport], *options: str) -> Result:
+        def instead(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> RunReport:
             return told(history)
 
         monkeypatch.setattr(command, "_interruptible", instead)
@@ -142,7 +142,7 @@ def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Torture:
     return run
 
 
-def short(history: Path, *, is_clean: bool = True) -> Report:
+def short(history: Path, *, is_clean: bool = True) -> RunReport:
     """Return a report of a run whose faults could not all be done."""
     faults = {"kill": FaultCount(done=3, wanted=5, meaning="kill -9"), "stop": FaultCount(done=2, wanted=2, meaning="")}
     found = report(is_clean=is_clean, history=str(history))
@@ -176,7 +176,7 @@ def test_a_report_that_can_no_longer_be_written_is_told_after_the_verdict(tortur
     folder = tmp_path / "reports"
     folder.mkdir()
 
-    def ends(history: Path) -> Report:
+    def ends(history: Path) -> RunReport:
         folder.rmdir()
         return report(is_clean=is_clean, history=str(history))
 
@@ -191,7 +191,7 @@ def test_looking_whether_a_report_can_be_written_leaves_an_old_one_as_it_was(tor
     file = tmp_path / "report.json"
     file.write_text("old")
 
-    def ends(history: Path) -> Report:
+    def ends(history: Path) -> RunReport:
         assert file.read_text() == "old"
         return report(is_clean=True, history=str(history))
 
@@ -216,7 +216,7 @@ def heard() -> Generator[None]:
 def test_a_second_signal_while_a_run_ends_skips_nothing_and_what_is_left_is_named(heard, tmp_path, monkeypatch, second):
     ended: list[str] = []
 
-    async def run(*_: Any, **__: Any) -> Report:
+    async def run(*_: Any, **__: Any) -> RunReport:
         try:
             os.kill(os.getpid(), signal.SIGINT)
             await asyncio.sleep(PATIENCE)

@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli.main import cli
 from holdfast.cli.torture import command
-from holdfast.cli.torture.view import View
+from holdfast.cli.torture.view import TortureView
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.torture.ground import ground_of
-from holdfast.torture.report import Report
+from holdfast.torture.report import RunReport
 from holdfast.torture.run import no_verdict
+from holdfast.torture.target import ground_of
 
 
 def torture(*options: str) -> Result:
@@ -100,7 +100,7 @@ TROUBLE = [
 def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_path, monkeypatch, error):
     kept: list[Path] = []
 
-    def refused(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> Report:
+    def refused(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> RunReport:
         kept.append(history)
         raise error
 
@@ -116,7 +116,7 @@ def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_
 def test_a_run_that_nobody_watches_any_more_is_no_violation(tmp_path, monkeypatch, error):
     ended: list[str] = []
 
-    async def run(*_: Any, **__: Any) -> Report:
+    async def run(*_: Any, **__: Any) -> RunReport:
         try:
             await asyncio.sleep(60)
         finally:
@@ -124,11 +124,11 @@ def test_a_run_that_nobody_watches_any_more_is_no_violation(tmp_path, monkeypatc
             ended.append("everything")
         raise AssertionError
 
-    def refresh(_view: View) -> None:
+    def refresh(_view: TortureView) -> None:
         raise error
 
     monkeypatch.setattr("holdfast.torture.run.torture", run)
-    monkeypatch.setattr(View, "refresh", refresh)
+    monkeypatch.setattr(TortureView, "refresh", refresh)
     monkeypatch.setattr("holdfast.torture.calibrate.fitting_lease", lambda: 2.0)
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "history"))

@@ -11,7 +11,7 @@ from holdfast.torture.events import (
     EnqueueRefused,
     EnqueueUnknown,
     OutsideAccepted,
-    OutsideRefused,
+    OutsideRefusal,
     Snapshot,
     Takes,
 )
@@ -37,11 +37,11 @@ def test_a_job_that_is_completed_under_two_fences_is_doubled():
     assert "I2" in story.checked().broken
 
 
-@pytest.mark.parametrize(("kind", "broken"), [(OutsideAccepted, ["I2"]), (OutsideRefused, [])])
+@pytest.mark.parametrize(("kind", "broken"), [(OutsideAccepted, ["I2"]), (OutsideRefusal, [])])
 def test_the_outside_server_may_accept_a_key_once(kind, broken):
     story = Story().enqueued(1, "j1", takes=Takes.OUTSIDE).began(2, "j1", fence=3)
     story.add(3, OutsideAccepted, process="outside-main-3", job="j1", fence=3, key="j1")
-    more = {"reason": "known"} if kind is OutsideRefused else {}
+    more = {"reason": "known"} if kind is OutsideRefusal else {}
     story.add(4, kind, process="outside-main-3", job="j1", fence=3, key="j1", **more).row("j1", "completed")
 
     assert story.checked().broken == broken

@@ -17,12 +17,12 @@ from holdfast.cli.torture import command
 from holdfast.errors import HoldfastError
 from holdfast.torture.failure import FaultFailed
 from holdfast.torture.history import HistoryDamaged
-from holdfast.torture.report import Report
+from holdfast.torture.report import RunReport
 
 
-def report(*, is_clean: bool, history: str) -> Report:
+def report(*, is_clean: bool, history: str) -> RunReport:
     """Return a report of nothing."""
-    return Report(
+    return RunReport(
         run="smoke-1", seed=1, profile="smoke", lease=2.0, store="sqlite", url="sqlite:///x", versions={}, machine={},
         is_clean=is_clean, is_drained=True, reached=True, jobs=0, states={}, effects=0, attempts_without_completion={},
         most_attempts=0, faults={}, links_cut=0, cuts_inside_commit=0, cuts_at_statements=0, workers_started=0,
@@ -35,8 +35,8 @@ def report(*, is_clean: bool, history: str) -> Report:
 def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Run the command with `ends` in place of the run itself."""
 
-    def run(ends: Callable[[Path], Report], *options: str) -> Any:
-        def instead(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> Report:
+    def run(ends: Callable[[Path], RunReport], *options: str) -> Any:
+        def instead(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> RunReport:
             return ends(history)
 
         monkeypatch.setattr(command, "_interruptible", instead)
@@ -72,7 +72,7 @@ def test_a_bad_run_keeps_its_history(torture):
 def test_a_run_without_a_verdict_says_why_and_where_its_history_is_and_is_no_violation(torture, error):
     kept: list[Path] = []
 
-    def ends(history: Path) -> Report:
+    def ends(history: Path) -> RunReport:
         kept.append(history)
         raise error
 
@@ -95,7 +95,7 @@ def heard() -> Generator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_beside_the_event_loop_unwinds_the_command(torture, heard, number):
-    def ends(_history: Path) -> Report:
+    def ends(_history: Path) -> RunReport:
         os.kill(os.getpid(), number)
         signal.pause()
         raise AssertionError

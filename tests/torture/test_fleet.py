@@ -15,23 +15,23 @@ import psycopg
 import pytest
 
 from holdfast.errors import StoreUnavailable, Unsupported
-from holdfast.torture.below import Born, is_alive
 from holdfast.torture.events import Exited, FaultBegan
 from holdfast.torture.failure import FaultFailed
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.history import History, HistoryDamaged, Writer, process_name
 from holdfast.torture.log import Log
 from holdfast.torture.nemesis import schedule
-from holdfast.torture.nemesis.commit import Commit
-from holdfast.torture.nemesis.snapshot import Snapshot
+from holdfast.torture.nemesis.commit import CutAtCommit
+from holdfast.torture.nemesis.snapshot import HoldSnapshot
 from holdfast.torture.nemesis.statement import Statement
-from holdfast.torture.plan import Fault, Plan, Profile, profile_of
-from holdfast.torture.processes import Crew
+from holdfast.torture.plan import Fault, Profile, RunPlan, profile_of
+from holdfast.torture.process_tree import Born, is_alive
+from holdfast.torture.processes import Programs
 from holdfast.torture.proxy import WRITES, Proxy
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 PROFILE = Profile(jobs=1, seconds=0.01, limit=1.0, drain=1.0, workers=1, producers=1, faults={Fault.TERM: 1})
-SLOW_PLAN = Plan(name="smoke", profile=PROFILE, seed=1, lease=30.0)
+SLOW_PLAN = RunPlan(name="smoke", profile=PROFILE, seed=1, lease=30.0)
 PLAN = msgspec.structs.replace(SLOW_PLAN, lease=2.0)
 
 
@@ -81,7 +81,7 @@ async def test_a_program_that_does_not_end_when_asked_is_counted(log: Log, tmp_p
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", made)
-    crew = Crew(log, tmp_path)
+    crew = Programs(log, tmp_path)
     program = await crew.start("outside", "world", PROFILE, {})
     assert await crew.end([program], within=0.05) == 1
     assert process.returncode == -signal.SIGKILL
@@ -157,10 +157,10 @@ async def test_a_fault_that_cannot_be_done_ends_the_run_with_one_clear_error(log
         kind = Fault.TERM
         at_once = 1
 
-        def why_not(self, _stage: Stage) -> str | None:
+        def why_not(self, _stage: RunContext) -> str | None:
             return None
 
-        async def strike(self, _stage: Stage, _chance: random.Random) -> bool:
+        async def strike(self, _stage: RunContext, _chance: random.Random) -> bool:
             raise error
 
     monkeypatch.setattr(schedule, "STRIKERS", (Failing(),))
@@ -180,11 +180,11 @@ async def test_a_snapshot_that_could_not_be_opened_is_not_counted(log: Log):
         def held_snapshot(self) -> Any:
             raise StoreUnavailable("down")
 
-    assert not await Snapshot().strike(stage_of(log, ground=Down()), random.Random(1))
+    assert not await HoldSnapshot().strike(stage_of(log, ground=Down()), random.Random(1))
 
 
-@pytest.mark.parametrize("striker", [Commit(), Statement()])
-def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, striker: Commit):
+@pytest.mark.parametrize("striker", [CutAtCommit(), Statement()])
+def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, striker: CutAtCommit):
     class Encrypted:
         def is_encrypted(self) -> bool:
             return True

@@ -17,13 +17,13 @@ from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
 
 from holdfast import App
-from holdfast.torture.ground import Ground, ground_of
-from holdfast.torture.ground.base import Leftovers
-from holdfast.torture.ground.sqlite import SqliteGround
 from holdfast.torture.names import QUEUE
 from holdfast.torture.recorder import RUN
-from holdfast.torture.streams.ground import stream_ground_of
 from holdfast.torture.streams.names import MAIN, PARTITIONS
+from holdfast.torture.streams.target import stream_ground_of
+from holdfast.torture.target import Target, ground_of
+from holdfast.torture.target.base import Leftovers
+from holdfast.torture.target.sqlite import SqliteGround
 
 
 async def filled(url: str, *, others: bool) -> None:
@@ -87,7 +87,7 @@ async def test_a_file_that_a_run_has_made_is_removed_by_it_and_by_the_next_one(o
 async def test_runs_on_a_shared_file_begin_without_the_jobs_and_events_of_earlier_ones(of, tmp_path: Path):
     url = f"sqlite:///{tmp_path}/shared.db"
     await filled(url, others=True)
-    ground: Ground = of(url)
+    ground: Target = of(url)
 
     await assert_only_the_others_are_left(url, ground)
 
@@ -100,7 +100,7 @@ async def test_runs_on_a_shared_schema_begin_without_the_jobs_and_events_of_earl
         plain = new_schema_url()
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
-    ground: Ground = of(plain)
+    ground: Target = of(plain)
     try:
         await filled(ground.url, others=True)
         await assert_only_the_others_are_left(ground.url, ground)
@@ -134,7 +134,7 @@ sys.stdin.read()
 
 
 async def test_a_process_of_the_run_that_still_writes_to_the_file_is_left_over(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("holdfast.torture.ground.sqlite._BUSY", 0.05)
+    monkeypatch.setattr("holdfast.torture.target.sqlite._BUSY", 0.05)
     url = f"sqlite:///{tmp_path}/run.db"
     async with App(url):
         pass
@@ -160,7 +160,7 @@ def held(path: Path) -> Iterator[None]:
         holder.stdin.close()
 
 
-async def assert_only_the_others_are_left(url: str, ground: Ground) -> None:
+async def assert_only_the_others_are_left(url: str, ground: Target) -> None:
     foreign = ground.foreign()
     ground.wipe()
     ground.prepare()

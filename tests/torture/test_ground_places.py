@@ -12,9 +12,9 @@ from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, server_url
 
 from holdfast import App
-from holdfast.torture.ground import ground_of
 from holdfast.torture.proxy import Proxy
-from holdfast.torture.server_place import Place, led_to, place_of
+from holdfast.torture.server_address import ServerAddress, led_to, place_of
+from holdfast.torture.target import ground_of
 from holdfast.torture.urls import postgres_url, with_settings
 
 
@@ -54,7 +54,7 @@ def test_what_a_url_does_not_say_is_found_as_libpq_finds_it(server, way, monkeyp
 
 def test_the_port_of_the_environment_holds_for_a_host_of_the_url(monkeypatch):
     monkeypatch.setenv("PGPORT", "6001")
-    assert place_of("postgresql://me@db.example/x") == Place("db.example", "", 6001)
+    assert place_of("postgresql://me@db.example/x") == ServerAddress("db.example", "", 6001)
     assert place_of("postgresql://me@db.example:6002/x").port == 6002
 
 
@@ -73,7 +73,7 @@ async def test_a_store_is_opened_through_the_proxy_under_the_name_of_its_host(se
     ground = ground_of(new_schema_url().replace(server["host"], "localhost", 1))
     try:
         with proxy_before(ground.url) as proxy:
-            async with App(with_settings(proxy.url, patience="5")):
+            async with App(with_settings(proxy.url, reply_timeout="5")):
                 assert proxy.links > 0
     finally:
         drop_schema(ground.url)

@@ -11,9 +11,9 @@ import pytest
 from tests.servers.postgres import drop_schema, new_schema_url, own_schema, parts_of
 
 from holdfast import App, ConfigError
-from holdfast.torture.ground.postgres import PostgresGround
 from holdfast.torture.run import Foreign, require_alone
-from holdfast.torture.streams.postgres_ground import PostgresStreamGround
+from holdfast.torture.streams.postgres_target import PostgresStreamGround
+from holdfast.torture.target.postgres import PostgresGround
 
 OBJECTS = {
     "table": "create table {schema}.invoice (number bigint generated always as identity, total numeric)",

@@ -22,10 +22,10 @@ from holdfast import App
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.store.stream_values import Member, NewNode
 from holdfast.store.values import Retention, WorkerBeat
-from holdfast.torture.ground import ground_of
 from holdfast.torture.names import PAUSED, QUEUE
-from holdfast.torture.streams.ground import stream_ground_of
 from holdfast.torture.streams.names import BATCH, MAIN, PARTITIONS
+from holdfast.torture.streams.target import stream_ground_of
+from holdfast.torture.target import ground_of
 from holdfast.torture.work.app import EVERYTHING, URL
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from tests.torture.stories import SECOND, done_well
 
 from holdfast.torture.checker import check
-from holdfast.torture.events import Clock, Ended, Exited, LeaseLost, Started
+from holdfast.torture.events import Clock, Exited, HistoryEnded, LeaseLostSeen, Started
 from holdfast.torture.history import History, HistoryDamaged, Writer, encode, now_us
 
 
@@ -20,12 +20,12 @@ def write(directory: Path, process: str, *events: object, torn: bytes = b"") -> 
 
 def test_a_history_gives_back_what_was_written(tmp_path):
     with Writer(tmp_path, run="r1", role="worker", name="a") as writer:
-        writer.write(LeaseLost(at_us=5, job="j1", fence=3))
+        writer.write(LeaseLostSeen(at_us=5, job="j1", fence=3))
 
     events = [event for _, event in History(tmp_path).all()]
 
-    assert [type(event) for event in events] == [Started, LeaseLost, Ended]
-    assert events[1] == LeaseLost(at_us=5, job="j1", fence=3)
+    assert [type(event) for event in events] == [Started, LeaseLostSeen, HistoryEnded]
+    assert events[1] == LeaseLostSeen(at_us=5, job="j1", fence=3)
     assert writer.path.name == f"worker-a-{os.getpid()}.jsonl"
 
 
@@ -39,11 +39,11 @@ def test_a_killed_process_leaves_all_that_it_wrote(tmp_path):
     if not child:
         writer = Writer(tmp_path, run="r1", role="worker", name="a")
         for number in range(1000):
-            writer.write(LeaseLost(at_us=number, job="j1", fence=number))
+            writer.write(LeaseLostSeen(at_us=number, job="j1", fence=number))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
 
-    assert sum(1 for _ in History(tmp_path).of(LeaseLost)) == 1000
+    assert sum(1 for _ in History(tmp_path).of(LeaseLostSeen)) == 1000
 
 
 def test_the_clock_of_a_history_is_one_for_all_processes():
@@ -66,7 +66,7 @@ def test_a_child_does_not_write_into_the_history_of_its_parent(tmp_path):
     child = os.fork()
     if not child:
         try:
-            writer.write(LeaseLost(at_us=1, job="j1", fence=1))
+            writer.write(LeaseLostSeen(at_us=1, job="j1", fence=1))
         except HistoryDamaged:
             os._exit(7)
         os._exit(0)
@@ -76,15 +76,15 @@ def test_a_child_does_not_write_into_the_history_of_its_parent(tmp_path):
 
 
 def test_a_torn_line_is_forgiven_at_the_end_of_a_killed_process(tmp_path):
-    write(tmp_path, "worker-a-1", LeaseLost(at_us=5, job="j1", fence=3), torn=b'{"kind":"lease_lo')
+    write(tmp_path, "worker-a-1", LeaseLostSeen(at_us=5, job="j1", fence=3), torn=b'{"kind":"lease_lo')
     write(tmp_path, "conductor-main-2", Exited(at_us=6, process="worker-a-1", signal=9))
 
-    assert [event for _, event in History(tmp_path).of(LeaseLost)] == [LeaseLost(at_us=5, job="j1", fence=3)]
+    assert [event for _, event in History(tmp_path).of(LeaseLostSeen)] == [LeaseLostSeen(at_us=5, job="j1", fence=3)]
 
 
 @pytest.mark.parametrize("witness", [[], [Exited(at_us=6, process="worker-a-1", code=0)]])
 def test_a_torn_line_of_a_process_that_was_not_killed_is_damage(tmp_path, witness):
-    write(tmp_path, "worker-a-1", LeaseLost(at_us=5, job="j1", fence=3), torn=b'{"kind":"lease_lo')
+    write(tmp_path, "worker-a-1", LeaseLostSeen(at_us=5, job="j1", fence=3), torn=b'{"kind":"lease_lo')
     write(tmp_path, "conductor-main-2", Clock(at_us=1, sent_us=1), *witness)
 
     with pytest.raises(HistoryDamaged, match="torn"):

@@ -23,7 +23,7 @@ from tests.torture.mutants.mutant import POSTGRES, SQLITE
 from tests.torture.mutants.patching import Code, MissingTarget, Sql
 
 from holdfast.torture.checker import INVARIANTS
-from holdfast.torture.ground import ground_of
+from holdfast.torture.target import ground_of
 
 QUICK = ("ledger_row_not_written",)
 LIMIT = 60.0  # seconds, in which a mutant must be caught; several runs may fall into that time

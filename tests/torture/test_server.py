@@ -25,16 +25,16 @@ from tests.torture.test_ends import report
 from holdfast.cli.main import cli
 from holdfast.cli.torture import command
 from holdfast.errors import ConfigError
-from holdfast.torture.below import below, is_alive
-from holdfast.torture.ground import ground_of
 from holdfast.torture.log import Log
-from holdfast.torture.nemesis.restart import Restart
-from holdfast.torture.plan import Plan, profile_of
-from holdfast.torture.report import Report
+from holdfast.torture.nemesis.restart import RestartServer
+from holdfast.torture.plan import RunPlan, profile_of
+from holdfast.torture.process_tree import below, is_alive
+from holdfast.torture.report import RunReport
 from holdfast.torture.run import own_server
+from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer, find_binaries
 from holdfast.torture.server_processes import postmasters
-from holdfast.torture.stage import Stage
+from holdfast.torture.target import ground_of
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -93,9 +93,9 @@ async def test_a_restart_that_is_broken_off_leaves_the_server_up(server: OwnServ
     monkeypatch.setattr(server, "kill", slowly)
     monkeypatch.setattr(server, "stop", slowly)
     log = Log(tmp_path, "r", lambda _: None)
-    plan = Plan(name="smoke", profile=profile_of("smoke", "postgresql"), seed=1)
-    stage = Stage(plan=plan, log=log, fleet=None, ground=ground_of(server.url), server=server)  # type: ignore[arg-type]
-    striking = asyncio.create_task(Restart().strike(stage, random.Random(1)))
+    plan = RunPlan(name="smoke", profile=profile_of("smoke", "postgresql"), seed=1)
+    stage = RunContext(plan=plan, log=log, fleet=None, ground=ground_of(server.url), server=server)  # type: ignore[arg-type]
+    striking = asyncio.create_task(RestartServer().strike(stage, random.Random(1)))
     assert await asyncio.to_thread(killing.wait, PATIENCE)
 
     striking.cancel()
@@ -136,7 +136,7 @@ def test_a_server_that_is_not_kept_leaves_nothing():
 def test_the_command_leaves_the_data_of_a_bad_or_kept_run_and_says_how_to_start_it(options, monkeypatch, tmp_path):
     servers: list[OwnServer] = []
 
-    def instead(_plan: object, _ground: object, server: OwnServer, *, history: Path, as_json: bool) -> Report:
+    def instead(_plan: object, _ground: object, server: OwnServer, *, history: Path, as_json: bool) -> RunReport:
         servers.append(server)
         return report(is_clean=bool(options), history=str(history))
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from tests.torture.simulation_mutants import LOOK_MUTANTS, MUTANTS
 from tests.torture.simulation_planting import Mutant
 
-from holdfast.torture.simulation import Verdict, draw, run, run_seed
+from holdfast.torture.simulation import SimulationVerdict, draw, run, run_seed
 from holdfast.torture.simulation.__main__ import main
-from holdfast.torture.simulation.scenario import Act, Fault, Kind, Scenario
+from holdfast.torture.simulation.scenario import Act, Kind, Scenario, SimulatedFault
 from holdfast.torture.simulation.shrink import shrink
 from holdfast.torture.simulation.world import about, shown
 
@@ -30,12 +30,12 @@ def hold(seeds: range, *, liveness: bool = False) -> None:
         assert verdict.rule is None, told(verdict)
 
 
-def told(verdict: Verdict) -> str:
+def told(verdict: SimulationVerdict) -> str:
     lines = [f"seed {verdict.scenario.seed}: {verdict.rule}: {verdict.message} ({verdict.job_id})"]
     return "\n".join([*lines, *(shown(entry) for entry in about(verdict.trace, verdict.job_id))])
 
 
-def first_failure(mutant: Mutant) -> Verdict:
+def first_failure(mutant: Mutant) -> SimulationVerdict:
     for seed in range(mutant.seeds):
         verdict = run_seed(seed, liveness=mutant.liveness, hashed=True)
         if verdict.rule is not None:
@@ -85,7 +85,7 @@ def test_every_fault_befalls_and_every_kind_of_handler_runs():
     scenarios = [draw(seed) for seed in range(200)]
     works = [work for scenario in scenarios for work in scenario.works]
 
-    assert {event.fault for scenario in scenarios for event in scenario.events} == set(Fault)
+    assert {event.fault for scenario in scenarios for event in scenario.events} == set(SimulatedFault)
     assert {work.kind for work in works} == set(Kind)
     assert {attempt.act for work in works for attempt in work.attempts} == set(Act)
     for rate in ("trouble", "keeper_trouble", "lost_hints", "old_looks"):

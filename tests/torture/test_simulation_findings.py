@@ -7,9 +7,9 @@ from datetime import timedelta
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Failure, Retried
 from holdfast.store.values import Promotion, Verdict
-from holdfast.worker.decision import Exit, Phase
+from holdfast.worker.decision import Exit, WorkerPhase
 from holdfast.worker.machine import Machine
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 
 def leased(seq: int, fence: int) -> LeasedJob:
@@ -35,7 +35,7 @@ def leased(seq: int, fence: int) -> LeasedJob:
 
 def test_a_job_that_its_abandoned_handler_completes_before_it_is_given_back_counts_as_completed():
     """Two handlers are aborted. One unwinds; the other is left behind, and commits before its release is sent."""
-    machine = Machine(Settings(concurrency=2, abort_grace=1.0))
+    machine = Machine(WorkerConfig(concurrency=2, abort_grace=1.0))
     assert machine.decide(0.0).claim == 2
     obedient, deaf = leased(1, 7), leased(2, 7)
     machine.claimed(0.0, [obedient, deaf], asked=2, sent_at=0.0)
@@ -72,7 +72,7 @@ def asks_whether_all_is_done(machine: Machine, now: float) -> bool:
 
 def test_a_worker_until_empty_waits_for_the_verdict_on_a_job_that_it_has_claimed_anew_meanwhile():
     """The answer to a flush is late. Its job comes up again, is claimed here and completed before that answer."""
-    machine = Machine(Settings(concurrency=1, until_empty=True, poll_interval=0.5))
+    machine = Machine(WorkerConfig(concurrency=1, until_empty=True, poll_interval=0.5))
     asked = machine.decide(0.0).claim
     first, second = leased(1, 7), leased(1, 9)
     machine.claimed(0.0, [first], asked=asked, sent_at=0.0)
@@ -101,7 +101,7 @@ def test_a_worker_until_empty_waits_for_the_verdict_on_a_job_that_it_has_claimed
 
 def test_a_worker_until_empty_does_not_end_by_a_look_of_before_it_was_handed_work():
     """The answer is late. Meanwhile a job comes in, is claimed here, fails, and is to be run again in a while."""
-    machine = Machine(Settings(concurrency=1, until_empty=True, poll_interval=0.5))
+    machine = Machine(WorkerConfig(concurrency=1, until_empty=True, poll_interval=0.5))
     sent_at = next(now / 10 for now in range(10) if asks_whether_all_is_done(machine, now / 10))
     machine.woken(sent_at)
     asked = machine.decide(sent_at).claim
@@ -115,8 +115,8 @@ def test_a_worker_until_empty_does_not_end_by_a_look_of_before_it_was_handed_wor
     machine.claimed(1.0, [], asked=decision.claim, sent_at=1.0)
 
     machine.emptiness(1.1, is_empty=True)
-    assert machine.status().phase is Phase.RUNNING
+    assert machine.status().phase is WorkerPhase.RUNNING
 
     again = next(now / 10 for now in range(12, 40) if asks_whether_all_is_done(machine, now / 10))
     machine.emptiness(again, is_empty=True)
-    assert machine.status().phase is Phase.ENDED
+    assert machine.status().phase is WorkerPhase.ENDED

@@ -13,12 +13,12 @@ from holdfast.model.job import Lease, NewJob
 from holdfast.model.outcome import Failure, Retried
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Standing, Verdict
 from holdfast.torture.simulation import draw, run, run_seed
-from holdfast.torture.simulation.place import Place
+from holdfast.torture.simulation.environment import Environment
+from holdfast.torture.simulation.network import SimulatedNetwork, Weather
 from holdfast.torture.simulation.scenario import QUEUES, TASK, Scenario
 from holdfast.torture.simulation.shrink import shrink
 from holdfast.torture.simulation.store import Store
-from holdfast.torture.simulation.wire import Weather, Wire
-from holdfast.torture.simulation.world import SECOND, World
+from holdfast.torture.simulation.world import SECOND, SimulatedWorld
 from holdfast.worker.machine import Machine
 
 REQUEST = ClaimRequest(worker_id="w", tasks=(TASK,), limit=1, lease=timedelta(seconds=2), queues=None)
@@ -43,7 +43,7 @@ class Seen:
 
 
 def test_an_old_look_shows_what_a_look_showed_then():
-    world = World()
+    world = SimulatedWorld()
     store = Store(world, oldest=100 * SECOND)
     lease = Lease("job-0", 1, 1)
     steps = [
@@ -72,14 +72,14 @@ def test_an_old_look_shows_what_a_look_showed_then():
 
 
 def test_a_look_is_asked_for_nothing_older_than_what_came_over_its_wire_before_it_was_sent():
-    world = World()
+    world = SimulatedWorld()
     floors: list[int] = []
 
     def aged(heard: int) -> int:
         floors.append(heard)
         return heard
 
-    wire = Wire(world, random.Random(1), Weather(), trouble=lambda: 0.0, slowest=1.0, aged=aged)
+    wire = SimulatedNetwork(world, random.Random(1), Weather(), trouble=lambda: 0.0, slowest=1.0, aged=aged)
     done: list[int] = []
 
     wire.look(done.append, lambda _: None, lambda: None)
@@ -93,7 +93,7 @@ def test_a_look_is_asked_for_nothing_older_than_what_came_over_its_wire_before_i
 
 
 def test_what_was_not_heard_may_be_missing_from_a_look():
-    world = World()
+    world = SimulatedWorld()
     floors: list[int] = []
     weather = Weather()
 
@@ -101,7 +101,7 @@ def test_what_was_not_heard_may_be_missing_from_a_look():
         floors.append(heard)
         return heard
 
-    wire = Wire(world, random.Random(1), weather, trouble=lambda: 0.0, slowest=1.0, aged=aged)
+    wire = SimulatedNetwork(world, random.Random(1), weather, trouble=lambda: 0.0, slowest=1.0, aged=aged)
 
     def applied_and_cut() -> Verdict:
         wire.is_cut = True
@@ -118,7 +118,7 @@ def test_what_was_not_heard_may_be_missing_from_a_look():
 
 def test_old_looks_are_at_most_so_old_and_end_with_the_faults():
     scenario = next(each for each in map(draw, range(100)) if each.rates.old_looks)
-    place = Place(scenario)
+    place = Environment(scenario)
     place.world.run(50 * SECOND)
 
     ages = [place.world.now - place._aged(0) for _ in range(1000)]

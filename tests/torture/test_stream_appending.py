@@ -97,7 +97,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
             monkeypatch.setattr(module, "app", answering)
         monkeypatch.setattr(appending, "connected", uncommitted)
         monkeypatch.setattr(appending, "_PAUSE", 0.0)
-        monkeypatch.setattr(appender, "Pace", FewCalls)
+        monkeypatch.setattr(appender, "ProducerPace", FewCalls)
         await appender.append(SETTINGS)
         return list(answering.asked.values())
 

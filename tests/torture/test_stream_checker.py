@@ -14,11 +14,11 @@ from holdfast.torture.streams.names import PARK, PLAIN, POISON
 from holdfast.torture.streams.records import (
     AppendAnswered,
     AppendCalled,
+    AppendedAt,
     AppendRefused,
     AppendUnknown,
     EventRow,
     LeaderWrote,
-    Place,
 )
 
 
@@ -257,14 +257,14 @@ def test_what_an_owner_does_needs_no_epoch():
 
 def test_an_acknowledged_event_is_there():
     tale = three().effect(1, 2, 3).add(1, AppendCalled, call="c9", events=("e9",))
-    place = Place("e9", tale.share["category"], 0, 4, 1, True)
+    place = AppendedAt("e9", tale.share["category"], 0, 4, 1, True)
 
     assert tale.add(1.1, AppendAnswered, call="c9", places=(place,)).checked().broken == ["I1"]
 
 
 def test_an_event_lies_where_the_answer_says():
     tale = three().effect(1, 2, 3)
-    place = Place("e1", tale.share["category"], 0, 2, 1, False)
+    place = AppendedAt("e1", tale.share["category"], 0, 2, 1, False)
 
     assert tale.add(1.1, AppendAnswered, call="c1", places=(place,)).checked().broken == ["I1"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from holdfast import App, ConfigError
-from holdfast.torture.ground import ground_of
 from holdfast.torture.run import require_alone
-from holdfast.torture.streams.ground import DONE, WAITING, stream_ground_of
 from holdfast.torture.streams.names import MAIN, PARTITIONS
 from holdfast.torture.streams.records import EventRow
+from holdfast.torture.streams.target import DONE, WAITING, stream_ground_of
+from holdfast.torture.target import ground_of
 
 
 @pytest.mark.parametrize("of", [ground_of, stream_ground_of])

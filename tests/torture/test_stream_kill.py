@@ -13,18 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.torture.below import is_alive
 from holdfast.torture.events import Exited
-from holdfast.torture.fleet import Armed, Seat
+from holdfast.torture.fleet import Armed, FleetSeat
 from holdfast.torture.history import History
 from holdfast.torture.log import Log
 from holdfast.torture.nemesis import kill
 from holdfast.torture.nemesis.kill import Kill
-from holdfast.torture.plan import Plan
-from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.torture.plan import RunPlan
+from holdfast.torture.process_tree import is_alive
+from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.streams.profiles import stream_profile_of
 
-PLAN = Plan(name="smoke", profile=stream_profile_of("smoke", "sqlite"), seed=1, lease=2.0)
+PLAN = RunPlan(name="smoke", profile=stream_profile_of("smoke", "sqlite"), seed=1, lease=2.0)
 NOBODY = 2**30  # no process has such a number
 KILLED = -signal.SIGKILL
 
@@ -36,7 +36,7 @@ class Dying(msgspec.Struct):
     returncode: int | None = None
 
 
-def sit(seat: Seat, pid: int) -> None:
+def sit(seat: FleetSeat, pid: int) -> None:
     process: Any = Dying(pid)
     seat.process, seat.ended = process, asyncio.Event()
 
@@ -45,14 +45,14 @@ class Fleet:
     """Seats whose processes end only when a test says so."""
 
     def __init__(self, *pids: int) -> None:
-        self.seats = [Seat(number) for number in range(1, len(pids) + 1)]
+        self.seats = [FleetSeat(number) for number in range(1, len(pids) + 1)]
         for seat, pid in zip(self.seats, pids, strict=True):
             sit(seat, pid)
 
-    def running(self) -> list[Seat]:
+    def running(self) -> list[FleetSeat]:
         return [seat for seat in self.seats if seat.is_running]
 
-    def end(self, seat: Seat, code: int) -> None:
+    def end(self, seat: FleetSeat, code: int) -> None:
         process: Any = seat.process
         process.returncode = code
         seat.ended.set()
@@ -147,7 +147,7 @@ async def test_who_is_to_die_at_a_failpoint_is_left_to_it(log: Log, sleeping, se
 async def test_a_worker_under_a_supervisor_counts_if_it_was_alive(log: Log, sleeping, tmp_path, monkeypatch, is_there):
     pid = await sleeping() if is_there else NOBODY
     fleet = Fleet(await sleeping())
-    fleet.seats[0].settings = WorkerSettings(name="w1", parent=1, lease=2.0, queues=(), processes=2)
+    fleet.seats[0].settings = WorkerProgramSettings(name="w1", parent=1, lease=2.0, queues=(), processes=2)
     (tmp_path / f"worker-w1-{pid}.jsonl").touch()
     monkeypatch.setattr(kill, "below", lambda _: [pid])
     chance = random.Random(2)

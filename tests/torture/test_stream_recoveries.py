@@ -11,12 +11,12 @@ from tests.torture.stream_stories import SECOND, StreamTale
 
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.store.stream_values import NewNode
-from holdfast.torture.event import Event
+from holdfast.torture.event import HistoryRecord
 from holdfast.torture.events import Clock, Exited
 from holdfast.torture.history import encode
-from holdfast.torture.streams.beside import AllocationsBeside, LedBefore
 from holdfast.torture.streams.checker import recoveries
 from holdfast.torture.streams.names import PLAIN, SINGLE
+from holdfast.torture.streams.recording_backend import AllocationsBeside, LedBefore
 from holdfast.torture.streams.records import Joined, TransitionSeen
 
 KILL = {"signal": 9}
@@ -31,7 +31,7 @@ class Told:
         us = StreamTale.us(0)
         self.add("conductor-main-1", Clock(at_us=us, sent_us=us, store_us=us))
 
-    def add(self, process: str, event: Event) -> Told:
+    def add(self, process: str, event: HistoryRecord) -> Told:
         with (self._folder / f"{process}.jsonl").open("ab") as file:
             file.write(encode(event))
         return self
@@ -103,7 +103,7 @@ def test_whoever_was_not_killed_has_not_died(told: Told, how):
 
 
 async def test_a_node_writes_down_as_whom_it_takes_part():
-    written: list[Event] = []
+    written: list[HistoryRecord] = []
     asked: list[NewNode] = []
 
     async def join(node: NewNode) -> None:

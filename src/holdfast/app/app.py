@@ -11,12 +11,12 @@ from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, check_limit
 from holdfast.app.batch import Batch, open_batch
-from holdfast.app.claiming import callers_id, callers_lease, claim_or_give_back
-from holdfast.app.handle import JobHandle
-from holdfast.app.held import HeldJob, known_tasks
+from holdfast.app.claim import callers_id, callers_lease, claim_or_give_back
+from holdfast.app.claimed_job import ClaimedJob, known_tasks
+from holdfast.app.job_handle import JobHandle
 from holdfast.app.open import DEFAULT_URL, open_backend
-from holdfast.app.repeat import until_known
-from holdfast.app.serve import Crew, run_many, run_one, tell_of_consumers_left_out
+from holdfast.app.retry_unknown import until_known
+from holdfast.app.run_worker import WorkerProcess, run_many, run_one, tell_of_consumers_left_out
 from holdfast.app.streams import StreamApp
 from holdfast.app.sync import Portal
 from holdfast.app.sync_app import AppSync
@@ -31,7 +31,7 @@ from holdfast.app.worker_settings import (
     make_worker,
 )
 from holdfast.errors import ConfigError
-from holdfast.jobs.joiner import EnqueueJoiner
+from holdfast.jobs.enqueue_batcher import EnqueueBatcher
 from holdfast.jobs.task import Tasks, make_task
 from holdfast.model.allocation import Timing
 from holdfast.model.ids import id_text
@@ -74,7 +74,7 @@ class App(StreamApp):
         self.jobs = Jobs(self)
         self.queues = Queues(self)
         self.portal = Portal()
-        self._joiner = EnqueueJoiner(lambda: self.backend.jobs)
+        self._joiner = EnqueueBatcher(lambda: self.backend.jobs)
         self.retention = _check_retention(retention)
         self._opened_in = 0
 
@@ -226,7 +226,7 @@ class App(StreamApp):
         name = shared.pop("worker_id", None)
         sample = self._crew(node_id, timing, shared)  # refuses bad settings here rather than in every child
 
-        def make_crew(seat: ChildSeat) -> Crew:
+        def make_crew(seat: ChildSeat) -> WorkerProcess:
             node = None if node_id is None else f"{node_id}.{seat.index}"
             own = shared.copy()
             own["worker_id"] = seat.worker_id
@@ -234,11 +234,11 @@ class App(StreamApp):
 
         return run_many(self, make_crew, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
 
-    def _crew(self, node_id: str | None, timing: Timing | None, settings: WorkerSettings) -> Crew:
+    def _crew(self, node_id: str | None, timing: Timing | None, settings: WorkerSettings) -> WorkerProcess:
         """Return what this program runs: a worker unless there are consumers alone, a node if there are any."""
         consumes = len(self.subscribed) > 0 and not settings.get("until_empty")
         worker = None if consumes and not len(self.tasks) else make_worker(self, settings, owns_process=True)
-        return Crew(worker, self.node(node_id=node_id, timing=timing) if consumes else None)
+        return WorkerProcess(worker, self.node(node_id=node_id, timing=timing) if consumes else None)
 
     async def claim(
         self,
@@ -248,7 +248,7 @@ class App(StreamApp):
         tasks: Sequence[str] | None = None,
         lease: float | timedelta = _LEASE,
         worker_id: str | None = None,
-    ) -> list[HeldJob]:
+    ) -> list[ClaimedJob]:
         """Claim at most `limit` ready jobs of a queue; the caller finishes, extends or releases them.
 
         Without `worker_id` every claim has an id of its own. A caller that is cancelled waits for the end of the claim,
@@ -267,9 +267,9 @@ class App(StreamApp):
         )
         await backend.jobs.promote(_RESCUE_LIMIT)
         jobs = await claim_or_give_back(backend.jobs, request, has_own_id=worker_id is None)
-        return [HeldJob(self, job, span) for job in jobs]
+        return [ClaimedJob(self, job, span) for job in jobs]
 
-    def batch(self, jobs: Sequence[HeldJob]) -> AbstractAsyncContextManager[Batch]:
+    def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractAsyncContextManager[Batch]:
         """Open one transaction in which the effects of claimed jobs and their ends are written, all or none.
 
         Write through `batch.connection`, for the jobs in `batch.held` alone, and note how each ends with

@@ -1,6 +1,6 @@
 """Effects and ends of many claimed jobs in one transaction, for those who drive themselves.
 
-One commit per job is the plain way (`HeldJob.context().transaction()`); where commits are dear, a batch shares one:
+One commit per job is the plain way (`ClaimedJob.context().transaction()`); where commits are dear, a batch shares one:
 
 ```text
    begin ─▶ which of the leases are held? ─▶ the caller's statements ─▶ the ends of the jobs ─▶ commit
@@ -20,11 +20,11 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from holdfast.app.held import HeldJob, failed_outcome, retry_outcome
+from holdfast.app.claimed_job import ClaimedJob, failed_outcome, retry_outcome
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
-from holdfast.jobs.context import refuse_inside
-from holdfast.jobs.hold import Hold, still_unknown
+from holdfast.jobs.effect import transaction_limit
 from holdfast.model.outcome import Completed, Outcome
+from holdfast.runtime.effect import refuse_nested, still_unknown
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend, Transaction
@@ -40,7 +40,7 @@ class Batch:
     A job that is held and of which nothing is noted stays held: its lease goes on.
     """
 
-    def __init__(self, connection: Any, held: Sequence[HeldJob], lost: Sequence[HeldJob]) -> None:
+    def __init__(self, connection: Any, held: Sequence[ClaimedJob], lost: Sequence[ClaimedJob]) -> None:
         self.connection = connection
         """What the effects are written through."""
         self.held = list(held)
@@ -51,19 +51,19 @@ class Batch:
         self._finishes: dict[str, Finish] = {}
         self._is_closed = False
 
-    def complete(self, job: HeldJob, result: object = None) -> None:
+    def complete(self, job: ClaimedJob, result: object = None) -> None:
         """Note that the job is completed; raises `LeaseLost` if it is not held here."""
         self._note(job, Completed(encode_result_or_reason(result)))
 
-    def retry(self, job: HeldJob, error: BaseException | str, delay: float | timedelta | None = None) -> None:
+    def retry(self, job: ClaimedJob, error: BaseException | str, delay: float | timedelta | None = None) -> None:
         """Note that the attempt failed; the job runs again as its task's policy says, or after `delay`."""
         self._note(job, retry_outcome(job, error, delay))
 
-    def fail(self, job: HeldJob, error: BaseException | str) -> None:
+    def fail(self, job: ClaimedJob, error: BaseException | str) -> None:
         """Note that the job is given up as failed, whatever attempts are left."""
         self._note(job, failed_outcome(error))
 
-    def _note(self, job: HeldJob, outcome: Outcome) -> None:
+    def _note(self, job: ClaimedJob, outcome: Outcome) -> None:
         if self._is_closed:
             message = (
                 f"job {job.id}: its batch has ended, so an end that is noted now would never be written. Note it "
@@ -89,11 +89,11 @@ class Batch:
 
 
 @asynccontextmanager
-async def open_batch(app: App, jobs: Sequence[HeldJob]) -> AsyncGenerator[Batch]:
+async def open_batch(app: App, jobs: Sequence[ClaimedJob]) -> AsyncGenerator[Batch]:
     """Open a transaction over claimed jobs; see `App.batch`."""
     _check(app, jobs)
     backend = await app.opened()
-    refuse_inside(backend)
+    refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         async with AsyncExitStack() as stack:
@@ -115,12 +115,12 @@ async def open_batch(app: App, jobs: Sequence[HeldJob]) -> AsyncGenerator[Batch]
 
 
 @contextmanager
-def open_batch_blocking(app: App, jobs: Sequence[HeldJob]) -> Generator[Batch]:
+def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob]) -> Generator[Batch]:
     """The same for blocking code, with a blocking connection; blocking calls of the app inside it join it."""
     _check(app, jobs)
     call = app.portal.call
     backend = call(app.opened())
-    refuse_inside(backend)
+    refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         with ExitStack() as stack:
@@ -141,7 +141,7 @@ def open_batch_blocking(app: App, jobs: Sequence[HeldJob]) -> Generator[Batch]:
                 raise
 
 
-def _check(app: App, jobs: Sequence[HeldJob]) -> None:
+def _check(app: App, jobs: Sequence[ClaimedJob]) -> None:
     if not jobs:
         message = "a batch needs at least one claimed job: pass what app.claim(…) returned, unless that is empty"
         raise ConfigError(message)
@@ -153,7 +153,7 @@ def _check(app: App, jobs: Sequence[HeldJob]) -> None:
         raise ConfigError(message)
 
 
-async def _begin(backend: Backend, jobs: Sequence[HeldJob], stack: AsyncExitStack) -> Batch:
+async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], stack: AsyncExitStack) -> Batch:
     """Open the transaction under the first lease that is held, and sort the others."""
     for number, job in enumerate(jobs):
         try:
@@ -165,7 +165,7 @@ async def _begin(backend: Backend, jobs: Sequence[HeldJob], stack: AsyncExitStac
     raise _none_held(jobs)
 
 
-def _begin_blocking(app: App, backend: Backend, jobs: Sequence[HeldJob], stack: ExitStack) -> Batch:
+def _begin_blocking(app: App, backend: Backend, jobs: Sequence[ClaimedJob], stack: ExitStack) -> Batch:
     for number, job in enumerate(jobs):
         try:
             opening = backend.transactions.begin_blocking(job.job.lease, limit=_limit(jobs))
@@ -176,11 +176,11 @@ def _begin_blocking(app: App, backend: Backend, jobs: Sequence[HeldJob], stack: 
     raise _none_held(jobs)
 
 
-def _limit(jobs: Sequence[HeldJob]) -> timedelta:
-    return min(Hold(job.job, job.span, None).transaction_limit for job in jobs)
+def _limit(jobs: Sequence[ClaimedJob]) -> timedelta:
+    return min(transaction_limit(job.span) for job in jobs)
 
 
-async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[HeldJob], first: int) -> Batch:
+async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[ClaimedJob], first: int) -> Batch:
     """Return the batch: of the jobs, those before the first are lost, and those behind it are asked for."""
     held, lost = [jobs[first]], list(jobs[:first])
     for job in jobs[first + 1 :]:
@@ -189,7 +189,7 @@ async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[Hel
     return Batch(transaction.connection, held, lost)
 
 
-def _none_held(jobs: Sequence[HeldJob]) -> LeaseLost:
+def _none_held(jobs: Sequence[ClaimedJob]) -> LeaseLost:
     return LeaseLost(f"none of the {len(jobs)} jobs is held any more: their leases have expired or were taken away")
 
 

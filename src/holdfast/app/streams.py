@@ -9,7 +9,7 @@ from uuid import UUID
 
 from holdfast.app.admin import check_limit
 from holdfast.app.consumers import ConsumerDesk
-from holdfast.app.repeat import until_known
+from holdfast.app.retry_unknown import until_known
 from holdfast.app.sync import Portal
 from holdfast.app.unknown_settings import refuse_unknown
 from holdfast.errors import CategoryNotFound, ConfigError

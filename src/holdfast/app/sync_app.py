@@ -14,7 +14,7 @@ from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
-    from holdfast.app.held import HeldJob
+    from holdfast.app.claimed_job import ClaimedJob
 
 
 class AppSync(Sync[Any]):
@@ -45,7 +45,7 @@ class AppSync(Sync[Any]):
         """Return the blocking handle of a job by its id."""
         return self._target.job(job_id).sync
 
-    def batch(self, jobs: Sequence[HeldJob]) -> AbstractContextManager[Batch]:
+    def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractContextManager[Batch]:
         """Open one transaction over claimed jobs, as `App.batch` does; `batch.connection` is a blocking one."""
         return open_batch_blocking(self._target, jobs)
 

@@ -16,8 +16,8 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from holdfast.app.batch import Batch
-    from holdfast.app.handle import JobHandle
-    from holdfast.app.held import HeldJob
+    from holdfast.app.claimed_job import ClaimedJob
+    from holdfast.app.job_handle import JobHandle
     from holdfast.app.worker_settings import DrainSettings
     from holdfast.jobs.context import Context
     from holdfast.model.event import Appended
@@ -84,7 +84,7 @@ class SyncTask(Protocol):
 
 
 class SyncHeldJob(Protocol):
-    """`HeldJob.sync`."""
+    """`ClaimedJob.sync`."""
 
     job: LeasedJob
     span: timedelta
@@ -174,8 +174,8 @@ class SyncApp(Protocol):
         tasks: Sequence[str] | None = None,
         lease: float | timedelta = timedelta(seconds=30),
         worker_id: str | None = None,
-    ) -> list[HeldJob]: ...
-    def batch(self, jobs: Sequence[HeldJob]) -> AbstractContextManager[Batch]: ...
+    ) -> list[ClaimedJob]: ...
+    def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractContextManager[Batch]: ...
     def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals: ...
     def wake(self) -> None: ...
     def leases(self, limit: int = 100, *, expired_only: bool = False) -> list[LeaseView]: ...

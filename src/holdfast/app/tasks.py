@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from holdfast.app.handle import JobHandle, JobHandles
+from holdfast.app.job_handle import JobHandle, JobHandles
 from holdfast.app.sync import Sync
 from holdfast.app.sync_types import SyncTask
 from holdfast.errors import OutcomeUnknown

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class DrainSettings(TypedDict, total=False):
     `worker_class` is a subclass of `Worker` with its own `process`. When a handler is still there `stuck_grace` after
     its time limit, `drain` and `worker.run()` raise `WorkerBroken` and leave its lease to expire; only `run_worker`,
     whose process is its own, ends the process. The others are explained, with their defaults, at
-    `worker.settings.Settings`.
+    `worker.settings.WorkerConfig`.
     """
 
     worker_id: str | None
@@ -97,13 +97,13 @@ def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False,
     return worker
 
 
-def _make_settings(given: dict[str, Any]) -> Settings:
+def _make_settings(given: dict[str, Any]) -> WorkerConfig:
     """Return the settings; refuse one of the wrong type."""
     for name in _DURATIONS:
         if name in given and (given[name] is not None or name != "rescue_every"):
             given[name] = to_span(given[name], name).total_seconds()
     try:
-        return msgspec.convert(given, Settings)
+        return msgspec.convert(given, WorkerConfig)
     except msgspec.ValidationError as error:
         message = f"app.worker: {str(error).replace(' - at `$.', ' for `')}; numbers are given as numbers"
         raise ConfigError(message) from None

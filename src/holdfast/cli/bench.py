@@ -17,8 +17,8 @@ import msgspec
 from click.core import ParameterSource
 
 import holdfast
-from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Failure, debug_option, is_debugging, warn
+from holdfast.cli.exit_errors import ExitError, debug_option, is_debugging, warn
+from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.text import has_password
@@ -28,7 +28,7 @@ from holdfast.runtime.exit_code import ExitCode
 _MANY = 100  # from here on a figure is read without decimals
 
 
-class Record(Protocol):
+class BenchFigure(Protocol):
     """A figure: ours, what it is compared with, and the one by the other."""
 
     name: str
@@ -47,12 +47,12 @@ class Peer(Protocol):
     reason: str | None
 
 
-class Report(Protocol):
+class BenchReport(Protocol):
     """What a run leaves."""
 
     jobs: int
     machine: Any
-    records: list[Record]
+    records: list[BenchFigure]
     peers: list[Peer]
 
 
@@ -65,11 +65,11 @@ class Benchmarks(Protocol):
     UnreachableError: type[Exception]
     Wrong: type[Exception]
 
-    def run(self, plan: Any, tell: Callable[[str], None], /) -> Report:
+    def run(self, plan: Any, tell: Callable[[str], None], /) -> BenchReport:
         """Run a plan."""
         ...
 
-    def aim_of(self, record: Record, /) -> tuple[str, bool]:
+    def aim_of(self, record: BenchFigure, /) -> tuple[str, bool]:
         """Return what a figure is to reach, and whether it does."""
         ...
 
@@ -149,7 +149,7 @@ def _is_typed(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _run(benchmarks: Benchmarks, plan: Any) -> Report:
+def _run(benchmarks: Benchmarks, plan: Any) -> BenchReport:
     err = console(stderr=True)
     try:
         with err.status("") as status:
@@ -159,9 +159,9 @@ def _run(benchmarks: Benchmarks, plan: Any) -> Report:
     except benchmarks.UnknownStoreError as error:
         raise ConfigError(str(error)) from None
     except benchmarks.UnreachableError as error:
-        raise Failure(str(error), ExitCode.UNAVAILABLE) from None
+        raise ExitError(str(error), ExitCode.UNAVAILABLE) from None
     except benchmarks.Wrong as error:
-        raise Failure(f"the figures are worth nothing: {error}") from None
+        raise ExitError(f"the figures are worth nothing: {error}") from None
 
 
 _COLUMNS = (
@@ -174,7 +174,7 @@ _COLUMNS = (
 )
 
 
-def _show(benchmarks: Benchmarks, report: Report) -> None:
+def _show(benchmarks: Benchmarks, report: BenchReport) -> None:
     if not console().is_terminal:
         show_table(_COLUMNS, [_exact(record) for record in report.records])
         return
@@ -189,7 +189,7 @@ def _show(benchmarks: Benchmarks, report: Report) -> None:
         click.echo(f"Compared with {measured}.")
 
 
-def _exact(record: Record) -> Sequence[Cell]:
+def _exact(record: BenchFigure) -> Sequence[Cell]:
     return (
         record.name,
         record.store,
@@ -204,7 +204,7 @@ def _rounded(value: float | None) -> str | None:
     return None if value is None else f"{value:.6g}"
 
 
-def _readable(benchmarks: Benchmarks, record: Record) -> Sequence[Cell]:
+def _readable(benchmarks: Benchmarks, record: BenchFigure) -> Sequence[Cell]:
     aim, is_met = benchmarks.aim_of(record)
     return (
         record.name,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Noun
+from holdfast.cli.exit_errors import Noun
+from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.errors import CategoryNotFound

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_to_all
+from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.consumer_parked import drop, parked, retry
-from holdfast.cli.counts import counted
-from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Failure, Noun
+from holdfast.cli.exit_errors import ExitError, Noun
+from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.plural import counted
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import duration, instant
@@ -181,7 +181,7 @@ def reset(target: Target, *, name: str, to: str, within: float, yes: bool) -> No
         try:
             await app.consumers.reset(name, place, within=within)
         except TimeoutError as error:
-            raise Failure(str(error), ExitCode.WRONG) from error
+            raise ExitError(str(error), ExitCode.WRONG) from error
         after = await app.consumers.show(name)
         click.echo(f"{name} reset to {to}: {counted(after.lag, 'event')} left")
 
@@ -211,7 +211,7 @@ def forget(target: Target, *, name: str, yes: bool) -> None:
         view = await app.consumers.show(name)
         if not view.paused:
             message = f"{name} is not paused, so it is not forgotten\nFirst: holdfast consumer pause {name}"
-            raise Failure(message, ExitCode.WRONG)
+            raise ExitError(message, ExitCode.WRONG)
         lost = f"{counted(len(view.shares), 'position')} and {counted(view.parked, 'parked event')}"
         require_consent(f"Forget {name}, its {lost}?", yes=yes)
         return await app.consumers.forget(name)
@@ -221,7 +221,7 @@ def forget(target: Target, *, name: str, yes: bool) -> None:
             f"{name} is still held by a node, so it is not forgotten\n"
             "Wait until `holdfast consumer list` shows no nodes for it, then forget it again."
         )
-        raise Failure(message, ExitCode.WRONG)
+        raise ExitError(message, ExitCode.WRONG)
     click.echo(f"{name} forgotten")
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_to_all
-from holdfast.cli.counts import counted
-from holdfast.cli.document import json_option, show_json
-from holdfast.cli.failures import Failure
+from holdfast.cli.confirm import require_consent, yes_to_all
+from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.ids import beginning, only
+from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.plural import counted
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.model.instants import to_datetime
@@ -90,11 +90,11 @@ async def _each(app: App, name: str, stream: str | None) -> AsyncIterator[Parked
         last = page[-1]
 
 
-def _nothing(name: str, stream: str | None) -> Failure:
+def _nothing(name: str, stream: str | None) -> ExitError:
     if stream is None:
-        return Failure(f"{name} has parked nothing", ExitCode.WRONG)
+        return ExitError(f"{name} has parked nothing", ExitCode.WRONG)
     remedy = f"See what it has parked: holdfast consumer parked {name}"
-    return Failure(f"{name} has parked nothing of the stream {stream}\n{remedy}", ExitCode.WRONG)
+    return ExitError(f"{name} has parked nothing of the stream {stream}\n{remedy}", ExitCode.WRONG)
 
 
 @click.command()
@@ -133,7 +133,7 @@ def drop(target: Target, *, name: str, stream: str | None, given: str | None, ye
 
     count = target.run(change)
     if not count:  # a retry that went well, or somebody else, was quicker
-        raise Failure(f"nothing was dropped: what {name} had parked is parked no longer", ExitCode.WRONG)
+        raise ExitError(f"nothing was dropped: what {name} had parked is parked no longer", ExitCode.WRONG)
     click.echo(f"{counted(count, 'parked event')} of {name} dropped")
 
 
@@ -157,5 +157,5 @@ async def _meant(app: App, name: str, *, stream: str | None, given: str) -> Park
             f"{name} has parked no event{of_stream} whose id begins with {text}\n"
             f"See what it has parked: holdfast consumer parked {name}"
         )
-        raise Failure(message, ExitCode.WRONG)
+        raise ExitError(message, ExitCode.WRONG)
     return found[only(text, list(found), "event")]

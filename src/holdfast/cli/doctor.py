@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.checkup import examine
-from holdfast.cli.document import json_option, show_json
-from holdfast.cli.finding import Finding, Verdict
+from holdfast.cli.doctor_checks import examine
+from holdfast.cli.doctor_finding import Finding, FindingLevel
+from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.text import mask
@@ -33,7 +33,7 @@ def doctor(target: Target, *, as_json: bool) -> None:
 
     # An absent store is a finding here, not a failure, so the doctor looks for itself.
     findings = target.run(look, app=app, creates=True)
-    worst = max((finding.verdict for finding in findings), default=Verdict.OK)
+    worst = max((finding.verdict for finding in findings), default=FindingLevel.OK)
     if as_json:
         show_json({"verdict": worst.word, "checks": [_document(finding) for finding in findings]})
     else:
@@ -41,14 +41,14 @@ def doctor(target: Target, *, as_json: bool) -> None:
         out = console()
         if out.is_terminal:
             out.print(f"\n{_SUMMARIES[worst]}", style=STYLES[worst.word])
-    if worst is Verdict.BAD:
+    if worst is FindingLevel.BAD:
         click.get_current_context().exit(ExitCode.WRONG)
 
 
 _SUMMARIES = {
-    Verdict.OK: "All is well.",
-    Verdict.WARN: "Nothing is bad; the warnings deserve a look.",
-    Verdict.BAD: "Something is bad.",
+    FindingLevel.OK: "All is well.",
+    FindingLevel.WARN: "Nothing is bad; the warnings deserve a look.",
+    FindingLevel.BAD: "Something is bad.",
 }
 
 

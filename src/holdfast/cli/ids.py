@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from holdfast.app.app import App
-from holdfast.cli.failures import Failure
+from holdfast.cli.exit_errors import ExitError
 from holdfast.errors import JobNotFound
 from holdfast.runtime.exit_code import ExitCode
 
@@ -37,7 +37,7 @@ def beginning(given: str, noun: str) -> str:
     """Return what was typed as the beginning of an id; refuse what cannot be one."""
     text = given.strip().lower()
     if not _BEGINNING.fullmatch(text):
-        raise Failure(f"{given!r} is no {noun} id, nor the beginning of one", ExitCode.USAGE)
+        raise ExitError(f"{given!r} is no {noun} id, nor the beginning of one", ExitCode.USAGE)
     return text
 
 
@@ -46,5 +46,5 @@ def only(text: str, candidates: Sequence[str], noun: str) -> str:
     if len(candidates) > 1:
         shown = "\n".join(f"  {candidate}" for candidate in candidates[:_SHOWN])
         more = "\n  …" if len(candidates) > _SHOWN else ""
-        raise Failure(f"{text} is the beginning of several {noun} ids:\n{shown}{more}", ExitCode.USAGE)
+        raise ExitError(f"{text} is the beginning of several {noun} ids:\n{shown}{more}", ExitCode.USAGE)
     return candidates[0]

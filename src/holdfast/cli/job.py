@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_to_several
-from holdfast.cli.document import details_fields, fields_of, json_option, show_json
-from holdfast.cli.failures import warn
+from holdfast.cli.confirm import require_consent, yes_to_several
+from holdfast.cli.exit_errors import warn
 from holdfast.cli.ids import whole_id, whole_ids
 from holdfast.cli.job_enqueue import enqueue
 from holdfast.cli.job_retry import retry
 from holdfast.cli.job_view import show_details, show_jobs
+from holdfast.cli.json_output import details_fields, fields_of, json_option, show_json
 from holdfast.cli.target import Target, store_options
 from holdfast.errors import JobNotFound
 from holdfast.model.job import JobState

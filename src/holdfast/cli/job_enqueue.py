@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from holdfast.app.app import App
-from holdfast.app.handle import JobHandle
+from holdfast.app.job_handle import JobHandle
 from holdfast.app.tasks import TaskHandle
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import duration, instant

@@ -10,10 +10,10 @@ import msgspec
 from rich.progress import Progress
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_to_several
-from holdfast.cli.counts import counted
-from holdfast.cli.failures import warn
+from holdfast.cli.confirm import require_consent, yes_to_several
+from holdfast.cli.exit_errors import warn
 from holdfast.cli.ids import whole_ids
+from holdfast.cli.plural import counted
 from holdfast.cli.table import console
 from holdfast.cli.target import Target, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown

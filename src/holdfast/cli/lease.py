@@ -7,11 +7,11 @@ from datetime import timedelta
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent, yes_to_several
-from holdfast.cli.document import fields_of, json_option, show_json
-from holdfast.cli.failures import Noun, warn
+from holdfast.cli.confirm import require_consent, yes_to_several
+from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_view import progress_of
+from holdfast.cli.json_output import fields_of, json_option, show_json
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.text import line

@@ -11,7 +11,7 @@ from holdfast.cli.category import category
 from holdfast.cli.consumer import consumer
 from holdfast.cli.demo.command import demo
 from holdfast.cli.doctor import doctor
-from holdfast.cli.failures import MEANINGS, Root
+from holdfast.cli.exit_errors import MEANINGS, Root
 from holdfast.cli.job import job
 from holdfast.cli.lease import lease
 from holdfast.cli.node import leader, node

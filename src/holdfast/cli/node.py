@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.document import is_silent, json_option, show_json
-from holdfast.cli.failures import Noun
+from holdfast.cli.exit_errors import Noun
+from holdfast.cli.json_output import is_silent, json_option, show_json
 from holdfast.cli.table import Cell, Column, show_fields, show_table
 from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import span

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.document import fields_of, json_option, show_json
-from holdfast.cli.failures import Noun, warn
+from holdfast.cli.exit_errors import Noun, warn
+from holdfast.cli.json_output import fields_of, json_option, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import Target, store_options
 

@@ -7,7 +7,7 @@ import contextlib
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.failures import Failure, Noun
+from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.target import Target, require_file, store_options
 from holdfast.errors import SchemaMismatch
 from holdfast.runtime.exit_code import ExitCode
@@ -55,7 +55,7 @@ def check(target: Target) -> None:
     try:
         target.run(compare, app=app)
     except SchemaMismatch as error:
-        raise Failure(str(error), ExitCode.WRONG) from error
+        raise ExitError(str(error), ExitCode.WRONG) from error
     click.echo(f"The tables at {app.backend.url} are those of this version.")
 
 

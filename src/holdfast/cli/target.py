@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from holdfast.app.app import App
 from holdfast.app.open import DEFAULT_URL
-from holdfast.cli.failures import debug_option, is_debugging, warn
+from holdfast.cli.exit_errors import debug_option, is_debugging, warn
 from holdfast.cli.loading import load_app
 from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError, StoreUnavailable

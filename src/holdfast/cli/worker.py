@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.document import is_silent, json_option, show_json, worker_fields
-from holdfast.cli.failures import Noun, warn
+from holdfast.cli.exit_errors import Noun, warn
+from holdfast.cli.json_output import is_silent, json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import Target, store_options

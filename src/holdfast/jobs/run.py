@@ -31,9 +31,9 @@ from holdfast.model.outcome import (
 )
 from holdfast.model.retry import DEFAULT, RetryPolicy, decide
 from holdfast.runtime.failure import describe, describe_reason
+from holdfast.runtime.handler_checks import undone_reason
 from holdfast.runtime.payload import encode_result_or_reason, unkept_reason
 from holdfast.runtime.text import clean
-from holdfast.runtime.undone import undone_reason
 from holdfast.store.backend import Backend
 from holdfast.store.values import Standing
 

@@ -16,8 +16,8 @@ from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
 from holdfast.model.retry import RetryPolicy, policy_of
 from holdfast.model.turn import MAX_PRIORITY
+from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.runtime.signature import Signature
-from holdfast.runtime.undone import refuse_generator
 
 MAX_ATTEMPTS = 1_000_000
 

@@ -3,8 +3,8 @@
 Four wishes, in this order:
 
 1. **Safe.** A share is taken from an owner only for a reason that the store checks again (silent, replaced, overdue);
-   and for silence only if the leader has seen enough to take it for death (see `holdfast.streams.witness`). Until then
-   a silent node gets nothing and is left alone.
+   and for silence only if the failure detector considers the node dead (`holdfast.streams.failure_detector`). Until
+   then a silent node is granted nothing and keeps what it has.
 2. **Served.** A free share of a consumer that is not paused goes to a node that can run it, at once.
 3. **Even.** Of each consumer every node has its part in proportion to its capacity, give or take one.
 4. **Still.** Whoever has a share keeps it unless evenness demands otherwise; a node that has only just joined is left
@@ -32,7 +32,7 @@ from holdfast.model.allocation import (
     is_silent,
 )
 from holdfast.store.stream_values import Allotted, NodeView, Survey
-from holdfast.streams.quotas import Seat, quotas
+from holdfast.streams.quotas import NodeQuota, quotas
 
 _UNDER_WAY: Final = 4  # at most one in so many of a consumer's shares is being moved for the sake of evenness
 _NONE: Final = timedelta(0)
@@ -128,7 +128,7 @@ class _Plan:
     def _is_fit(self, view: NodeView) -> bool:
         return not view.is_draining and any(member.consumer == self._consumer for member in view.members)
 
-    def _seats(self, able: Mapping[str, NodeView]) -> list[Seat]:
+    def _seats(self, able: Mapping[str, NodeView]) -> list[NodeQuota]:
         """Return the nodes among which the shares are divided, with what each has.
 
         A node that has just joined waits, unless it has shares, is meant to have some back, or nobody else is there.
@@ -141,7 +141,7 @@ class _Plan:
             if not _NONE <= view.joined < self._timing.settle or name in self._kept or name in meant
         }
         return [
-            Seat(name, self._capacity(view), len(self._kept.get(name, ())), self._load[name])
+            NodeQuota(name, self._capacity(view), len(self._kept.get(name, ())), self._load[name])
             for name, view in (settled or able).items()
         ]
 

@@ -14,7 +14,7 @@ from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
 from holdfast.model.retry import Exponential, RetryPolicy, policy_of
-from holdfast.runtime.undone import refuse_generator
+from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.store.stream_values import Start, StartAt, Subscription
 from holdfast.streams.handler_parameters import HandlerParameters, read_handler
 

@@ -4,7 +4,7 @@ Leadership is a row with an epoch and a lease: no session lock, so it works thro
 Every node tries to take it; the one that has it looks at everything and asks for the moves that the allocator plans.
 The store compares the epoch in the transaction of each move, so that a leader that was frozen changes nothing. Two
 leaders at once would do no harm either: what keeps effects single is the generation of each allocation. A leader does
-not trust the store alone that a node is dead: see `holdfast.streams.witness`.
+not trust the store alone that a node is dead: see `holdfast.streams.failure_detector`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.model.allocation import Leadership, NodeKey, Timing
 from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
 from holdfast.streams.allocator import plan
-from holdfast.streams.witness import Witness
+from holdfast.streams.failure_detector import FailureDetector
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Leader:
         self._node = node
         self._timing = timing
         self._leadership: Leadership | None = None
-        self._witness = Witness(timing)
+        self._witness = FailureDetector(timing)
         self._tidied = float("-inf")
 
     @property

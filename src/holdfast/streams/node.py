@@ -28,9 +28,9 @@ from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Member, NewNode
 from holdfast.streams.broker import Broker
 from holdfast.streams.consumer import Consumer
-from holdfast.streams.consumption import Surroundings
-from holdfast.streams.hands import Hands
 from holdfast.streams.leader import Leader
+from holdfast.streams.share_consumer import NodeServices
+from holdfast.streams.share_consumers import ShareConsumers
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Node:
         self._consumers = {consumer.name: consumer for consumer in consumers}
         self._stuck_grace = stuck_grace
         self._broker = Broker(self.timing)
-        self._hands: Hands | None = None
+        self._hands: ShareConsumers | None = None
         self._leader = Leader(backend, self.node, self.timing)
         self._hint = asyncio.Event()
         self._stop = asyncio.Event()
@@ -106,8 +106,8 @@ class Node:
         await self._backend.open()
         loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
-        around = Surroundings(self._backend, self.timing, lambda: self._broker.may_dispatch(uptime()))
-        hands = self._hands = Hands(
+        around = NodeServices(self._backend, self.timing, lambda: self._broker.may_dispatch(uptime()))
+        hands = self._hands = ShareConsumers(
             self._consumers, self._broker, around, stuck_grace=self._stuck_grace, broken=self._break
         )
         self._is_running = True
@@ -144,7 +144,7 @@ class Node:
         members = tuple(Member(consumer.name, consumer.capacity) for consumer in self._consumers.values())
         return NewNode(self.node, socket.gethostname(), os.getpid(), members, self.timing)
 
-    async def _take_part(self, hands: Hands) -> None:
+    async def _take_part(self, hands: ShareConsumers) -> None:
         assert self._broken is not None  # noqa: S101 - set by `run`
         parts: list[asyncio.Future[None]] = [
             asyncio.create_task(self._report(hands)),
@@ -162,7 +162,7 @@ class Node:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _drain(self, hands: Hands) -> None:
+    async def _drain(self, hands: ShareConsumers) -> None:
         """Once stopped, end the consumptions, each with its last commit and release, while reports go on."""
         await self._stop.wait()
         with contextlib.suppress(StoreError, TimeoutError):  # then the leader will notice that we have gone
@@ -172,7 +172,7 @@ class Node:
         if stuck:
             raise NodeBroken(f"{stuck} handlers do not end though they were asked to and told to")
 
-    async def _depart(self, hands: Hands) -> None:
+    async def _depart(self, hands: ShareConsumers) -> None:
         """Let go of everything; what cannot be said to the store it will find out by our silence.
 
         Shares are not given up while a handler works on one of them, lest another node begins beside it: where one does
@@ -189,7 +189,7 @@ class Node:
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
-    async def _report(self, hands: Hands) -> None:
+    async def _report(self, hands: ShareConsumers) -> None:
         """Report that we live, take in what is ours, again and again."""
         while True:
             self._hint.clear()  # before the report: what changes after it is looked at before the next
@@ -206,7 +206,7 @@ class Node:
                 due = uptime() + min(self.timing.beat.total_seconds(), _STORE_WAIT)
             await self._answer_hints(hands, due)
 
-    async def _answer_hints(self, hands: Hands, due: float) -> None:
+    async def _answer_hints(self, hands: ShareConsumers, due: float) -> None:
         """Until the next report is due, look at what is ours whenever something may have changed.
 
         A hint is answered with a look and not with a report: a report is a change, and so a hint to others.
@@ -227,7 +227,7 @@ class Node:
                 _logger.debug("node %s cannot look at what is its own: %s", self.node.node_id, error)
                 await asyncio.sleep(min(_LOOK_EVERY, left))
 
-    async def _fence_itself(self, hands: Hands) -> None:
+    async def _fence_itself(self, hands: ShareConsumers) -> None:
         """Interrupt what is being handled whenever our reports have failed for so long that others may take over.
 
         If this loop stood still meanwhile, by a handler that blocks it or with the whole process, no report has failed:
@@ -242,7 +242,7 @@ class Node:
             if now - begun < wait + beat and not self._broker.sure_for(now):
                 hands.interrupt()
 
-    async def _enter_again(self, hands: Hands) -> None:
+    async def _enter_again(self, hands: ShareConsumers) -> None:
         """Join again after the store has forgotten us; but not where another process has taken our name."""
         hands.carry_out(self._broker.drop_all())
         for view in await self._store.nodes():

@@ -15,7 +15,7 @@ from holdfast.model.outcome import Failure
 from holdfast.store.stream_values import Commit, Park, Unpark
 
 
-class Progress:
+class ShareProgress:
     """The place of one share, and what is to be parked with the next commit."""
 
     def __init__(self, committed: int, *, by_version: bool, commit_every: int) -> None:

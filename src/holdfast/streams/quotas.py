@@ -8,7 +8,7 @@ from fractions import Fraction
 import msgspec
 
 
-class Seat(msgspec.Struct, frozen=True):
+class NodeQuota(msgspec.Struct, frozen=True):
     """A node at the table: its capacity, how many shares it has of this consumer, and how many of all consumers."""
 
     name: str
@@ -17,7 +17,7 @@ class Seat(msgspec.Struct, frozen=True):
     load: int
 
 
-def quotas(shares: int, seats: Sequence[Seat]) -> dict[str, int]:
+def quotas(shares: int, seats: Sequence[NodeQuota]) -> dict[str, int]:
     """Divide `shares` among the seats.
 
     Each gets its proportional part rounded down; what is left over goes by ones, first to those that have more than
@@ -30,7 +30,7 @@ def quotas(shares: int, seats: Sequence[Seat]) -> dict[str, int]:
     due = {name: int(part) for name, part in ideal.items()}
     left = shares - sum(due.values())
 
-    def claim(seat: Seat) -> tuple[object, ...]:
+    def claim(seat: NodeQuota) -> tuple[object, ...]:
         cut = ideal[seat.name] - due[seat.name]
         return (cut == 0, seat.has <= due[seat.name], -cut, Fraction(seat.load, seat.capacity), seat.name)
 

@@ -18,19 +18,19 @@ from holdfast.torture.draining import Draining
 from holdfast.torture.events import Clock, ResumeAnswered, ResumeCalled, RunBegan, Snapshot
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.fleet import Fleet
-from holdfast.torture.ground import Ground
 from holdfast.torture.history import HistoryDamaged, now_us
 from holdfast.torture.log import Log
 from holdfast.torture.names import PAUSED
 from holdfast.torture.nemesis.schedule import Nemesis
-from holdfast.torture.plan import Plan
-from holdfast.torture.processes import Crew, Program
+from holdfast.torture.plan import RunPlan
+from holdfast.torture.processes import Program, Programs
 from holdfast.torture.programs.settings import Listening, OutsideSettings, Produced, ProducerSettings
-from holdfast.torture.progress import Phase, Progress
+from holdfast.torture.progress import RunPhase, RunProgress
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, ROLE, RUN
+from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer
-from holdfast.torture.stage import Stage
+from holdfast.torture.target import Target
 from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
@@ -51,11 +51,11 @@ class Conductor:
 
     def __init__(
         self,
-        plan: Plan,
-        ground: Ground,
+        plan: RunPlan,
+        ground: Target,
         *,
         history: Path,
-        progress: Progress,
+        progress: RunProgress,
         server: OwnServer | None = None,
     ) -> None:
         self.plan = plan
@@ -75,11 +75,13 @@ class Conductor:
         self._logs = history / "logs"
         self._logs.mkdir()
         self._quiet = asyncio.Event()
-        self._crew = Crew(self.log, self._logs)
+        self._crew = Programs(self.log, self._logs)
         self._proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
         self._outside = ""
         self._fleet = self._new_fleet()
-        self._stage = Stage(plan=plan, log=self.log, fleet=self._fleet, ground=ground, proxy=self._proxy, server=server)
+        self._stage = RunContext(
+            plan=plan, log=self.log, fleet=self._fleet, ground=ground, proxy=self._proxy, server=server
+        )
         self.nemesis = Nemesis(self._stage)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
 
@@ -147,11 +149,11 @@ class Conductor:
     async def _phases(self) -> None:
         producers = await self._start_producers()
         await self._until_produced(producers)
-        self.progress.phase = Phase.FAULTS
+        self.progress.phase = RunPhase.FAULTS
         self.began_at = time.monotonic()
         await self._suffer(producers)
         self.fault_seconds = time.monotonic() - self.began_at
-        self.progress.phase = Phase.DRAINING
+        self.progress.phase = RunPhase.DRAINING
         self._calm()
         ending = self.plan.scaled(_ENDING)
         self.processes_left += await self._crew.end(producers, within=ending)
@@ -279,7 +281,7 @@ class Conductor:
             began = time.monotonic()
             self.progress.workers = len(self._fleet.running())
             self.progress.started, self.progress.deaths = self._fleet.started, self._fleet.deaths
-            if self.progress.phase is Phase.FAULTS:
+            if self.progress.phase is RunPhase.FAULTS:
                 seen = await asyncio.to_thread(self._look_for_doubles, seen)
                 await asyncio.to_thread(self._look)
             cost = time.monotonic() - began

@@ -8,9 +8,9 @@ from collections import Counter
 import msgspec
 
 from holdfast.torture.events import Dumped, JobRow
-from holdfast.torture.ground import Ground
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
+from holdfast.torture.target import Target
 
 _SHARES = {"50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "99.9 %": 0.999}
 
@@ -31,7 +31,7 @@ class Figures(msgspec.Struct, kw_only=True):
     wrong_steps: list[tuple[str, str]] = []
 
 
-def dump(ground: Ground, log: Log, *, processes: int) -> Figures:
+def dump(ground: Target, log: Log, *, processes: int) -> Figures:
     """Read the store; `processes` is how many of the run are still there."""
     states: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()

@@ -33,14 +33,16 @@ class Believed(StrEnum):
     UNKNOWN = "unknown"  # an answer of the store did not arrive
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=_kind):
+class HistoryRecord(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=_kind
+):
     """What every record has."""
 
     at_us: int
     store_us: int | None = None
 
 
-class JobEvent(Event, frozen=True, kw_only=True, gc=False):
+class JobEvent(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """What every record of one attempt has."""
 
     job: str

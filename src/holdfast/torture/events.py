@@ -10,7 +10,8 @@ and `…_unknown` (it may have been done) after it. A call without any of these 
 
 from __future__ import annotations
 
-from holdfast.torture.asked import (
+from holdfast.torture.event import Believed, HistoryRecord, JobEvent, Takes
+from holdfast.torture.operator_events import (
     CancelAnswered,
     CancelCalled,
     PauseAnswered,
@@ -21,13 +22,12 @@ from holdfast.torture.asked import (
     RetryAnswered,
     RetryCalled,
 )
-from holdfast.torture.event import Believed, Event, JobEvent, Takes
-from holdfast.torture.observed import AttemptRow, Clock, Dumped, EffectRow, JobRow, Snapshot
+from holdfast.torture.snapshot_events import AttemptRow, Clock, Dumped, EffectRow, JobRow, Snapshot
 
 # --- processes and faults ---------------------------------------------------------------------------------------------
 
 
-class Started(Event, frozen=True, kw_only=True, gc=False):
+class Started(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A process begins its file; the first record of each."""
 
     run: str
@@ -36,11 +36,11 @@ class Started(Event, frozen=True, kw_only=True, gc=False):
     pid: int
 
 
-class Ended(Event, frozen=True, kw_only=True, gc=False):
+class HistoryEnded(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A process ends its file in good order; nothing follows."""
 
 
-class RunBegan(Event, frozen=True, kw_only=True, gc=False):
+class RunBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """What the checker must know of the run; written once, by the conductor.
 
     `recovery_us` bounds how long after the death of its holder a job is taken from it, faults of the store aside.
@@ -56,7 +56,7 @@ class RunBegan(Event, frozen=True, kw_only=True, gc=False):
     overtaking_us: int = 30_000_000
 
 
-class Exited(Event, frozen=True, kw_only=True, gc=False):
+class Exited(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A process is gone, as its parent saw it. `process` is its file's name without the suffix."""
 
     process: str
@@ -64,7 +64,7 @@ class Exited(Event, frozen=True, kw_only=True, gc=False):
     signal: int | None = None
 
 
-class FaultBegan(Event, frozen=True, kw_only=True, gc=False):
+class FaultBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """The nemesis does something. `fault` names its kind, `target` a process (by file name), a link or the store.
 
     `stalls` says that it may keep every worker from the store or from running, so that no recovery can be asked for
@@ -81,7 +81,7 @@ class FaultBegan(Event, frozen=True, kw_only=True, gc=False):
     asks: bool = False
 
 
-class FaultEnded(Event, frozen=True, kw_only=True, gc=False):
+class FaultEnded(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """What the nemesis did is over; a kill ends when the process is gone."""
 
     number: int
@@ -92,7 +92,7 @@ class FaultEnded(Event, frozen=True, kw_only=True, gc=False):
 # --- enqueue ----------------------------------------------------------------------------------------------------------
 
 
-class EnqueueCalled(Event, frozen=True, kw_only=True, gc=False):
+class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """Jobs are about to be enqueued, all or none, under ids that the caller has made.
 
     Where the library makes the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
@@ -112,7 +112,7 @@ class EnqueueCalled(Event, frozen=True, kw_only=True, gc=False):
     using: bool = False
 
 
-class EnqueueAnswered(Event, frozen=True, kw_only=True, gc=False):
+class EnqueueAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """The jobs are in; `new` is False for those that were there before. All were new if it is left empty."""
 
     call: str
@@ -120,7 +120,7 @@ class EnqueueAnswered(Event, frozen=True, kw_only=True, gc=False):
     new: tuple[bool, ...] = ()
 
 
-class EnqueueRefused(Event, frozen=True, kw_only=True, gc=False):
+class EnqueueRefused(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """The jobs are not in: an error that says so, or the caller's own transaction was rolled back."""
 
     call: str
@@ -128,7 +128,7 @@ class EnqueueRefused(Event, frozen=True, kw_only=True, gc=False):
     error: str
 
 
-class EnqueueUnknown(Event, frozen=True, kw_only=True, gc=False):
+class EnqueueUnknown(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """The reply was lost."""
 
     call: str
@@ -178,7 +178,7 @@ class Extended(JobEvent, frozen=True, kw_only=True, gc=False):
     lease_us: int
 
 
-class Rescued(Event, frozen=True, kw_only=True, gc=False):
+class RescueSeen(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A job was taken from a dead or silent worker: where it went."""
 
     job: str
@@ -255,7 +255,7 @@ class OutsideAccepted(JobEvent, frozen=True, kw_only=True, gc=False):
     payment: str = ""
 
 
-class OutsideRefused(JobEvent, frozen=True, kw_only=True, gc=False):
+class OutsideRefusal(JobEvent, frozen=True, kw_only=True, gc=False):
     """The server of outside effects has refused one: its key is known, or its fence is smaller than one before."""
 
     key: str
@@ -284,13 +284,13 @@ class ExtendAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
     lease_us: int
 
 
-class LeaseLost(JobEvent, frozen=True, kw_only=True, gc=False):
+class LeaseLostSeen(JobEvent, frozen=True, kw_only=True, gc=False):
     """A handler was told that its lease is lost."""
 
 
 AnyEvent = (
     Started
-    | Ended
+    | HistoryEnded
     | RunBegan
     | Exited
     | FaultBegan
@@ -303,7 +303,7 @@ AnyEvent = (
     | Finished
     | Released
     | Extended
-    | Rescued
+    | RescueSeen
     | AttemptBegan
     | AttemptEnded
     | EffectBegan
@@ -312,11 +312,11 @@ AnyEvent = (
     | EffectUnknown
     | OutsideSent
     | OutsideAccepted
-    | OutsideRefused
+    | OutsideRefusal
     | OutsideAnswered
     | ProgressAnswered
     | ExtendAnswered
-    | LeaseLost
+    | LeaseLostSeen
     | CancelCalled
     | CancelAnswered
     | RetryCalled
@@ -349,29 +349,29 @@ __all__ = [
     "EffectRolledBack",
     "EffectRow",
     "EffectUnknown",
-    "Ended",
     "EnqueueAnswered",
     "EnqueueCalled",
     "EnqueueRefused",
     "EnqueueUnknown",
-    "Event",
     "Exited",
     "ExtendAnswered",
     "Extended",
     "FaultBegan",
     "FaultEnded",
     "Finished",
+    "HistoryEnded",
+    "HistoryRecord",
     "JobEvent",
     "JobRow",
-    "LeaseLost",
+    "LeaseLostSeen",
     "OutsideAccepted",
     "OutsideAnswered",
-    "OutsideRefused",
+    "OutsideRefusal",
     "OutsideSent",
     "PauseAnswered",
     "ProgressAnswered",
     "Released",
-    "Rescued",
+    "RescueSeen",
     "ResetAnswered",
     "ResetCalled",
     "ResumeAnswered",

@@ -16,13 +16,13 @@ import msgspec
 
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
-from holdfast.torture.below import Born, below, born
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES, USUAL
-from holdfast.torture.plan import Fault, Plan
-from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.torture.plan import Fault, RunPlan
+from holdfast.torture.process_tree import Born, below, born
+from holdfast.torture.programs.settings import WorkerProgramSettings
 
 _SUPERVISED = 0.25
 _STRANGERS = 0.2
@@ -46,7 +46,7 @@ class Armed(msgspec.Struct, frozen=True):
     skew: float = 0.0
 
 
-class Seat:
+class FleetSeat:
     """A place for a worker, and the worker in it."""
 
     def __init__(self, number: int) -> None:
@@ -54,7 +54,7 @@ class Seat:
         self.may_pull = number % 2 == 0  # the others must be workers: a program that pulls rescues nothing
         self.has_pulled = False
         self.process: asyncio.subprocess.Process | None = None
-        self.settings: WorkerSettings | None = None
+        self.settings: WorkerProgramSettings | None = None
         self.armed = Armed()
         self.is_stopped = False
         self.was_hit = False
@@ -99,7 +99,7 @@ class Fleet:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RunPlan,
         log: Log,
         *,
         environment: Callable[[bool], dict[str, str]],
@@ -113,7 +113,7 @@ class Fleet:
         self._folder = folder
         self._quiet = quiet
         self._chance = plan.chance("fleet")
-        self.seats = [Seat(number) for number in range(1, plan.profile.workers + 1)]
+        self.seats = [FleetSeat(number) for number in range(1, plan.profile.workers + 1)]
         self.waiting: list[Armed] = []
         """What is in store for the workers to come."""
         self.started = 0
@@ -128,7 +128,7 @@ class Fleet:
         """The fleet's own source of chance."""
         return self._chance
 
-    def running(self) -> list[Seat]:
+    def running(self) -> list[FleetSeat]:
         """Return the seats whose worker runs and is not stopped."""
         return [seat for seat in self.seats if seat.is_running and not seat.is_stopped]
 
@@ -181,7 +181,7 @@ class Fleet:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    async def _keep(self, seat: Seat) -> None:
+    async def _keep(self, seat: FleetSeat) -> None:
         loop = asyncio.get_running_loop()
         while not self._is_stopping:
             began = loop.time()
@@ -203,7 +203,7 @@ class Fleet:
                     f"see {self._folder / (seat.name + '.log')}"
                 )
 
-    async def _sit(self, seat: Seat) -> None:
+    async def _sit(self, seat: FleetSeat) -> None:
         """Run one worker to its end."""
         seat.armed = self._take_armed()
         seat.settings = settings = self._settings(seat)
@@ -233,7 +233,7 @@ class Fleet:
         seat.ended.set()
 
     @staticmethod
-    async def _watched(seat: Seat, process: asyncio.subprocess.Process, children: dict[Born, bool]) -> int:
+    async def _watched(seat: FleetSeat, process: asyncio.subprocess.Process, children: dict[Born, bool]) -> int:
         """Wait for the end of a worker; note the processes below it, and whether each was there to its end.
 
         One that has gone after the worker was asked to end counts as such: it was asked by the worker.
@@ -246,7 +246,7 @@ class Fleet:
                 async with asyncio.timeout(0.5):
                     return await asyncio.shield(process.wait())
 
-    async def _until_gone(self, seat: Seat, children: dict[Born, bool], code: int) -> None:
+    async def _until_gone(self, seat: FleetSeat, children: dict[Born, bool], code: int) -> None:
         """See that what was below a dead worker ends; write down that it did.
 
         None of it is our child. What was there to the end has been killed with its worker, or has ended in order if the
@@ -267,12 +267,12 @@ class Fleet:
     def _take_armed(self) -> Armed:
         return self.waiting.pop(0) if self.waiting and not self._quiet.is_set() else Armed()
 
-    def _settings(self, seat: Seat) -> WorkerSettings:
+    def _settings(self, seat: FleetSeat) -> WorkerProgramSettings:
         chance, quiet = self._chance, self._quiet.is_set()
         knows = quiet or chance.random() < _STRANGERS
         size = chance.choice((5, 10, 20))
         pulls = self._pulls(seat)
-        return WorkerSettings(
+        return WorkerProgramSettings(
             name=seat.name,
             parent=os.getpid(),
             lease=self._plan.lease,
@@ -286,7 +286,7 @@ class Fleet:
             pulls=pulls,
         )
 
-    def _pulls(self, seat: Seat) -> bool:
+    def _pulls(self, seat: FleetSeat) -> bool:
         """Draw whether a program that claims by itself is to sit here; in every run one does so at first."""
         points = seat.armed.failpoints
         if self._quiet.is_set() or not seat.may_pull or (points and not points.startswith(_POINTS_OF_ALL)):

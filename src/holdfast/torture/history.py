@@ -30,14 +30,14 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
-from holdfast.torture.events import AnyEvent, Ended, Event, Exited, Started
+from holdfast.torture.events import AnyEvent, Exited, HistoryEnded, HistoryRecord, Started
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.streams.records import AnyStreamEvent
 
 SUFFIX: Final = ".jsonl"
 _CHUNK = 1 << 20
 _encoder = msgspec.json.Encoder()
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=HistoryRecord)
 
 AnyRecord = AnyEvent | AnyStreamEvent
 _decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
@@ -52,7 +52,7 @@ def now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def encode(event: Event) -> bytes:
+def encode(event: HistoryRecord) -> bytes:
     """Return the line of a record."""
     return _encoder.encode(event) + b"\n"
 
@@ -74,7 +74,7 @@ class Writer:
         self._lock = threading.RLock()
         self.write(Started(at_us=now_us(), run=run, role=role, name=name, pid=self._pid))
 
-    def write(self, event: Event) -> None:
+    def write(self, event: HistoryRecord) -> None:
         """Append a record, by one write."""
         if os.getpid() != self._pid:
             message = f"process {os.getpid()} would write into the history of {self._pid}: open one of its own"
@@ -95,7 +95,7 @@ class Writer:
         """End the file in good order."""
         with self._lock:
             if self._descriptor >= 0:
-                self.write(Ended(at_us=now_us()))
+                self.write(HistoryEnded(at_us=now_us()))
                 os.close(self._descriptor)
                 self._descriptor = -1
 

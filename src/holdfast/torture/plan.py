@@ -159,7 +159,7 @@ def profile_of(name: str, store: str) -> Profile:
     raise ConfigError(f"no profile is called {name!r}: there are {', '.join(PROFILES)}")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One run."""
 
     name: str

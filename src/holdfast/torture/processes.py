@@ -67,7 +67,7 @@ class Program:
         )
 
 
-class Crew:
+class Programs:
     """Starts programs, and leaves none behind."""
 
     def __init__(self, log: Log, folder: Path) -> None:

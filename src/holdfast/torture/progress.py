@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from holdfast.torture.ground.base import LEFT
-from holdfast.torture.plan import Fault, Plan
+from holdfast.torture.plan import Fault, RunPlan
+from holdfast.torture.target.base import LEFT
 
 _EVENTS: Final = 6
 
 
-class Phase(StrEnum):
+class RunPhase(StrEnum):
     """How far a run is."""
 
     STARTING = "starting"
@@ -25,7 +25,7 @@ class Phase(StrEnum):
     OVER = "over"
 
 
-class Progress:
+class RunProgress:
     """The state of a run, for whoever looks."""
 
     unit: ClassVar[str] = "jobs"
@@ -34,10 +34,10 @@ class Progress:
     open_states: ClassVar[tuple[str, ...]] = LEFT
     ended_states: ClassVar[tuple[str, ...]] = ("completed", "failed", "cancelled")
 
-    def __init__(self, plan: Plan, store: str) -> None:
+    def __init__(self, plan: RunPlan, store: str) -> None:
         self.plan = plan
         self.store = store
-        self.phase = Phase.STARTING
+        self.phase = RunPhase.STARTING
         self.began = time.monotonic()
         self.produced: dict[str, int] = {}
         self.counts: Mapping[str, int] = {}

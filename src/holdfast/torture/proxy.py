@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Literal
 from weakref import WeakSet
 
-from holdfast.torture.server_place import led_to, place_of
+from holdfast.torture.server_address import led_to, place_of
 from holdfast.torture.wire import Frontend
 
 COMMIT = r"^\s*commit\b"
@@ -35,7 +35,7 @@ async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asynci
     return await asyncio.open_connection(host, port)
 
 
-class Link:
+class ProxiedConnection:
     """One connection through the proxy."""
 
     def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ class Proxy:
         self._cuts: dict[bool, tuple[When, str]] = {}
         """What is armed: one cut for statements outside of transactions alone, and one for any."""
         self._has_cut = {False: threading.Event(), True: threading.Event()}
-        self._links: set[Link] = set()
+        self._links: set[ProxiedConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._transports: WeakSet[asyncio.WriteTransport] = WeakSet()
         self._loop = asyncio.new_event_loop()
@@ -143,20 +143,20 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset every link."""
-        self._each(Link.cut)
+        self._each(ProxiedConnection.cut)
 
     def cut_one(self, chance: random.Random) -> None:
         """Reset one link."""
-        self._each(Link.cut, one_of=chance)
+        self._each(ProxiedConnection.cut, one_of=chance)
 
     def fin(self) -> None:
         """End every link in order."""
-        self._each(Link.close)
+        self._each(ProxiedConnection.close)
 
     def half(self) -> None:
         """Let requests through on the links there are, and no reply back: each is half open from now on."""
 
-        def fault(link: Link) -> None:
+        def fault(link: ProxiedConnection) -> None:
             link.drops_replies = True
 
         self._each(fault)
@@ -164,7 +164,7 @@ class Proxy:
     def hole(self) -> None:
         """Swallow everything both ways, also on links to come; nothing is ever refused."""
 
-        def fault(link: Link) -> None:
+        def fault(link: ProxiedConnection) -> None:
             link.drops_requests = link.drops_replies = True
 
         self._new = "hole"
@@ -227,7 +227,7 @@ class Proxy:
 
     # --- the thread -------------------------------------------------------------------------------------------------
 
-    def _each(self, fault: Callable[[Link], None], *, one_of: random.Random | None = None) -> None:
+    def _each(self, fault: Callable[[ProxiedConnection], None], *, one_of: random.Random | None = None) -> None:
         async def all_of_them() -> None:
             links = list(self._links)
             for link in [one_of.choice(links)] if one_of is not None and links else links:
@@ -276,7 +276,7 @@ class Proxy:
             writer.transport.abort()
             raise
         self._transports.add(to_server.transport)
-        link = Link(self, writer, to_server)
+        link = ProxiedConnection(self, writer, to_server)
         link.drops_requests = link.drops_replies = self._new == "hole"
         self._links.add(link)
         try:

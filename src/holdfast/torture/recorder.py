@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from holdfast.torture.events import Event
+from holdfast.torture.events import HistoryRecord
 from holdfast.torture.history import SUFFIX, Writer, process_name
 
 HISTORY: Final = "HOLDFAST_TORTURE_HISTORY"
@@ -32,7 +32,7 @@ class Recorder:
         read = os.environ.get
         return cls(read(HISTORY), run=read(RUN, "none"), role=read(ROLE, "worker"), name=read(NAME, "alone"))
 
-    def write(self, event: Event) -> None:
+    def write(self, event: HistoryRecord) -> None:
         """Append a record."""
         if self._directory is None:
             return

@@ -9,7 +9,7 @@ from importlib.metadata import version
 import msgspec
 
 from holdfast.torture.checker import timeline_of
-from holdfast.torture.checker.verdict import Verdict
+from holdfast.torture.checker.verdict import RunVerdict
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.dump import Figures
 from holdfast.torture.plan import MEANINGS, Fault
@@ -47,7 +47,7 @@ class FaultCount(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
 
 
-class Report(msgspec.Struct, kw_only=True):
+class RunReport(msgspec.Struct, kw_only=True):
     """A run and its verdict."""
 
     run: str
@@ -81,14 +81,14 @@ class Report(msgspec.Struct, kw_only=True):
     bounds: dict[str, float]
     shows: str = SHOWS
     cannot: tuple[str, ...] = CANNOT
-    verdict: Verdict | None = None
+    verdict: RunVerdict | None = None
     violations: list[str] = []
     history: str = ""
     unit: str = "jobs"
     """What was counted: jobs, or events."""
 
 
-def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: list[float]) -> Report:
+def report_of(conductor: Conductor, figures: Figures, verdict: RunVerdict, times: list[float]) -> RunReport:
     """Put everything together."""
     plan, progress = conductor.plan, conductor.progress
     wrong_steps = [f"steps: job {job}: {what}" for job, what in figures.wrong_steps]
@@ -97,7 +97,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
     links_cut, commits, alone = conductor.cuts
     done = conductor.log.done
     kills = done[Fault.KILL] + done[Fault.FAILPOINT]
-    return Report(
+    return RunReport(
         run=plan.run,
         seed=plan.seed,
         profile=plan.name,
@@ -151,7 +151,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: Verdict, times: l
     )
 
 
-def unjudged(verdict: Verdict) -> list[str]:
+def unjudged(verdict: RunVerdict) -> list[str]:
     """Say which invariants this run has not shown, or not wholly, and why."""
     return [
         f"{tally.invariant} ({tally.name}) was not judged{'' if not tally.checked else ' wholly'}: "
@@ -161,7 +161,7 @@ def unjudged(verdict: Verdict) -> list[str]:
     ]
 
 
-def _with_timeline(verdict: Verdict, conductor: Conductor, wrong: list[tuple[str, str]]) -> Verdict:
+def _with_timeline(verdict: RunVerdict, conductor: Conductor, wrong: list[tuple[str, str]]) -> RunVerdict:
     """Add the history of the first job whose steps are wrong, where no other is shown."""
     if verdict.timeline or not wrong:
         return verdict

@@ -18,12 +18,12 @@ from holdfast.torture.checker import check
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.dump import dump
 from holdfast.torture.failure import RunFailed
-from holdfast.torture.ground import Ground, ground_of
-from holdfast.torture.plan import Plan
-from holdfast.torture.progress import Phase, Progress
+from holdfast.torture.plan import RunPlan
+from holdfast.torture.progress import RunPhase, RunProgress
 from holdfast.torture.recoveries import recoveries
-from holdfast.torture.report import Report, report_of
+from holdfast.torture.report import RunReport, report_of
 from holdfast.torture.server import OwnServer
+from holdfast.torture.target import Target, ground_of
 
 
 class Foreign(ConfigError):  # noqa: N818 - reads as the sentence it states
@@ -77,7 +77,7 @@ def _dismiss(guard: subprocess.Popen[bytes]) -> None:
             guard.stdin.write(b".")
 
 
-def require_alone(ground: Ground, *, among_others: bool) -> None:
+def require_alone(ground: Target, *, among_others: bool) -> None:
     """Refuse a store that holds jobs or tables of others, unless that is wanted."""
     count = ground.foreign()
     if count and not among_others:
@@ -126,21 +126,21 @@ def _driver_errors() -> list[type[Exception]]:
 
 
 async def torture(
-    plan: Plan, ground: Ground, *, history: Path, progress: Progress, server: OwnServer | None = None
-) -> Report:
+    plan: RunPlan, ground: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+) -> RunReport:
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(ground.wipe)
     conductor = Conductor(plan, ground, history=history, progress=progress, server=server)
     try:
         await conductor.run()
-        progress.phase = Phase.READING
+        progress.phase = RunPhase.READING
         figures = await asyncio.to_thread(dump, ground, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
-    progress.phase = Phase.CHECKING
+    progress.phase = RunPhase.CHECKING
     verdict = await asyncio.to_thread(check, history)
     times = await asyncio.to_thread(recoveries, history)
-    progress.phase = Phase.OVER
+    progress.phase = RunPhase.OVER
     return report_of(conductor, figures, verdict, times)
 
 

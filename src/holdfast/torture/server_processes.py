@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from holdfast.torture.below import below, is_alive, state_of
+from holdfast.torture.process_tree import below, is_alive, state_of
 
 _LOOK = 0.005  # seconds
 _STOPPING = 1.0

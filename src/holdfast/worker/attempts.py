@@ -34,9 +34,9 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
 from holdfast.runtime.threads import Threads
 from holdfast.worker.decision import Why
+from holdfast.worker.execution import Execution
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.plans import Plan
-from holdfast.worker.surroundings import Surroundings
+from holdfast.worker.surroundings import WorkerServices
 
 _logger = logging.getLogger("holdfast.worker")
 _ASK_AGAIN = 0.5
@@ -58,8 +58,8 @@ class Attempts:
 
     def __init__(
         self,
-        surroundings: Surroundings,
-        plans: dict[str, Plan],
+        surroundings: WorkerServices,
+        plans: dict[str, Execution],
         *,
         children: ChildPool,
         ended: Callable[[LeasedJob, Outcome | None], None],
@@ -98,7 +98,7 @@ class Attempts:
         message = f"task {job.task} suspended though it has no await"
         raise RuntimeError(message)
 
-    def _spawn(self, plan: Plan, job: LeasedJob) -> None:
+    def _spawn(self, plan: Execution, job: LeasedJob) -> None:
         key = (job.seq, job.fence)
         limit = job.timeout if job.timeout is not None else plan.task.timeout
         if plan.executor is Executor.PROCESS or (job.lost > 0 and plan.isolates):
@@ -147,14 +147,14 @@ class Attempts:
             return outcome_of_error(self._plans[job.task].task, job, error)
         return Cancelled("cancelled while it ran, as was asked") if why is Why.CANCEL_ASKED else None
 
-    def _context(self, plan: Plan, job: LeasedJob) -> Context | None:
+    def _context(self, plan: Execution, job: LeasedJob) -> Context | None:
         if not plan.takes_context:
             return None
         context = self._surroundings.context(job)
         self._contexts[job.seq, job.fence] = context
         return context
 
-    async def _run_in_loop(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
+    async def _run_in_loop(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome:
         task = plan.task
         scope = asyncio.timeout(limit)
         try:
@@ -171,7 +171,7 @@ class Attempts:
             return outcome_of_error(task, job, error)
         return outcome_of_value(task, job, value)
 
-    async def _run_in_thread(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome:
+    async def _run_in_thread(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome:
         try:
             args, kwargs = plan.arguments(job, self._context(plan, job))
         except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
@@ -192,7 +192,7 @@ class Attempts:
             return outcome_of_error(plan.task, job, error)
         return outcome_of_value(plan.task, job, value)
 
-    async def _run_in_child(self, plan: Plan, job: LeasedJob, limit: float | None) -> Outcome | None:
+    async def _run_in_child(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome | None:
         return await self._children.run(plan.task, job, timeout=limit, keeper=self._surroundings.holdings.of(job))
 
     def abort(self, job: LeasedJob, why: Why) -> None:

@@ -12,7 +12,7 @@ from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Finish
 
 
-class Phase(StrEnum):
+class WorkerPhase(StrEnum):
     """Where a worker stands in its life; it only moves down this list."""
 
     RUNNING = "running"
@@ -86,7 +86,7 @@ class Totals(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True):
     """A worker at a glance."""
 
-    phase: Phase
+    phase: WorkerPhase
     running: tuple[str, ...]
     prefetched: int
     buffered: int

@@ -14,21 +14,21 @@ from collections.abc import Sequence
 
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.store.values import Finish, Promotion, Verdict
-from holdfast.worker.batching import Claims
-from holdfast.worker.custody import Custody
-from holdfast.worker.decision import Decision, Exit, Phase, Why
-from holdfast.worker.releases import MAX_TRIES
-from holdfast.worker.settings import Settings
-from holdfast.worker.upkeep import NEVER, Chore, Upkeep
+from holdfast.worker.claim_pacing import Claims
+from holdfast.worker.decision import Decision, Exit, Why, WorkerPhase
+from holdfast.worker.in_flight import InFlight
+from holdfast.worker.maintenance import NEVER, Chore, Maintenance
+from holdfast.worker.release_buffer import MAX_TRIES
+from holdfast.worker.settings import WorkerConfig
 
 
-class Machine(Custody):
+class Machine(InFlight):
     """The decisions of one worker."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WorkerConfig) -> None:
         super().__init__(settings)
         self._claims = Claims(settings)
-        self._upkeep = Upkeep(settings)
+        self._upkeep = Maintenance(settings)
         self._head: LeasedJob | None = None  # the prefetched job whose turn is next, and since when it waits
         self._head_since = 0.0
         self._phase_until = NEVER
@@ -63,7 +63,7 @@ class Machine(Custody):
         self._upkeep.access.failed()
         self._tally.lost += len(finishes) - len(self._finishes.flushing)  # claimed anew meanwhile: not repeated
         self._finishes.failed(now)
-        if self._phase is Phase.RELEASING and self._finishes.backoff.failures >= MAX_TRIES:
+        if self._phase is WorkerPhase.RELEASING and self._finishes.backoff.failures >= MAX_TRIES:
             self._abandon(self._finishes.abandon())
 
     def released(self, now: float, leases: Sequence[Lease]) -> None:
@@ -77,7 +77,7 @@ class Machine(Custody):
         """Note that giving back failed: it is repeated; a stopping worker at last leaves the leases to expire."""
         self._upkeep.access.failed()
         self._releases.failed(now, leases)
-        if self._phase is not Phase.RUNNING and self._releases.backoff.failures >= MAX_TRIES:
+        if self._phase is not WorkerPhase.RUNNING and self._releases.backoff.failures >= MAX_TRIES:
             self._abandon(self._releases.abandon())
 
     # --- hints and upkeep --------------------------------------------------------------------------------------------
@@ -125,27 +125,27 @@ class Machine(Custody):
         self._upkeep.access.succeeded(now)
         self._upkeep.checked()
         if is_empty and not self._taken_since_look and self._may_check():
-            self._phase = Phase.ENDED
+            self._phase = WorkerPhase.ENDED
 
     def _may_check(self) -> bool:
         claims = self._claims
         flying = claims.in_flight or self._finishes.in_flight or self._releases.in_flight  # of jobs held no more, too
         quiet = not (self._held or self._running or self._ghosts or flying or claims.hungry)
-        return quiet and self._settings.until_empty and self._phase is Phase.RUNNING
+        return quiet and self._settings.until_empty and self._phase is WorkerPhase.RUNNING
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def stop(self, now: float) -> None:
         """Drain: begin nothing more, give back what has not begun. A second time: abort and give back everything."""
-        if self._phase is Phase.RUNNING:
-            self._phase = Phase.DRAINING
+        if self._phase is WorkerPhase.RUNNING:
+            self._phase = WorkerPhase.DRAINING
             self._phase_until = now + self._settings.drain_timeout
             self._release_prefetched()
-        elif self._phase is Phase.DRAINING:
+        elif self._phase is WorkerPhase.DRAINING:
             self._begin_releasing(now)
 
     def _begin_releasing(self, now: float) -> None:
-        self._phase = Phase.RELEASING
+        self._phase = WorkerPhase.RELEASING
         self._phase_until = now + self._settings.abort_grace
         self._aborts.extend((job, Why.SHUTDOWN) for job in self._running.values())
 
@@ -170,7 +170,7 @@ class Machine(Custody):
             self._aborts.append((job, Why.LEASE_LOST))
 
     def _leave_at(self, now: float) -> float:
-        if self._phase is Phase.RELEASING and now >= self._phase_until:
+        if self._phase is WorkerPhase.RELEASING and now >= self._phase_until:
             return self._phase_until + self._settings.abort_grace if self._running else NEVER
         return self._phase_until
 
@@ -180,7 +180,7 @@ class Machine(Custody):
         """Return what is to be done now; everything in it counts as begun."""
         decision = Decision()
         due_at = NEVER
-        if self._phase is Phase.RUNNING:
+        if self._phase is WorkerPhase.RUNNING:
             due_at = min(self._decide_claim(now, decision), self._decide_upkeep(now, decision))
         else:
             self._decide_leaving(now)
@@ -189,7 +189,7 @@ class Machine(Custody):
         decision.release_unstarted, decision.release_started = self._releases.batch(now)
         if self._aborts:
             decision.abort, self._aborts = self._aborts, []
-        if self._phase is Phase.ENDED:
+        if self._phase is WorkerPhase.ENDED:
             unfinished = self._releases.any_started or self._tally.abandoned
             decision.exit = Exit.RELEASED if unfinished else Exit.DRAINED
             return decision
@@ -242,9 +242,9 @@ class Machine(Custody):
         return self._upkeep.due_at(may_check=may_check)
 
     def _decide_leaving(self, now: float) -> None:
-        if self._phase is Phase.DRAINING and now >= self._phase_until:
+        if self._phase is WorkerPhase.DRAINING and now >= self._phase_until:
             self._begin_releasing(now)
-        if self._phase is Phase.RELEASING and now >= self._phase_until:
+        if self._phase is WorkerPhase.RELEASING and now >= self._phase_until:
             self._leave_behind(now)
         if not (
             self._held
@@ -253,5 +253,5 @@ class Machine(Custody):
             or self._finishes.in_flight
             or self._releases.in_flight
         ):
-            self._phase = Phase.ENDED
+            self._phase = WorkerPhase.ENDED
             self._tally.completed += len(self._releases.abandon())  # settled by handlers that were left behind

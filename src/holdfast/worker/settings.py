@@ -12,7 +12,7 @@ FLUSH_AFTER = 0.005
 RESCUES_PER_LEASE = 5.0  # rescue keeps access unbroken, which a gap of a quarter lease would break: see `access`
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one worker; durations in seconds. Raises `ConfigError` for what cannot work.
 
     `extend_at` is the share of the lease after which it is extended.

@@ -9,15 +9,15 @@ import msgspec
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
 from holdfast.store.backend import Backend
-from holdfast.worker.holdings import Holdings
+from holdfast.worker.held_leases import HeldLeases
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class WorkerServices(msgspec.Struct, frozen=True):
     """The store, the lease, and who keeps it."""
 
     backend: Backend
     lease: timedelta
-    holdings: Holdings
+    holdings: HeldLeases
 
     def context(self, job: LeasedJob) -> Context:
         """Return the context of an attempt at a job."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
@@ -25,17 +26,16 @@ from holdfast.model.outcome import Outcome
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Outstanding, Retention, WorkerBeat
 from holdfast.worker.attempts import RUNNING, Attempts
-from holdfast.worker.calls import PASSING, StoreCalls
 from holdfast.worker.decision import Exit, Status
-from holdfast.worker.endings import in_any_case
+from holdfast.worker.execution import custom_plan_for, plan_for
 from holdfast.worker.identity import incarnation
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.keeper import HandlerStuck, Keeper
+from holdfast.worker.lease_keeper import HandlerStuck, LeaseKeeper
 from holdfast.worker.machine import Machine
-from holdfast.worker.plans import custom_plan_for, plan_for
-from holdfast.worker.settings import Settings
-from holdfast.worker.surroundings import Surroundings
-from holdfast.worker.switching import quick_switches
+from holdfast.worker.settings import WorkerConfig
+from holdfast.worker.store_calls import PASSING, StoreCalls
+from holdfast.worker.surroundings import WorkerServices
+from holdfast.worker.switch_interval import quick_switches
 
 _logger = logging.getLogger("holdfast.worker")
 monotonic = time.monotonic
@@ -60,7 +60,7 @@ class Worker:
         self,
         backend: Backend,
         tasks: list[Task],
-        settings: Settings,
+        settings: WorkerConfig,
         *,
         worker_id: str | None = None,
         queues: tuple[str, ...] | None = None,
@@ -146,7 +146,7 @@ class Worker:
         holdings = self._machine.holdings
         reported = asyncio.Event()
         attempts = Attempts(
-            Surroundings(self._backend, self._lease, holdings),
+            WorkerServices(self._backend, self._lease, holdings),
             self._plans,
             children=ChildPool(
                 lease=self._lease, limit=max(1, self.settings.concurrency), store=self._backend.full_url
@@ -154,7 +154,7 @@ class Worker:
             ended=self._ended,
             broke=self._break,
         )
-        keeper = Keeper(
+        keeper = LeaseKeeper(
             holdings,
             open_extender=self._backend.extender,
             beat=self._beat,
@@ -176,10 +176,10 @@ class Worker:
                 exit_ = await self._turn_until_exit(attempts)
             return exit_
         finally:
-            await in_any_case(self._wind_up(attempts, keeper, unlisten, gives_back=exit_ is None))
+            await uncancellable(self._wind_up(attempts, keeper, unlisten, gives_back=exit_ is None))
 
     async def _wind_up(
-        self, attempts: Attempts, keeper: Keeper, unlisten: Callable[[], None], *, gives_back: bool
+        self, attempts: Attempts, keeper: LeaseKeeper, unlisten: Callable[[], None], *, gives_back: bool
     ) -> None:
         """End everything that was begun; after an end that was not decided, give back what is held, if that can be."""
         try:

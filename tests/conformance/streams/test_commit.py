@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.commit import TestCommit, TestFetch, TestRelease
+from holdfast.testing.conformance.streams.commit import TestCommit, TestFetch, TestShareRelease
 
-__all__ = ["TestCommit", "TestFetch", "TestRelease"]
+__all__ = ["TestCommit", "TestFetch", "TestShareRelease"]

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.refusals import TestRefusals
+from holdfast.testing.conformance.streams.refusals import TestStreamRefusals
 
-__all__ = ["TestRefusals"]
+__all__ = ["TestStreamRefusals"]

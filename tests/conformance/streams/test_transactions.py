@@ -1,5 +1,10 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.transactions import TestAsync, TestBlocking, TestJoined, TestShared
+from holdfast.testing.conformance.streams.transactions import (
+    TestJoined,
+    TestStreamAsync,
+    TestStreamBlocking,
+    TestStreamShared,
+)
 
-__all__ = ["TestAsync", "TestBlocking", "TestJoined", "TestShared"]
+__all__ = ["TestJoined", "TestStreamAsync", "TestStreamBlocking", "TestStreamShared"]

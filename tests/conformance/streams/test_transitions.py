@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.transitions import TestTransitions
+from holdfast.testing.conformance.streams.transitions import TestShareTransitions
 
-__all__ = ["TestTransitions"]
+__all__ = ["TestShareTransitions"]

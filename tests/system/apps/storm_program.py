@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tests.system.apps import ledger_app
 
-from holdfast import App, HeldJob, LeaseLost, StoreUnavailable, TaskHandle
+from holdfast import App, ClaimedJob, LeaseLost, StoreUnavailable, TaskHandle
 
 T = TypeVar("T")
 QUEUE = "default"
@@ -53,7 +53,7 @@ class Client:
                 return
             await asyncio.sleep(random.uniform(0.1, 0.3))  # others still have some
 
-    async def complete(self, held: HeldJob) -> None:
+    async def complete(self, held: ClaimedJob) -> None:
         async def write() -> None:
             ctx = held.context()
             async with ctx.transaction() as connection:

@@ -15,14 +15,14 @@ import msgspec
 from tests.torture.mutants.patching import MissingTarget
 
 from holdfast.runtime import failpoint
-from holdfast.torture.below import below
-from holdfast.torture.ground import Ground
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES
-from holdfast.torture.programs.settings import ProducerSettings, WorkerSettings
+from holdfast.torture.process_tree import below
+from holdfast.torture.programs.settings import ProducerSettings, WorkerProgramSettings
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, NAME, ROLE, RUN
+from holdfast.torture.target import Target
 from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
@@ -48,7 +48,7 @@ class Crew:
     """Started on entry, gone on exit."""
 
     def __init__(
-        self, log: Log, ground: Ground, history: Path, *, lease: float, seed: int, pulls: bool = False
+        self, log: Log, ground: Target, history: Path, *, lease: float, seed: int, pulls: bool = False
     ) -> None:
         """`pulls`: the second seat is taken by a program that claims by itself."""
         self.log = log
@@ -86,7 +86,7 @@ class Crew:
     def _start(self, role: str, name: str, settings: msgspec.Struct, failpoints: str = "") -> subprocess.Popen[bytes]:
         url = self.ground.url
         if self.proxy is not None:
-            url = with_settings(self.proxy.url, patience="5", install="never")
+            url = with_settings(self.proxy.url, reply_timeout="5", install="never")
         with (self._history / f"{name}.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", f"holdfast.torture.programs.{role}", msgspec.json.encode(settings)],
@@ -107,7 +107,7 @@ class Crew:
             )
 
     def _start_worker(self, name: str, failpoints: str = "") -> subprocess.Popen[bytes]:
-        settings = WorkerSettings(
+        settings = WorkerProgramSettings(
             name=name,
             parent=os.getpid(),
             lease=self.lease,

@@ -21,13 +21,13 @@ from tests.torture.mutants.load import CONTROL, environment
 from tests.torture.mutants.mutant import PULLING
 
 from holdfast.app.app import App
-from holdfast.torture.checker import Verdict, check
+from holdfast.torture.checker import RunVerdict, check
 from holdfast.torture.dump import dump
 from holdfast.torture.events import Clock, RunBegan, Snapshot
-from holdfast.torture.ground import Ground, ground_of
-from holdfast.torture.ground.base import LEFT
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
+from holdfast.torture.target import Target, ground_of
+from holdfast.torture.target.base import LEFT
 
 LEASE = 1.5
 DRAIN = 20.0  # seconds; what a mutant has stranded stays so
@@ -39,7 +39,7 @@ _OVERTAKING = 1.2
 class Outcome(NamedTuple):
     """What came of a run: the verdict of the checker, how long it took, and whether all jobs ended."""
 
-    verdict: Verdict
+    verdict: RunVerdict
     seconds: float
     is_drained: bool
 
@@ -90,7 +90,7 @@ def drive(name: str, url: str, *, folder: Path, seed: int, under: str) -> Outcom
     return Outcome(check(history), time.monotonic() - began, is_drained)
 
 
-async def _install(ground: Ground) -> None:
+async def _install(ground: Target) -> None:
     async with App(ground.url):
         """Opening installs the tables."""
 
@@ -99,7 +99,7 @@ def _us(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def look(ground: Ground, log: Log) -> dict[str, int]:
+def look(ground: Target, log: Log) -> dict[str, int]:
     """Count the jobs and read the store's clock, into the history."""
     sent_us = now_us()
     counts = dict(ground.counts())

@@ -13,9 +13,9 @@ import psycopg
 from tests.torture.mutants.crew import Crew, Seat, send
 from tests.torture.mutants.mutant import PULLING
 
-from holdfast.torture.below import below
 from holdfast.torture.events import FaultBegan, FaultEnded
 from holdfast.torture.history import now_us
+from holdfast.torture.process_tree import below
 from holdfast.torture.proxy import When
 from holdfast.torture.urls import postgres_url, sqlite_path
 

@@ -7,7 +7,7 @@ from tests.torture.mutants.patching import Code, Sql
 
 _VERBS = "holdfast.backends.sqlite.verbs"
 _WORKER = "holdfast.worker"
-_LATE = Code(f"{_WORKER}.keeper:Keeper._extend", "if extension.lost:", "if False:")
+_LATE = Code(f"{_WORKER}.lease_keeper:LeaseKeeper._extend", "if extension.lost:", "if False:")
 """The word that a lease was lost comes late, as it may: what its holder does meanwhile is what the fence is for."""
 
 FENCES = (
@@ -119,7 +119,7 @@ FENCES = (
         "rescue_after_outage",
         SQLITE,
         "expired leases are taken in the first moment after an outage, before the living can extend them",
-        Code(f"{_WORKER}.calls:StoreCalls._rescue", "rescue(unbroken, limit)", "rescue(None, limit)"),
+        Code(f"{_WORKER}.store_calls:StoreCalls._rescue", "rescue(unbroken, limit)", "rescue(None, limit)"),
         caught_by="I23",
         under="outage",
     ),
@@ -135,7 +135,7 @@ FENCES = (
         "extended_too_late",
         SQLITE,
         "leases are extended after one and a half times their length",
-        Code(f"{_WORKER}.holdings:Holdings.__init__", "lease * extend_at", "lease * 1.5"),
+        Code(f"{_WORKER}.held_leases:HeldLeases.__init__", "lease * extend_at", "lease * 1.5"),
         caught_by="I23",
     ),
     mutant(

@@ -13,11 +13,11 @@ from tests.torture.mutants.driving import mutated
 from tests.torture.mutants.load import ROOT, environment
 from tests.torture.mutants.mutant import Mutant
 
-from holdfast.torture.plan import Fault, Plan, Profile
-from holdfast.torture.report import Report
+from holdfast.torture.plan import Fault, Profile, RunPlan
+from holdfast.torture.report import RunReport
 from holdfast.torture.streams.conductor import StreamProgress
-from holdfast.torture.streams.ground import stream_ground_of
 from holdfast.torture.streams.run import torture_streams
+from holdfast.torture.streams.target import stream_ground_of
 
 _MIXES: Final[dict[str, dict[Fault, int]]] = {
     "calm": {},
@@ -28,10 +28,10 @@ _MIXES: Final[dict[str, dict[Fault, int]]] = {
 _EXECUTABLE = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist"]
 
 
-def drive_streams(name: str, url: str, *, folder: Path, seed: int, under: str) -> Report:
+def drive_streams(name: str, url: str, *, folder: Path, seed: int, under: str) -> RunReport:
     """Run under a mix of faults, drain, dump and check."""
     profile = Profile(jobs=600, seconds=8.0, limit=20.0, drain=25.0, workers=2, producers=2, faults=_MIXES[under])
-    plan = Plan(name="mutant", profile=profile, seed=seed, lease=2.0)
+    plan = RunPlan(name="mutant", profile=profile, seed=seed, lease=2.0)
     ground = stream_ground_of(url)
     history = folder / f"history-{seed}"
     history.mkdir()

@@ -6,18 +6,18 @@ import random
 
 import pytest
 
-from holdfast.cli.demo.conductor import Killings, Seat, State
-from holdfast.cli.demo.consumer import Report
+from holdfast.cli.demo.conductor import DemoSeat, Killings, SeatState
+from holdfast.cli.demo.consumer import ConsumerReport
 
 
-def seats_of(count: int, *, holding: int = 10) -> list[Seat]:
-    seats = [Seat(number) for number in range(1, count + 1)]
+def seats_of(count: int, *, holding: int = 10) -> list[DemoSeat]:
+    seats = [DemoSeat(number) for number in range(1, count + 1)]
     for seat in seats:
-        seat.state, seat.present = State.WORKING, Report(holding=holding)
+        seat.state, seat.present = SeatState.WORKING, ConsumerReport(holding=holding)
     return seats
 
 
-def play(kill: int, *, seed: int = 1, jobs: int = 1000, seats: list[Seat] | None = None) -> list[tuple[int, int]]:
+def play(kill: int, *, seed: int = 1, jobs: int = 1000, seats: list[DemoSeat] | None = None) -> list[tuple[int, int]]:
     """Let works end one by one and consumers report in turn; return (works ended, number of the consumer killed)."""
     killings = Killings(kill, jobs, random.Random(seed))
     seats = seats_of(4) if seats is None else seats
@@ -56,8 +56,8 @@ def test_a_consumer_is_not_doomed_twice():
 
 
 def test_a_seat_adds_up_what_all_its_consumers_did():
-    seat = Seat(1)
-    seat.present = Report(done=5, failed_tries=1, holding=3, tries={1: 4, 2: 1})
+    seat = DemoSeat(1)
+    seat.present = ConsumerReport(done=5, failed_tries=1, holding=3, tries={1: 4, 2: 1})
     seat.vacated()
-    seat.present = Report(done=2, tries={1: 2})
-    assert seat.total == Report(done=7, failed_tries=1, tries={1: 6, 2: 1})
+    seat.present = ConsumerReport(done=2, tries={1: 2})
+    assert seat.total == ConsumerReport(done=7, failed_tries=1, tries={1: 6, 2: 1})

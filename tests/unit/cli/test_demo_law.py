@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.demo.law import Law
-from holdfast.cli.demo.plan import Plan
+from holdfast.cli.demo.attempt_distribution import Law
+from holdfast.cli.demo.plan import DemoPlan
 
 
-def drawn(plan: Plan) -> tuple[Counter[int], int]:
+def drawn(plan: DemoPlan) -> tuple[Counter[int], int]:
     """Return how many works took how many tries, and how many were given up."""
     tries = Counter[int]()
     failed = 0
@@ -27,8 +27,8 @@ def drawn(plan: Plan) -> tuple[Counter[int], int]:
     return tries, failed
 
 
-def plan_of(*, jobs: int = 5000, success_rate: float = 0.9, max_attempts: int = 10, seed: int = 1) -> Plan:
-    return Plan(jobs=jobs, success_rate=success_rate, max_attempts=max_attempts, work_timeout=5, seed=seed)
+def plan_of(*, jobs: int = 5000, success_rate: float = 0.9, max_attempts: int = 10, seed: int = 1) -> DemoPlan:
+    return DemoPlan(jobs=jobs, success_rate=success_rate, max_attempts=max_attempts, work_timeout=5, seed=seed)
 
 
 @given(st.floats(0, 1), st.integers(1, 50))

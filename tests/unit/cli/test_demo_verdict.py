@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.demo.plan import Plan
-from holdfast.cli.demo.verdict import Found, Tally, histogram, judge
+from holdfast.cli.demo.plan import DemoPlan
+from holdfast.cli.demo.verdict import DemoTotals, Found, histogram, judge
 
-PLAN = Plan(jobs=1000, success_rate=0.9, max_attempts=10, work_timeout=5, seed=1)
+PLAN = DemoPlan(jobs=1000, success_rate=0.9, max_attempts=10, work_timeout=5, seed=1)
 GOOD: dict[str, Any] = {
     "produced": 1000,
     "effects": 1000,
@@ -22,11 +22,11 @@ GOOD: dict[str, Any] = {
 
 
 def words(**changes: Any) -> dict[str, str]:
-    return {line.what: line.word for line in judge(PLAN, Tally(**{**GOOD, **changes})).lines}
+    return {line.what: line.word for line in judge(PLAN, DemoTotals(**{**GOOD, **changes})).lines}
 
 
 def verdict(**changes: Any) -> Any:
-    return judge(PLAN, Tally(**{**GOOD, **changes}))
+    return judge(PLAN, DemoTotals(**{**GOOD, **changes}))
 
 
 def test_a_run_in_which_all_took_effect_once_is_good():
@@ -77,8 +77,8 @@ def test_tries_that_no_chance_explains_are_off_but_not_bad():
 
 
 def test_works_given_up_are_expected_where_attempts_are_few():
-    plan = Plan(jobs=1000, success_rate=0.5, max_attempts=1, work_timeout=5, seed=1)
-    tally = Tally(**{**GOOD, "completed": 510, "failed": 490, "tries": {1: 510}, "highest_attempt": 1})
+    plan = DemoPlan(jobs=1000, success_rate=0.5, max_attempts=1, work_timeout=5, seed=1)
+    tally = DemoTotals(**{**GOOD, "completed": 510, "failed": 490, "tries": {1: 510}, "highest_attempt": 1})
     found = {line.what: line for line in judge(plan, tally).lines}
     assert found["failed"].expected == "~500"
     assert found["failed"].word == "fits"
@@ -87,7 +87,7 @@ def test_works_given_up_are_expected_where_attempts_are_few():
 
 
 def test_the_histogram_accounts_for_every_work():
-    rows = histogram(PLAN, Tally(**GOOD))
+    rows = histogram(PLAN, DemoTotals(**GOOD))
     assert sum(works for _, works, _ in rows) == 1000
     assert sum(expected for _, _, expected in rows) == pytest.approx(1000)
     assert [tries for tries, _, _ in rows] == ["1", "2", "3", "more", "given up"]

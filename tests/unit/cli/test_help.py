@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import every_command
 
-from holdfast.cli.failures import MEANINGS
+from holdfast.cli.exit_errors import MEANINGS
 from holdfast.cli.main import cli
 from holdfast.cli.times import duration
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 REFERENCE = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
@@ -41,7 +41,7 @@ def test_the_exit_codes_are_in_the_help_and_in_the_reference():
 
 def test_the_defaults_in_the_help_of_a_worker_are_those_of_its_settings():
     text = " ".join(CliRunner().invoke(cli, ["worker", "run", "--help"]).stdout.split())
-    defaults = Settings()
+    defaults = WorkerConfig()
     told = {
         name: re.search(rf"{option} .*?\[default: (\w+)\]", text)
         for name, option in [

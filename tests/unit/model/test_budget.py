@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST, Counters, Verdict, after_interruption, after_loss
+from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST, BudgetDecision, Counters, after_interruption, after_loss
 
 
-def lose(counters: Counters, *, alone: bool, max_attempts: int = 5) -> Verdict:
+def lose(counters: Counters, *, alone: bool, max_attempts: int = 5) -> BudgetDecision:
     """Claim the job once more, and lose it."""
     claimed = msgspec.structs.replace(counters, attempt=counters.attempt + 1)
     return after_loss(claimed, max_attempts=max_attempts, alone=alone)
@@ -45,7 +45,7 @@ def test_a_job_that_is_lost_alone_on_its_last_attempt_is_failed():
 
 def test_a_job_that_is_lost_beside_others_for_ever_is_failed_in_the_end():
     """So ends one that kills its worker from inside a child process, whoever is beside it."""
-    verdict, losses = Verdict(Counters(), None), 0
+    verdict, losses = BudgetDecision(Counters(), None), 0
     while verdict.failed_because is None:
         verdict, losses = lose(verdict.counters, alone=False, max_attempts=5), losses + 1
     assert losses == MAX_INTERRUPTED + 5

@@ -12,10 +12,10 @@ from holdfast.model.retry import (
     DEFAULT,
     ByException,
     Custom,
-    Decision,
     Exponential,
     Fixed,
     Linear,
+    RetryDecision,
     RetryPolicy,
     decide,
     policy_of,
@@ -121,8 +121,8 @@ async def _asynchronous(attempt: int, error: BaseException | None) -> float:
         (lambda: _exponential(factor="2"), "pass a number"),
         (lambda: _exponential(jitter="some"), "pass one of"),
         (lambda: Exponential(1, floor=2), "pass a floor"),
-        (lambda: _by_exception({"ValueError": 1}), "not a class of exceptions"),
-        (lambda: _by_exception({int: 1}), "not a class of exceptions"),
+        (lambda: _by_exception({"ValueError": 1}), "not an exception class"),
+        (lambda: _by_exception({int: 1}), "not an exception class"),
         (lambda: policy_of(True), "pass seconds"),
         (lambda: policy_of("soon"), "pass seconds, a timedelta, a policy"),
         (lambda: policy_of(Fixed), "pass an instance"),
@@ -135,8 +135,8 @@ def test_a_bad_setting_is_refused_with_the_remedy(make: Any, remedy):
 
 
 def test_decide_gives_the_answer_of_a_sound_policy():
-    assert decide(Fixed(5), 1, error=None, draw=0) == Decision(timedelta(seconds=5))
-    assert decide(Custom(lambda _attempt, _error: None), 1, error=None, draw=0) == Decision(None)
+    assert decide(Fixed(5), 1, error=None, draw=0) == RetryDecision(timedelta(seconds=5))
+    assert decide(Custom(lambda _attempt, _error: None), 1, error=None, draw=0) == RetryDecision(None)
 
 
 class _Nonsense(RetryPolicy):

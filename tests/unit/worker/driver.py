@@ -14,9 +14,9 @@ from datetime import timedelta
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
 from holdfast.store.values import Finish, Promotion, Verdict
-from holdfast.worker.decision import Decision, Exit, Phase, Why
+from holdfast.worker.decision import Decision, Exit, Why, WorkerPhase
 from holdfast.worker.machine import Machine
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 
 def leased(seq: int, fence: int = 1) -> LeasedJob:
@@ -104,7 +104,7 @@ class Call:
 @dataclass
 class Driver:
     seed: int
-    settings: Settings
+    settings: WorkerConfig
     jobs: int = 60
     faults: bool = True
     now: float = 100.0
@@ -332,7 +332,7 @@ class Driver:
         assert len(machine._running) + len(machine._ghosts) <= self.settings.concurrency
         if self.exit is not None:
             assert not held
-            assert machine.status().phase is Phase.ENDED
+            assert machine.status().phase is WorkerPhase.ENDED
 
     def totals(self) -> int:
         totals = self.machine.status().totals

@@ -7,13 +7,13 @@ from tests.unit.worker.driver import leased
 from holdfast.model.job import LeasedJob
 from holdfast.store.values import Verdict
 from holdfast.worker.machine import Machine
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 DONE, LOST = Verdict.DONE, Verdict.LOST
 
 
 def machine(**settings) -> Machine:
-    return Machine(Settings(**settings))
+    return Machine(WorkerConfig(**settings))
 
 
 def with_jobs(count: int, **settings) -> Machine:

@@ -13,16 +13,16 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Retried, Snoozed
 from holdfast.worker.decision import Why
 from holdfast.worker.job_child.protocol import (
+    AttemptEnded,
     Began,
-    End,
-    Ended,
+    CompletionStage,
     Frames,
     Hello,
     MainFile,
+    NoMoreJobs,
     Notice,
-    Run,
+    RunJob,
     Settlement,
-    Stage,
     Unready,
     encode,
     from_child,
@@ -52,18 +52,18 @@ TO_CHILD = [
     Hello(1, [b"", b"/a b", b"/not-text-\xff"], MainFile(b"/x/\xfe.py", "pkg")),
     Hello(1, [], None),
     Hello(1, [], None, store=b"postgresql://ada:s3cret@db/shop"),
-    Run("shop.tasks", "Mail.send", "send", JOB, timedelta(seconds=30, microseconds=1)),
+    RunJob("shop.tasks", "Mail.send", "send", JOB, timedelta(seconds=30, microseconds=1)),
     Notice(Why.CANCEL_ASKED),
     Notice(Why.LEASE_LOST),
-    End(),
+    NoMoreJobs(),
 ]
 FROM_CHILD = [
     Began(),
     Unready("module 'x' cannot be imported"),
-    *(Settlement(stage) for stage in Stage),
-    Ended(None, clean=True),
+    *(Settlement(stage) for stage in CompletionStage),
+    AttemptEnded(None, clean=True),
     *(
-        Ended(outcome, clean=False)
+        AttemptEnded(outcome, clean=False)
         for outcome in (
             Completed('{"a": 1}'),
             Completed(),
@@ -102,9 +102,9 @@ def test_the_password_of_the_store_is_not_shown():
 
 def test_a_message_that_is_not_whole_is_not_handed_out():
     frames = Frames(to_child)
-    data = encode(End())
+    data = encode(NoMoreJobs())
     assert list(frames.feed(data[:-1])) == []
-    assert list(frames.feed(data[-1:])) == [End()]
+    assert list(frames.feed(data[-1:])) == [NoMoreJobs()]
 
 
 @pytest.mark.parametrize(

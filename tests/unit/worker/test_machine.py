@@ -9,7 +9,7 @@ from tests.unit.worker.machines import DONE, LOST, begin, machine, with_jobs
 
 from holdfast.model.outcome import Cancelled, Completed, Failure, Retried
 from holdfast.store.values import Promotion
-from holdfast.worker.decision import Exit, Phase, Totals, Why
+from holdfast.worker.decision import Exit, Totals, Why, WorkerPhase
 from holdfast.worker.machine import Machine
 
 
@@ -255,7 +255,7 @@ def test_a_worker_until_empty_asks_when_idle_and_ends_when_nothing_is_left():
     assert m.decide(0.52).check_empty
     m.emptiness(0.6, is_empty=True)
     assert m.decide(0.6).exit is Exit.DRAINED
-    assert m.status().phase is Phase.ENDED
+    assert m.status().phase is WorkerPhase.ENDED
 
 
 def test_a_wake_between_the_check_and_its_answer_keeps_a_worker_until_empty_alive():

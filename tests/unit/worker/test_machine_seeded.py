@@ -4,18 +4,18 @@ import pytest
 from tests.unit.worker.driver import Driver
 
 from holdfast.worker.decision import Exit
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 SEEDS = 200
 
 
-def settings(seed: int, **changes: object) -> Settings:
+def settings(seed: int, **changes: object) -> WorkerConfig:
     shapes = [
         {"concurrency": 1, "prefetch_max": 0},
         {"concurrency": 4, "batch_max": 3, "flush_rows": 2},
         {"concurrency": 10},
     ]
-    return Settings(lease=8.0, drain_timeout=5.0, **{**shapes[seed % 3], **changes})  # type: ignore[arg-type]
+    return WorkerConfig(lease=8.0, drain_timeout=5.0, **{**shapes[seed % 3], **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("base", range(0, SEEDS, 50))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,11 @@ from holdfast.worker.settings import Settings
 )
 def test_a_setting_that_cannot_work_is_refused_with_its_name_and_the_remedy(setting, remedy):
     with pytest.raises(ConfigError) as refusal:
-        Settings(**setting)
+        WorkerConfig(**setting)
     assert next(iter(setting)) in str(refusal.value)
     assert remedy in str(refusal.value)
 
 
 def test_rescue_recurs_well_within_the_gap_that_would_break_access():
     for lease in (1.0, 30.0, 3600.0):
-        assert Settings(lease=lease).rescue_period <= min(lease / 5, 5.0)
+        assert WorkerConfig(lease=lease).rescue_period <= min(lease / 5, 5.0)

@@ -12,20 +12,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
 from holdfast.backends.postgres.blockers import Blockers
+from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
-from holdfast.backends.postgres.floors import Floors
 from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lanes import Lanes
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.lane_cache import Lanes
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
 from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
@@ -33,7 +33,7 @@ from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.sql.steps import Place
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import Verdict
@@ -45,15 +45,20 @@ _LAST_WAIT = 2.0  # for threads whose server does not answer; they end by themse
 class _Parts:
     """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
 
-    def __init__(self, location: Location, statements: Statements) -> None:
+    def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self.process = os.getpid()
-        self._pools = AsyncPools(location, for_verbs=True)
-        self._handlers = AsyncPools(location)
-        self._blocking = BlockingPool(location)
-        self.runner = PoolRunner(self._pools, statements, location)
+        self._pools = pools_for_verbs(location)
+        self._handlers = pools_for_handlers(location)
+        self._blocking = blocking_pool(location)
+        self.runner = PoolRunner(self._pools, statements, location, self._became_ready)
         self.notifier = PostgresNotifier(location)
         self.transactions = PostgresTransactions(
-            self._handlers, self._blocking, statements, location, suspect=self._drop_idle, came_up=self._came_up
+            self._handlers,
+            self._blocking,
+            statements,
+            location,
+            suspect=self._drop_idle,
+            became_ready=self._became_ready,
         )
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
@@ -70,9 +75,9 @@ class _Parts:
             callers=self.callers.runner,
         )
 
-    def _came_up(self, ready: Iterable[Placed]) -> None:
-        for place in ready:
-            self.floors.lower(*place)
+    def _became_ready(self, places: Sequence[Place]) -> None:
+        """Let claims begin no later than at these places, and notify waiting workers."""
+        self.floors.lower_all(places)
         self.notifier.notify()
 
     def _drop_idle(self) -> None:
@@ -90,7 +95,7 @@ class _Parts:
 class PostgresBackend:
     """`Backend` on PostgreSQL, and `Transactions` with it."""
 
-    def __init__(self, location: Location, clock: Callable[[], int] | None) -> None:
+    def __init__(self, location: PostgresLocation, clock: Callable[[], int] | None) -> None:
         self._location = location
         self._statements = Statements(location.schema, clock)
         self._of_this_process: _Parts | None = None
@@ -208,4 +213,4 @@ def _durability(facts: dict[str, str]) -> str:
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> PostgresBackend:
     """Return the unopened backend behind a `postgresql:` URL."""
-    return PostgresBackend(Location.parse(url), clock)
+    return PostgresBackend(PostgresLocation.parse(url), clock)

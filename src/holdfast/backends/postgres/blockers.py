@@ -28,11 +28,12 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.steps import Rows, Steps, rows, value
 from holdfast.backends.postgres.verbs.allot import names_of
+from holdfast.backends.sql.steps import Rows, rows, value
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
 from holdfast.model.instants import span_micros
+from holdfast.store.steps import Steps
 
 _logger = logging.getLogger("holdfast.postgres")
 _PAUSE = timedelta(seconds=5)

@@ -9,11 +9,11 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from holdfast.backends.postgres.handlers_connection import HandlersConnection
-from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.patience import bounded, bounded_blocking
-from holdfast.backends.postgres.session import Session
-from holdfast.backends.postgres.trouble import translate
+from holdfast.backends.postgres.error_map import translate
+from holdfast.backends.postgres.fast_connection import FastConnection
+from holdfast.backends.postgres.location import PostgresLocation
+from holdfast.backends.postgres.timeouts import bounded, bounded_blocking
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
 
 _PREPARE_AFTER = 3
 _OWN_PROCESS = b"select pg_backend_pid()"
@@ -36,18 +36,18 @@ _BY_INDEX = _NO_COMPILING + b"; set enable_seqscan = off; set enable_bitmapscan 
 _FOR_VERBS = _BY_INDEX + b"; set default_transaction_isolation = 'read committed'"
 
 
-async def connect(location: Location, *, for_verbs: bool = False) -> AsyncConnection[Any]:
+async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> AsyncConnection[Any]:
     """Open an async connection in autocommit, only for our own statements if `for_verbs`; raises `StoreUnavailable`."""
     connection: AsyncConnection[Any] | None = None
     try:
-        kind = Session if for_verbs else HandlersConnection
+        kind = FastConnection if for_verbs else HandlersConnection
         connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
         if location.prepare != "never":
-            with bounded(connection, location.patience):
+            with bounded(connection, location.reply_timeout):
                 found = await (await connection.execute(_OWN_PROCESS)).fetchone()
                 if _is_direct(connection, found):
                     await connection.execute(_FOR_VERBS if for_verbs else _NO_COMPILING)
-                    if isinstance(connection, Session):
+                    if isinstance(connection, FastConnection):
                         connection.prepared = {}
                         connection.prepare_threshold = None  # the driver drops all of them after a rollback, ours too
                     else:
@@ -57,13 +57,13 @@ async def connect(location: Location, *, for_verbs: bool = False) -> AsyncConnec
     return connection
 
 
-def connect_blocking(location: Location) -> Connection[Any]:
+def connect_blocking(location: PostgresLocation) -> Connection[Any]:
     """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
     connection: Connection[Any] | None = None
     try:
         connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
         if location.prepare != "never":
-            with bounded_blocking(connection, location.patience):
+            with bounded_blocking(connection, location.reply_timeout):
                 if _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
                     connection.execute(_NO_COMPILING)
                     connection.prepare_threshold = _PREPARE_AFTER
@@ -73,14 +73,14 @@ def connect_blocking(location: Location) -> Connection[Any]:
 
 
 def _not_connected(
-    location: Location, connection: AsyncConnection[Any] | Connection[Any] | None, error: BaseException
+    location: PostgresLocation, connection: AsyncConnection[Any] | Connection[Any] | None, error: BaseException
 ) -> BaseException:
     if connection is not None:
         drop(connection)
     return translate(error, location.url, broken=True) if isinstance(error, psycopg.Error) else error
 
 
-def _threshold(location: Location) -> int | None:
+def _threshold(location: PostgresLocation) -> int | None:
     """Return after how many times the driver prepares a statement, unless more is known of the session."""
     return _PREPARE_AFTER if location.prepare == "always" else None
 

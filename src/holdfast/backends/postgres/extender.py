@@ -10,18 +10,19 @@ import psycopg
 from psycopg import Connection
 
 from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
-from holdfast.backends.postgres.driving import drive_blocking
-from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.patience import bounded_blocking
+from holdfast.backends.postgres.error_map import translate
+from holdfast.backends.postgres.execute import drive_blocking
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
-from holdfast.backends.postgres.trouble import translate
+from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs import leases as verbs
+from holdfast.backends.sql.steps import Ready
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, WorkerBeat
 
 T = TypeVar("T")
-_PATIENCE = timedelta(seconds=5)
+_TIMEOUT = timedelta(seconds=5)
 _SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
 _SILENCE = 2  # times that, and a second at least: the server itself did not break it off, so the line is dead
 
@@ -32,18 +33,18 @@ class PostgresExtender:
     The time limit of a statement is set within its transaction: a session's settings may not be our own.
     """
 
-    def __init__(self, location: Location, statements: Statements) -> None:
+    def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self._location = location
         self._statements = statements
         self._connection: Connection[Any] | None = connect_blocking(location)
 
-    def _transact(self, steps: Steps[T], patience: timedelta = _PATIENCE) -> T:
+    def _transact(self, steps: Steps[T], reply_timeout: timedelta = _TIMEOUT) -> T:
         connection = self._connection
         if connection is None or has_gone(connection):
             self.close()
             connection = self._connection = connect_blocking(self._location)
         committing = False
-        milliseconds = max(100, int(patience.total_seconds() * 1000))
+        milliseconds = max(100, int(reply_timeout.total_seconds() * 1000))
         silence = max(1000, _SILENCE * milliseconds)
         try:
             with bounded_blocking(connection, silence / 1000):
@@ -52,7 +53,7 @@ class PostgresExtender:
                     f"begin isolation level read committed; set local statement_timeout = {milliseconds}; "
                     f"set local idle_in_transaction_session_timeout = {silence}".encode()
                 )
-                result = drive_blocking(connection, self._statements, steps)
+                result = drive_blocking(connection, self._statements, steps, Ready())
                 committing = True
                 connection.execute(b"commit")
         except psycopg.Error as error:
@@ -65,7 +66,7 @@ class PostgresExtender:
         return result
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states it
-        return self._transact(verbs.extend_many(leases, duration), min(_PATIENCE, duration / _SHARE))
+        return self._transact(verbs.extend_many(leases, duration), min(_TIMEOUT, duration / _SHARE))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
         return self._transact(verbs.cancel_asked(worker_id))

@@ -20,9 +20,9 @@ from contextlib import suppress
 import psycopg
 from psycopg import sql
 
-from holdfast.backends.postgres.listening import Listener
-from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.telling import Line
+from holdfast.backends.postgres.location import PostgresLocation
+from holdfast.backends.postgres.notify_listener import Listener
+from holdfast.backends.postgres.notify_sender import NotifyConnection
 from holdfast.errors import StoreError
 
 _AGAIN_AFTER = 1.0
@@ -32,14 +32,14 @@ _logger = logging.getLogger("holdfast.postgres")
 class PostgresNotifier:
     """Hints within the process at once, to other processes through the server."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: PostgresLocation) -> None:
         self._location = location
         self._channel = f"holdfast_{location.schema}"
         self._own_mark = secrets.token_hex(8)
         # Two statements sent as one are one transaction, on a server and behind a pooler alike.
         notify = sql.SQL("set local synchronous_commit = off; notify {}, {}")
         command = notify.format(sql.Identifier(self._channel), sql.Literal(self._own_mark)).as_bytes(None)
-        self._line = Line(location, command)
+        self._line = NotifyConnection(location, command)
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._listener: Listener | None = None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import Enum
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -17,28 +16,27 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop
-from holdfast.backends.postgres.driving import drive, drive_blocking
-from holdfast.backends.postgres.handlers_connection import HandlersConnection
-from holdfast.backends.postgres.holding import Holding
-from holdfast.backends.postgres.patience import bounded, hang_up
+from holdfast.backends.postgres.error_map import took_too_long, translate, was_ended
+from holdfast.backends.postgres.execute import drive, drive_blocking
+from holdfast.backends.postgres.fence_check import PostgresFenceCheck
+from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Steps
-from holdfast.backends.postgres.trouble import took_too_long, translate, was_ended
+from holdfast.backends.postgres.timeouts import bounded, hang_up
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.backends.postgres.verbs.lines import Placed
-from holdfast.backends.postgres.waiting import where_it_may_wait
-from holdfast.backends.sql.finishing import to_the_end
+from holdfast.backends.sql.steps import Ask, Place, Ready
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 
 T = TypeVar("T")
-CameUp = Callable[[Iterable[Placed]], None]
-_CANCEL_PATIENCE = 5.0
+_CANCEL_TIMEOUT = 5.0
 
 
 class _Session(Protocol):
@@ -73,13 +71,20 @@ class OpenTransaction:
     """What both kinds of transaction share."""
 
     def __init__(
-        self, session: _Session, owner: Statements, holding: Holding, limit: timedelta, where: str, came_up: CameUp
+        self,
+        session: _Session,
+        owner: Statements,
+        holding: PostgresFenceCheck,
+        limit: timedelta,
+        where: str,
+        became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
         self._session = session
         self._holding = holding
         self._limit = limit
         self._where = where
-        self._came_up = came_up
+        self._became_ready = became_ready
+        self._ready = Ready()
         self._state = State.OPEN
         self._began = time.monotonic()
         self._lock = threading.Lock()
@@ -122,6 +127,8 @@ class OpenTransaction:
 
     def committed(self) -> None:
         """Do what waited for the commit."""
+        if self._ready:
+            self._became_ready(self._ready.places)
         for act in self.after_commit:
             act()
 
@@ -167,13 +174,6 @@ class OpenTransaction:
     def _lock_steps(self) -> Steps[None]:
         return self._holding.lock(max(1, int(self._limit.total_seconds() * 1000)))
 
-    def _completion(self, lease: Lease, result: str | None) -> Steps[Verdict]:
-        ready: list[Placed] = []
-        verdict = yield from complete(lease, result, ready)
-        if ready:
-            self.after_commit.append(partial(self._came_up, ready))
-        return verdict
-
     def _expired(self) -> TransactionExpired:
         return TransactionExpired(
             f"{self._holding.name}: its transaction was open longer than {self._limit.total_seconds():g} s and was "
@@ -189,22 +189,22 @@ class AsyncOpenTransaction(OpenTransaction):
         self,
         connection: HandlersConnection,
         owner: Statements,
-        holding: Holding,
+        holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
-        came_up: CameUp,
-        patience: float,
+        became_ready: Callable[[Sequence[Place]], None],
+        reply_timeout: float,
     ) -> None:
-        super().__init__(connection, owner, holding, limit, where, came_up)
+        super().__init__(connection, owner, holding, limit, where, became_ready)
         self.connection = connection
-        self._patience = patience
+        self._reply_timeout = reply_timeout
         self._expiring: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Begin, and lock what is held; raise `LeaseLost` if it is held no longer."""
         steps = self._lock_steps()
         text, parameters = self._statement(next(steps))
-        with bounded(self.connection, self._patience):
+        with bounded(self.connection, self._reply_timeout):
             found = await self.connection.begin_with(text, parameters)
         with suppress(StopIteration):
             steps.send(found)
@@ -214,19 +214,19 @@ class AsyncOpenTransaction(OpenTransaction):
         if self._state is State.COMMITTED:
             return
         self.seal()
-        with self.explained(committing=True), bounded(self.connection, self._patience):
-            await to_the_end(self.connection.end(b"commit"))
+        with self.explained(committing=True), bounded(self.connection, self._reply_timeout):
+            await uncancellable(self.connection.end(b"commit"))
 
     async def undo(self) -> None:
         """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
-        await to_the_end(self._undo())
+        await uncancellable(self._undo())
 
     async def _undo(self) -> None:
         await self._settle_expiry()
         if self.connection.closed or self.connection.pgconn.transaction_status == TransactionStatus.IDLE:
             return
         try:
-            with bounded(self.connection, self._patience):
+            with bounded(self.connection, self._reply_timeout):
                 await self.connection.end(b"rollback")
         except psycopg.Error:
             drop(self.connection)
@@ -238,7 +238,7 @@ class AsyncOpenTransaction(OpenTransaction):
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it."""
         self.check_open()
-        return await drive(self.connection, self.owner, steps)
+        return await drive(self.connection, self.owner, steps, self._ready)
 
     def expire_soon(self) -> None:
         """Begin to roll back because the limit has passed."""
@@ -248,7 +248,7 @@ class AsyncOpenTransaction(OpenTransaction):
     async def _expire(self) -> None:
         if self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
             try:
-                await self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
+                await self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             except psycopg.Error:
                 hang_up(self.connection)
         async with self.connection.lock:
@@ -267,22 +267,22 @@ class BlockingOpenTransaction(OpenTransaction):
         self,
         connection: Connection[Any],
         owner: Statements,
-        holding: Holding,
+        holding: PostgresFenceCheck,
         limit: timedelta,
         where: str,
-        came_up: CameUp,
+        became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
-        super().__init__(connection, owner, holding, limit, where, came_up)
+        super().__init__(connection, owner, holding, limit, where, became_ready)
         self.connection = connection
 
     def lock(self) -> None:
         """Lock what is held; raise `LeaseLost` if it is held no longer."""
-        drive_blocking(self.connection, self.owner, self._lock_steps())
+        drive_blocking(self.connection, self.owner, self._lock_steps(), self._ready)
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb in it, while the handler's thread waits for that."""
         self.check_open()
-        return await where_it_may_wait(lambda: drive_blocking(self.connection, self.owner, steps))
+        return await where_it_may_wait(lambda: drive_blocking(self.connection, self.owner, steps, self._ready))
 
     def expire(self) -> None:
         """Roll back because the limit has passed; called in a thread of its own."""
@@ -290,7 +290,7 @@ class BlockingOpenTransaction(OpenTransaction):
             return
         if self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
             try:
-                self.connection.cancel_safe(timeout=_CANCEL_PATIENCE)
+                self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             except psycopg.Error:
                 hang_up(self.connection)
         with self.connection.lock:
@@ -303,7 +303,7 @@ class AsyncTransaction(AsyncOpenTransaction):
     async def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion."""
         self._check_whole()
-        return await self.run(self._completion(lease, result))
+        return await self.run(complete(lease, result))
 
 
 class BlockingTransaction(BlockingOpenTransaction):
@@ -312,7 +312,7 @@ class BlockingTransaction(BlockingOpenTransaction):
     def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion."""
         self._check_whole()
-        return drive_blocking(self.connection, self.owner, self._completion(lease, result))
+        return drive_blocking(self.connection, self.owner, complete(lease, result), self._ready)
 
 
 class AsyncStreamTransaction(AsyncOpenTransaction):
@@ -326,8 +326,8 @@ class AsyncStreamTransaction(AsyncOpenTransaction):
         self.seal()
         text, parameters = self._statement(commit_or_fail(grant, commit))
         try:
-            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._patience):
-                await to_the_end(self.connection.commit_with(text, parameters))
+            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._reply_timeout):
+                await uncancellable(self.connection.commit_with(text, parameters))
         except psycopg.Error:  # by which the server has refused to commit
             return CommitVerdict.LOST
         self._state = State.COMMITTED
@@ -340,4 +340,4 @@ class BlockingStreamTransaction(BlockingOpenTransaction):
     def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Write the fenced position."""
         self._check_whole()
-        return drive_blocking(self.connection, self.owner, commit_step(grant, commit))
+        return drive_blocking(self.connection, self.owner, commit_step(grant, commit), self._ready)

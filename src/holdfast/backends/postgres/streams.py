@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
-from holdfast.backends.postgres.categories import Categories
+from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import allot as allotting
 from holdfast.backends.postgres.verbs import append as appending
@@ -22,6 +21,7 @@ from holdfast.backends.postgres.verbs.transitions import transitions
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Share, Timing
 from holdfast.model.event import Appended, NewEvent, StoredEvent
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import (
     Beat,
     CategoryView,

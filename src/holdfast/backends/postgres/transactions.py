@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -28,9 +28,8 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from holdfast.backends.postgres.connecting import drop
-from holdfast.backends.postgres.handlers_connection import HandlersConnection
-from holdfast.backends.postgres.holding import Holding, holding_job, holding_share
-from holdfast.backends.postgres.location import Location
+from holdfast.backends.postgres.fence_check import PostgresFenceCheck, holding_job, holding_share
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.open_transaction import (
     AsyncOpenTransaction,
     AsyncStreamTransaction,
@@ -38,14 +37,15 @@ from holdfast.backends.postgres.open_transaction import (
     BlockingOpenTransaction,
     BlockingStreamTransaction,
     BlockingTransaction,
-    CameUp,
 )
-from holdfast.backends.postgres.patience import bounded_blocking
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
+from holdfast.backends.postgres.timeouts import bounded_blocking
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.backends.sql.steps import Place
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 
 T = TypeVar("T")
 Async = TypeVar("Async", bound=AsyncOpenTransaction)
@@ -76,25 +76,25 @@ class PostgresTransactions:
 
     def __init__(
         self,
-        pools: AsyncPools,
-        blocking: BlockingPool,
+        pools: PostgresPools,
+        blocking: PostgresBlockingPool,
         statements: Statements,
-        location: Location,
+        location: PostgresLocation,
         *,
         suspect: Callable[[], None],
-        came_up: CameUp,
+        became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
         """`suspect` is called when a connection broke by itself: those that lie idle lead the same way.
 
-        `came_up` is called after a commit that has made others ready, with the places where they lie.
+        `became_ready` is called after a commit that made jobs ready, with their places.
         """
         self._pools = pools
         self._blocking = blocking
         self._statements = statements
         self._where = location.url
-        self._patience = location.patience
+        self._reply_timeout = location.reply_timeout
         self._suspect = suspect
-        self._came_up = came_up
+        self._became_ready = became_ready
 
     def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:
         """Open a transaction for an async handler of a task."""
@@ -115,10 +115,12 @@ class PostgresTransactions:
         return self._open_blocking(BlockingStreamTransaction, holding_share(grant), limit)
 
     @asynccontextmanager
-    async def _open(self, kind: type[Async], holding: Holding, limit: timedelta) -> AsyncGenerator[Async]:
+    async def _open(self, kind: type[Async], holding: PostgresFenceCheck, limit: timedelta) -> AsyncGenerator[Async]:
         async with self._pools.here.connection() as connection:
             assert isinstance(connection, HandlersConnection)  # noqa: S101 - see `connecting.py`
-            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up, self._patience)
+            transaction = kind(
+                connection, self._statements, holding, limit, self._where, self._became_ready, self._reply_timeout
+            )
             expiring = asyncio.get_running_loop().call_later(limit.total_seconds(), transaction.expire_soon)
             try:
                 with transaction.explained(), _joinable(transaction):
@@ -136,11 +138,13 @@ class PostgresTransactions:
         transaction.committed()
 
     @contextmanager
-    def _open_blocking(self, kind: type[Blocking], holding: Holding, limit: timedelta) -> Generator[Blocking]:
+    def _open_blocking(
+        self, kind: type[Blocking], holding: PostgresFenceCheck, limit: timedelta
+    ) -> Generator[Blocking]:
         with self._blocking.connection() as connection:
-            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
+            transaction = kind(connection, self._statements, holding, limit, self._where, self._became_ready)
             block = connection.transaction()
-            with transaction.explained(), bounded_blocking(connection, self._patience):
+            with transaction.explained(), bounded_blocking(connection, self._reply_timeout):
                 block.__enter__()
             expiring = threading.Timer(limit.total_seconds(), transaction.expire)
             expiring.daemon = True
@@ -154,11 +158,11 @@ class PostgresTransactions:
                 except BaseException as error:
                     expiring.cancel()
                     expiring.join()  # a rollback for the limit's sake that has begun is let end
-                    with bounded_blocking(connection, self._patience):
+                    with bounded_blocking(connection, self._reply_timeout):
                         _undo_blocking(transaction, block, error)
                     raise
                 expiring.cancel()
-                with transaction.explained(committing=True), bounded_blocking(connection, self._patience):
+                with transaction.explained(committing=True), bounded_blocking(connection, self._reply_timeout):
                     block.__exit__(None, None, None)
             finally:
                 if transaction.end():

@@ -22,19 +22,20 @@ from pathlib import Path
 
 from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.gate import Gate
+from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
-from holdfast.backends.sqlite.location import Location, prepare_file
+from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
-from holdfast.backends.sqlite.sessions import Session
 from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
 from holdfast.backends.sqlite.transactions import SqliteTransactions, current
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.versions import check_version
+from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
@@ -50,25 +51,36 @@ _inherited: list[_Parts] = []
 class _Parts:
     """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
 
-    def __init__(self, location: Location, clock: Callable[[], int]) -> None:
+    def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
         self.process = os.getpid()
         self._location = location
         self._clock = clock
-        self.gate = Gate(location.busy_timeout)
+        self.gate = WriteQueue(location.busy_timeout)
         self._memory = Connection(location, clock) if location.path is None else None
-        self.writer = Session(lambda: self.connect(checkpoints=True), "writer")
-        self.reader = Session(self.connect, "reader")
+        self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "writer")
+        self.reader = ConnectionThread(self.connect, "reader")
         in_memory = self._memory is not None
-        self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
         self.notifier = SqliteNotifier(None if in_memory else self.connect)
-        self._reporter = Session(lambda: self.connect(checkpoints=True), "reporter")  # an idle node writes nothing else
-        self._leader = Session(self.connect, "leader")
+        self.runner = SessionRunner(
+            self.writer, self.reader, self.gate, gated_reads=in_memory, became_ready=self.notifier.notify
+        )
+        self._reporter = ConnectionThread(
+            lambda: self.connect(checkpoints=True), "reporter"
+        )  # an idle node writes nothing else
+        self._leader = ConnectionThread(self.connect, "leader")
         self.reports, self.leading = (
-            FirstRunner(session, self.reader, self.gate, gated_reads=in_memory, unheard=self.notifier.unheard)
+            FirstRunner(
+                session,
+                self.reader,
+                self.gate,
+                gated_reads=in_memory,
+                became_ready=self.notifier.notify,
+                unheard=self.notifier.unheard,
+            )
             for session in (self._reporter, self._leader)
         )
         self.transactions = SqliteTransactions(
-            lambda: Session(self.connect, "handler"), self.gate, self.notifier.notify
+            lambda: ConnectionThread(self.connect, "handler"), self.gate, self.notifier.notify
         )
         steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
         self.jobs = SqliteJobs(self.runner, self.notifier.notify, steady)
@@ -96,7 +108,7 @@ class _Parts:
 class SqliteBackend:
     """`Backend` on SQLite, and `Transactions` with it."""
 
-    def __init__(self, location: Location, clock: Callable[[], int]) -> None:
+    def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
         self._location = location
         self._clock = clock
         self._of_this_process: _Parts | None = None
@@ -204,14 +216,14 @@ class SqliteBackend:
         def work(tx: Tx) -> Verdict:
             return complete(tx, lease, result)
 
-        return self._callers(using).run(work)
+        return self._callers(using).run(direct(work))
 
     def _callers(self, using: object) -> CallersRunner:
         if not isinstance(using, sqlite3.Connection):
             message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
             raise ConfigError(message)
         _check_in_transaction(using)
-        return CallersRunner(using, self._clock, lambda: self._check_callers(using))
+        return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.notifier.notify)
 
     def _check_callers(self, using: sqlite3.Connection) -> None:
         """See that a transaction is open and that it leads to our file; only in the thread of the connection."""
@@ -250,4 +262,4 @@ def _unusable(error: sqlite3.ProgrammingError) -> ConfigError:
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> SqliteBackend:
     """Return the unopened backend behind a `sqlite:` URL."""
-    return SqliteBackend(Location.parse(url), clock or host_clock)
+    return SqliteBackend(SqliteLocation.parse(url), clock or host_clock)

@@ -23,7 +23,7 @@ _EXAMPLES = (
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}")
 
 
-class Location(msgspec.Struct, frozen=True):
+class SqliteLocation(msgspec.Struct, frozen=True):
     """Where the database lies and how it is to be written; `path` None is in memory."""
 
     path: Path | None
@@ -47,7 +47,7 @@ class Location(msgspec.Struct, frozen=True):
         return f"sqlite:///{path}?synchronous={self.synchronous}&busy_timeout={self.busy_timeout:f}"
 
     @classmethod
-    def parse(cls, url: str) -> Location:
+    def parse(cls, url: str) -> SqliteLocation:
         """Read a URL; raise `ConfigError` with examples where it cannot be one."""
         parts = urlsplit(url)
         if parts.scheme != "sqlite" or parts.netloc or parts.fragment:
@@ -68,7 +68,7 @@ class Location(msgspec.Struct, frozen=True):
         return _with_settings(cls(path=path), url, parts.query)
 
 
-def _with_settings(location: Location, url: str, query: str) -> Location:
+def _with_settings(location: SqliteLocation, url: str, query: str) -> SqliteLocation:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "synchronous" and value in {"full", "normal"}:
             location = msgspec.structs.replace(location, synchronous=value)

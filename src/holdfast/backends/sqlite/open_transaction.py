@@ -10,13 +10,13 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection, Parameters
-from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
-from holdfast.backends.sqlite.gate import Gate
-from holdfast.backends.sqlite.holding import Holding
-from holdfast.backends.sqlite.sessions import Session
+from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.fence_check import SqliteFenceCheck
 from holdfast.backends.sqlite.verbs import consumers
 from holdfast.backends.sqlite.verbs.finish import complete
-from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
+from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
+from holdfast.errors import ConfigError, HoldfastError, StoreError, StoreUnavailable, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.stream_values import Commit, CommitVerdict
@@ -77,7 +77,13 @@ class OpenTransaction:
     """A transaction that a handler holds open on a session of its own."""
 
     def __init__(
-        self, session: Session, gate: Gate, holding: Holding, *, limit: timedelta, deadlines: Deadlines
+        self,
+        session: ConnectionThread,
+        gate: WriteQueue,
+        holding: SqliteFenceCheck,
+        *,
+        limit: timedelta,
+        deadlines: Deadlines,
     ) -> None:
         self.session = session
         self._gate = gate
@@ -95,7 +101,7 @@ class OpenTransaction:
         """Whether statements may still be run."""
         return self._state is State.OPEN
 
-    def belongs_to(self, gate: Gate) -> bool:
+    def belongs_to(self, gate: WriteQueue) -> bool:
         """Tell whether this is a transaction of the backend with this gate."""
         return self._gate is gate
 
@@ -115,7 +121,11 @@ class OpenTransaction:
             if self._state is State.UNWANTED:
                 message = "nobody waits for this transaction any more"
                 raise ConfigError(message)
-            self._deadline = self._deadlines.set(self._limit, self.expire)
+            try:
+                self._deadline = self._deadlines.set(self._limit.total_seconds(), self.expire)
+            except DeadlinesClosedError as error:
+                message = "the store was closed while a transaction waited for its turn"
+                raise StoreUnavailable(message) from error
             self._state = State.OPEN
 
     def disown(self) -> None:

@@ -19,10 +19,8 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 
-from holdfast.backends.sql.finishing import to_the_end
-from holdfast.backends.sqlite.deadlines import Deadlines
-from holdfast.backends.sqlite.gate import Gate
-from holdfast.backends.sqlite.holding import Holding, holding_job, holding_share
+from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.fence_check import SqliteFenceCheck, holding_job, holding_share
 from holdfast.backends.sqlite.open_transaction import (
     AsyncStreamTransaction,
     AsyncTransaction,
@@ -30,7 +28,9 @@ from holdfast.backends.sqlite.open_transaction import (
     BlockingTransaction,
     OpenTransaction,
 )
-from holdfast.backends.sqlite.sessions import Session
+from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 
@@ -40,14 +40,16 @@ current: ContextVar[OpenTransaction | None] = ContextVar("holdfast_sqlite_transa
 class SqliteTransactions:
     """Opens handlers' transactions, each on a session of its own; sessions are kept for the next."""
 
-    def __init__(self, new_session: Callable[[], Session], gate: Gate, notify: Callable[[], None]) -> None:
+    def __init__(
+        self, new_session: Callable[[], ConnectionThread], gate: WriteQueue, notify: Callable[[], None]
+    ) -> None:
         self._new_session = new_session
         self._gate = gate
         self._notify = notify
-        self._idle: list[Session] = []
+        self._idle: list[ConnectionThread] = []
         self._is_closed = False
         self._closing = threading.Lock()
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines("holdfast-sqlite-deadlines")
 
     @asynccontextmanager
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[AsyncTransaction]:
@@ -74,7 +76,7 @@ class SqliteTransactions:
             yield BlockingStreamTransaction(transaction)
 
     @asynccontextmanager
-    async def _open(self, holding: Holding, limit: timedelta) -> AsyncGenerator[OpenTransaction]:
+    async def _open(self, holding: SqliteFenceCheck, limit: timedelta) -> AsyncGenerator[OpenTransaction]:
         session = self._take()
         transaction = OpenTransaction(session, self._gate, holding, limit=limit, deadlines=self._deadlines)
         try:
@@ -86,15 +88,15 @@ class SqliteTransactions:
         try:
             with _joinable(transaction):
                 yield transaction
-                await to_the_end(session.run(transaction.commit))
+                await uncancellable(session.run(transaction.commit))
         except BaseException:
-            await to_the_end(session.run(transaction.abandon))  # no harm after a commit, done or failed
+            await uncancellable(session.run(transaction.abandon))  # no harm after a commit, done or failed
             raise
         finally:
             self._put_back(session)
 
     @contextmanager
-    def _open_blocking(self, holding: Holding, limit: timedelta) -> Generator[OpenTransaction]:
+    def _open_blocking(self, holding: SqliteFenceCheck, limit: timedelta) -> Generator[OpenTransaction]:
         session = self._take()
         transaction = OpenTransaction(session, self._gate, holding, limit=limit, deadlines=self._deadlines)
         try:
@@ -113,11 +115,11 @@ class SqliteTransactions:
         finally:
             self._put_back(session)
 
-    def _put_back_when_free(self, session: Session) -> None:
+    def _put_back_when_free(self, session: ConnectionThread) -> None:
         """Keep a session for the next only after its thread has done with what it waits for."""
         session.submit(lambda _: None).add_done_callback(lambda _: self._put_back(session))
 
-    def _put_back(self, session: Session) -> None:
+    def _put_back(self, session: ConnectionThread) -> None:
         """Keep a session for the next, or close its connection if no next will come."""
         with self._closing:
             if not self._is_closed:
@@ -125,7 +127,7 @@ class SqliteTransactions:
                 return
         session.submit(lambda connection: connection.close())  # not waited for: this may be the session's own thread
 
-    def _take(self) -> Session:
+    def _take(self) -> ConnectionThread:
         try:
             return self._idle.pop()
         except IndexError:

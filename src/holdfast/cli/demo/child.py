@@ -16,33 +16,33 @@ from typing import Final
 import msgspec
 
 from holdfast.app.app import App
-from holdfast.cli.demo.consumer import Consumer, Report
+from holdfast.cli.demo.consumer import ConsumerReport, DemoConsumer
 from holdfast.cli.demo.records import Records
 
 URL: Final = "HOLDFAST_DEMO_URL"
 
 
-class Settings(msgspec.Struct):
+class DemoSettings(msgspec.Struct):
     """What the demo tells a consumer."""
 
     name: str
     batch_size: int
 
 
-async def consume(settings: Settings) -> int:
+async def consume(settings: DemoSettings) -> int:
     """Consume until nothing is left or SIGTERM comes; return the exit code."""
     async with App(os.environ[URL]) as app:
         records = Records(app)
         run = await records.run()
         if run is None:
             return 0
-        consumer = Consumer(records, run, name=settings.name, batch_size=settings.batch_size, told=_tell)
+        consumer = DemoConsumer(records, run, name=settings.name, batch_size=settings.batch_size, told=_tell)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, consumer.stop)
         await consumer.run()
     return 0
 
 
-def _tell(report: Report) -> None:
+def _tell(report: ConsumerReport) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -52,7 +52,7 @@ def main() -> None:
     # Ctrl-C on the terminal is the demo's affair: it stops its consumers in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("holdfast").setLevel(logging.ERROR)
-    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    settings = msgspec.json.decode(sys.argv[1], type=DemoSettings)
     try:
         sys.exit(asyncio.run(consume(settings)))
     except BrokenPipeError:

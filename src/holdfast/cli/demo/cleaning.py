@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.app.app import App
-from holdfast.cli.demo.ground import Ground
 from holdfast.cli.demo.records import QUEUE_PREFIX, Records
-from holdfast.cli.failures import Failure
+from holdfast.cli.demo.target import DemoStatements
+from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.target import file_of
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.runtime.exit_code import ExitCode
@@ -48,7 +48,7 @@ async def _require_demo(app: App) -> None:
             raise _refusal(app, f"it holds the queue {queue.name}")
 
 
-async def _install(app: App, ground: Ground) -> None:
+async def _install(app: App, ground: DemoStatements) -> None:
     try:
         await app.backend.schema.install()
     except StoreUnavailable:
@@ -58,15 +58,15 @@ async def _install(app: App, ground: Ground) -> None:
             f"the demo cannot make a schema of its own, {ground.schema}, at {app.backend.url}: {error}\n"
             f"Let the role create schemas there, or play on a file: `holdfast demo --url {URL}`."
         )
-        raise Failure(message, ExitCode.CONFIGURATION) from error
+        raise ExitError(message, ExitCode.CONFIGURATION) from error
 
 
-def _refusal(app: App, reason: str) -> Failure:
+def _refusal(app: App, reason: str) -> ExitError:
     message = (
         f"the demo would disturb {app.backend.url}: {reason}\n"
         f"Give the demo a place of its own, as in `holdfast demo --url {URL}`."
     )
-    return Failure(message, ExitCode.CONFIGURATION)
+    return ExitError(message, ExitCode.CONFIGURATION)
 
 
 def _is_vacant(file: Path) -> bool:
@@ -97,7 +97,7 @@ async def clean(records: Records, consent: Callable[[str], None]) -> str:
     return f"{place} is gone."
 
 
-def _place(app: App, ground: Ground) -> str:
+def _place(app: App, ground: DemoStatements) -> str:
     """Return the demo's own store in words."""
     if ground.is_shared_place:
         return str(file_of(app))
@@ -117,7 +117,7 @@ async def _until_nobody_holds(app: App, queue: str) -> None:
         if not leases:
             return
         if waited >= _LONGEST_WAIT:
-            raise Failure(f"{len(leases)} works of the demo are still held: stop its consumers, or try again later")
+            raise ExitError(f"{len(leases)} works of the demo are still held: stop its consumers, or try again later")
         pause = min(max(lease.expires_in for lease in leases), _LONGEST_WAIT)
         await asyncio.sleep(pause.total_seconds())  # the end of a lease is told by the clock alone
         waited += pause

@@ -11,14 +11,14 @@ from click.core import ParameterSource
 from holdfast.app.app import App
 from holdfast.cli.demo.opening import prepared_run, stopped, with_records
 from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, source, url_option
-from holdfast.cli.demo.plan import Plan, Run
+from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.records import Records
 from holdfast.cli.demo.report import show_verdict
-from holdfast.cli.demo.stage import Crew, Interrupted, consume, new_plan, produce, stopping
+from holdfast.cli.demo.run import DemoInterrupted, DemoWorkers, consume, new_plan, produce, stopping
 from holdfast.cli.demo.steps import clean_command, consume_command, produce_command, verify_command
 from holdfast.cli.demo.verify import count
-from holdfast.cli.demo.view import View
-from holdfast.cli.failures import Noun, debug_option
+from holdfast.cli.demo.view import DemoView
+from holdfast.cli.exit_errors import Noun, debug_option
 from holdfast.cli.table import console
 from holdfast.cli.text import line
 from holdfast.runtime.exit_code import ExitCode
@@ -49,27 +49,27 @@ def demo(
     if ctx.invoked_subcommand is not None:
         ctx.obj = url if source(ctx, "url") is ParameterSource.COMMANDLINE else None
         return
-    crew = Crew(consumers=consumers, batch_size=batch_size, kill=kill)
+    crew = DemoWorkers(consumers=consumers, batch_size=batch_size, kill=kill)
     chosen = chosen_url(url)
     is_good = with_records(chosen, lambda records: _whole(records, new_plan(**options), crew, url=chosen), fresh=fresh)
     ctx.exit(ExitCode.FINE if is_good else ExitCode.WRONG)
 
 
-async def _whole(records: Records, plan: Plan, crew: Crew, *, url: str) -> bool:
+async def _whole(records: Records, plan: DemoPlan, crew: DemoWorkers, *, url: str) -> bool:
     run = await prepared_run(records, plan)
     _announce(run, crew, records.app)
     asked = asyncio.Event()
-    with stopping(asked), View(console()) as view:
+    with stopping(asked), DemoView(console()) as view:
         try:
             run = await produce(records, run, lambda number: view.producing(number, run.plan.jobs), asked)
             await consume(records, run, crew, url=url, view=view, asked=asked)
-        except Interrupted as interrupted:
+        except DemoInterrupted as interrupted:
             raise stopped(f" after {interrupted.ended:,} works") from None
     run = await records.run() or run
     return show_verdict(run, await count(records, run)).is_good
 
 
-def _announce(run: Run, crew: Crew, app: App) -> None:
+def _announce(run: DemoRun, crew: DemoWorkers, app: App) -> None:
     plan = run.plan
     click.echo(f"Store: {line(app.backend.url)}{_origin()}")
     if run.produced:

@@ -14,8 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.cli.demo.child import URL, Settings
-from holdfast.cli.demo.consumer import Report
+from holdfast.cli.demo.child import URL, DemoSettings
+from holdfast.cli.demo.consumer import ConsumerReport
 from holdfast.errors import HoldfastError
 
 _CHILD = "holdfast.cli.demo.child"
@@ -29,7 +29,7 @@ class ConsumerBroken(HoldfastError):  # noqa: N818 - reads as the sentence it st
     """A consumer ends again and again without being killed."""
 
 
-class State(StrEnum):
+class SeatState(StrEnum):
     """What a seat's consumer does."""
 
     STARTING = "starting"
@@ -39,25 +39,25 @@ class State(StrEnum):
     ENDED = "ended"
 
 
-class Seat:
+class DemoSeat:
     """A place for a consumer, and what all that sat there have done."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.pid: int | None = None
-        self.state = State.STARTING
+        self.state = SeatState.STARTING
         self.killed = 0
         self.is_doomed = False
         self.deaths = 0
         self.last_words = ""
-        self.past = Report()
-        self.present = Report()
+        self.past = ConsumerReport()
+        self.present = ConsumerReport()
 
     @property
-    def total(self) -> Report:
+    def total(self) -> ConsumerReport:
         """What was done here, by the present consumer and those before it."""
         past, present = self.past, self.present
-        return Report(
+        return ConsumerReport(
             done=past.done + present.done,
             failed_tries=past.failed_tries + present.failed_tries,
             given_up=past.given_up + present.given_up,
@@ -70,7 +70,7 @@ class Seat:
 
     def vacated(self) -> None:
         """Note that the present consumer is gone."""
-        self.past, self.present = self.total, Report()
+        self.past, self.present = self.total, ConsumerReport()
         self.past.holding = 0
 
 
@@ -85,18 +85,20 @@ class Killings:
         shares = (_EARLIEST + (_LATEST - _EARLIEST) * chance.random() for _ in range(count))
         self._points = sorted((round(share * jobs) for share in shares), reverse=True)
         self._chance = chance
-        self._victim: Seat | None = None
+        self._victim: DemoSeat | None = None
 
     @property
     def delay(self) -> float:
         """The seconds from a consumer's report to its end."""
         return _BLOW_WITHIN * self._chance.random()
 
-    def is_due(self, ended: int, seat: Seat, seats: list[Seat]) -> bool:
+    def is_due(self, ended: int, seat: DemoSeat, seats: list[DemoSeat]) -> bool:
         """Tell whether the consumer that has just reported is to be killed now."""
         if not self._points or ended < self._points[-1]:
             return False
-        living = [other for other in seats if other.state in {State.WORKING, State.WAITING} and not other.is_doomed]
+        living = [
+            other for other in seats if other.state in {SeatState.WORKING, SeatState.WAITING} and not other.is_doomed
+        ]
         if self._victim not in living:
             self._victim = self._chance.choice(living) if living else None
         if self._victim is not seat or not seat.present.holding:
@@ -107,7 +109,7 @@ class Killings:
         return True
 
 
-class Conductor:
+class DemoConductor:
     """The consumers of one session."""
 
     def __init__(
@@ -120,7 +122,7 @@ class Conductor:
         ended_before: int,
         told: Callable[[str], None],
     ) -> None:
-        self.seats = [Seat(number) for number in range(1, consumers + 1)]
+        self.seats = [DemoSeat(number) for number in range(1, consumers + 1)]
         self.killed = 0
         self._url = url
         self._batch_size = batch_size
@@ -161,13 +163,13 @@ class Conductor:
         for process in self._processes.values():
             _send(process, number)
 
-    async def _keep(self, seat: Seat) -> None:
+    async def _keep(self, seat: DemoSeat) -> None:
         while not self.is_stopping:
             code = await self._sit(seat)
             seat.vacated()
             if code == 0:
                 break
-            if seat.state is State.KILLED:
+            if seat.state is SeatState.KILLED:
                 continue
             seat.deaths += 1
             if seat.deaths >= _MOST_DEATHS and not self.is_stopping:
@@ -176,11 +178,11 @@ class Conductor:
                     f"{seat.last_words}"
                 )
                 raise ConsumerBroken(message)
-        seat.state = State.ENDED
+        seat.state = SeatState.ENDED
 
-    async def _sit(self, seat: Seat) -> int:
+    async def _sit(self, seat: DemoSeat) -> int:
         """Run one consumer to its end; return its exit code."""
-        settings = Settings(f"consumer-{seat.number}", self._batch_size)
+        settings = DemoSettings(f"consumer-{seat.number}", self._batch_size)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
@@ -193,7 +195,7 @@ class Conductor:
             env={**os.environ, URL: self._url},
         )
         self._processes[seat.number] = process
-        seat.pid, seat.state, seat.is_doomed = process.pid, State.STARTING, False
+        seat.pid, seat.state, seat.is_doomed = process.pid, SeatState.STARTING, False
         if self.is_stopping:  # asked while the process came into being
             _send(process, signal.SIGTERM)
         words = asyncio.create_task(self._listen(seat, process))
@@ -210,29 +212,29 @@ class Conductor:
                 del self._processes[seat.number]
 
     @staticmethod
-    async def _listen(seat: Seat, process: asyncio.subprocess.Process) -> None:
+    async def _listen(seat: DemoSeat, process: asyncio.subprocess.Process) -> None:
         """Keep the last line that a consumer writes to stderr."""
         assert process.stderr is not None  # noqa: S101 - asked for
         async for line in process.stderr:
             seat.last_words = line.decode(errors="replace").strip()
 
-    def _take(self, seat: Seat, process: asyncio.subprocess.Process, line: bytes) -> None:
+    def _take(self, seat: DemoSeat, process: asyncio.subprocess.Process, line: bytes) -> None:
         try:
-            report = msgspec.json.decode(line, type=Report)
+            report = msgspec.json.decode(line, type=ConsumerReport)
         except msgspec.DecodeError:
             return  # the last line of a consumer that was killed while it wrote
         seat.present = report
-        if seat.state is State.KILLED:
+        if seat.state is SeatState.KILLED:
             return
-        seat.state = State.WAITING if report.is_waiting else State.WORKING
+        seat.state = SeatState.WAITING if report.is_waiting else SeatState.WORKING
         if not self.is_stopping and self._killings.is_due(self.ended, seat, self.seats):
             asyncio.get_running_loop().call_later(self._killings.delay, self._kill, seat, process)
 
-    def _kill(self, seat: Seat, process: asyncio.subprocess.Process) -> None:
+    def _kill(self, seat: DemoSeat, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None or seat.pid != process.pid or self.is_stopping:
             return  # it has ended by itself meanwhile
         _send(process, signal.SIGKILL)
-        seat.state = State.KILLED
+        seat.state = SeatState.KILLED
         seat.killed += 1
         self.killed += 1
         held = seat.present.holding

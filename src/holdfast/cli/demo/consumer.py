@@ -14,11 +14,11 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.app.held import HeldJob
-from holdfast.cli.demo.plan import Run
+from holdfast.app.claimed_job import ClaimedJob
+from holdfast.cli.demo.plan import DemoRun
 from holdfast.cli.demo.records import Records
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionExpired
-from holdfast.runtime.access import GAP_PER_LEASE, Access
+from holdfast.runtime.reachability import GAP_PER_LEASE, Access
 from holdfast.store.backend import Backend
 
 _logger = logging.getLogger("holdfast.demo")
@@ -28,7 +28,7 @@ _RESCUES_PER_LEASE = 8
 _RESCUE_LIMIT = 1000
 
 
-class Report(msgspec.Struct):
+class ConsumerReport(msgspec.Struct):
     """What a consumer has done since it was started; `holding` works are claimed and not yet ended."""
 
     done: int = 0
@@ -41,11 +41,11 @@ class Report(msgspec.Struct):
     tries: dict[int, int] = {}
 
 
-class Consumer:
+class DemoConsumer:
     """Consumes the works of a run until none is left, or until it is stopped."""
 
     def __init__(
-        self, records: Records, run: Run, *, name: str, batch_size: int, told: Callable[[Report], None]
+        self, records: Records, run: DemoRun, *, name: str, batch_size: int, told: Callable[[ConsumerReport], None]
     ) -> None:
         self._records = records
         self._app = records.app
@@ -57,14 +57,14 @@ class Consumer:
         self._rescue_at = 0.0
         self._hint = asyncio.Event()
         self._is_stopping = False
-        self.report = Report()
+        self.report = ConsumerReport()
 
     def stop(self) -> None:
         """Let the batch in hand be the last."""
         self._is_stopping = True
         self._hint.set()
 
-    async def run(self) -> Report:
+    async def run(self) -> ConsumerReport:
         """Consume; return what was done."""
         backend = await self._app.opened()
         loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ class Consumer:
         await self._pause()
         return False
 
-    async def _consume(self, held: list[HeldJob]) -> None:
+    async def _consume(self, held: list[ClaimedJob]) -> None:
         """Try each work, and write what came of it in one transaction."""
         tried = [(job, *self._attempt(job)) for job in held]
         try:
@@ -142,13 +142,13 @@ class Consumer:
         self.report.lost += len(batch.lost)
         self._note(ended)
 
-    def _attempt(self, job: HeldJob) -> tuple[int, bool]:
+    def _attempt(self, job: ClaimedJob) -> tuple[int, bool]:
         """Try a work; chance decides. Attempts that were lost with their consumer are no tries."""
         _, arguments = job.arguments()
         tries = job.job.used_attempts
         return tries, self._run.plan.succeeds(arguments["number"], tries)
 
-    def _note(self, ended: list[tuple[HeldJob, int, bool]]) -> None:
+    def _note(self, ended: list[tuple[ClaimedJob, int, bool]]) -> None:
         report = self.report
         for job, tries, success in ended:
             if success:

@@ -14,9 +14,9 @@ from click.core import ParameterSource
 from holdfast.app.app import App
 from holdfast.cli.demo.cleaning import clean, enter
 from holdfast.cli.demo.options import source
-from holdfast.cli.demo.plan import Plan, Run
+from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.records import Records
-from holdfast.cli.failures import Failure, is_debugging
+from holdfast.cli.exit_errors import ExitError, is_debugging
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.target import is_sqlite, require_file
 from holdfast.errors import SchemaMismatch, StoreUnavailable
@@ -68,7 +68,7 @@ async def _require_store(app: App) -> None:
         message = (
             f"there is no demo at {app.backend.url}: `holdfast demo produce` begins one, or name another with --url"
         )
-        raise Failure(message, ExitCode.UNAVAILABLE) from error
+        raise ExitError(message, ExitCode.UNAVAILABLE) from error
 
 
 def quieten() -> None:
@@ -76,29 +76,29 @@ def quieten() -> None:
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
 
 
-async def required_run(records: Records) -> Run:
+async def required_run(records: Records) -> DemoRun:
     """Return the run that the store holds; refuse if there is none."""
     run = await records.run()
     if run is None:
-        raise Failure("the store holds no run of a demo: `holdfast demo produce` begins one")
+        raise ExitError("the store holds no run of a demo: `holdfast demo produce` begins one")
     return run
 
 
-async def prepared_run(records: Records, plan: Plan) -> Run:
+async def prepared_run(records: Records, plan: DemoPlan) -> DemoRun:
     """Return the run to go on with, or a new one."""
     run = await records.run()
     if run is None:
         return await records.begin(plan)
     context = click.get_current_context()
-    given = [name for name in Plan.__struct_fields__ if source(context, name) is ParameterSource.COMMANDLINE]
+    given = [name for name in DemoPlan.__struct_fields__ if source(context, name) is ParameterSource.COMMANDLINE]
     if any(getattr(run.plan, name) != getattr(plan, name) for name in given):
         click.echo("An unfinished run goes on by its own plan; --fresh begins a new one.")
     return run
 
 
-def stopped(where: str = "") -> Failure:
+def stopped(where: str = "") -> ExitError:
     """Return the end of a demo that somebody has interrupted."""
     remedy = "the same command goes on from there"
     if click.get_current_context().params["fresh"]:
         remedy = "without --fresh the same command goes on from there"
-    return Failure(f"interrupted{where}; {remedy}", ExitCode.INTERRUPTED)
+    return ExitError(f"interrupted{where}; {remedy}", ExitCode.INTERRUPTED)

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.demo.cleaning import URL
-from holdfast.cli.demo.ground import own_url
+from holdfast.cli.demo.target import own_url
 from holdfast.cli.target import check_url
 from holdfast.cli.times import duration
 

@@ -6,10 +6,10 @@ import random
 
 import msgspec
 
-from holdfast.cli.demo.law import Law
+from holdfast.cli.demo.attempt_distribution import Law
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DemoPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run consists of; it is kept in the store, and an interrupted run goes on by it."""
 
     jobs: int
@@ -29,11 +29,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return draw < self.success_rate
 
 
-class Run(msgspec.Struct, frozen=True):
+class DemoRun(msgspec.Struct, frozen=True):
     """A run as the store knows it; its works are in a queue of their own."""
 
     queue: str
-    plan: Plan
+    plan: DemoPlan
     produced: int
     killed: int
     seconds: float

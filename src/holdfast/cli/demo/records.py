@@ -14,8 +14,8 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.app.tasks import TaskHandle
-from holdfast.cli.demo.ground import TABLES, Ground, Link
-from holdfast.cli.demo.plan import Plan, Run
+from holdfast.cli.demo.plan import DemoPlan, DemoRun
+from holdfast.cli.demo.target import TABLES, DemoStatements, StatementRunner
 from holdfast.errors import HoldfastError
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState
@@ -34,7 +34,7 @@ class Records:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.ground = Ground.of(app)
+        self.ground = DemoStatements.of(app)
 
         def visit() -> None:
             """Hold a lease, so that its transaction can be used."""
@@ -47,7 +47,7 @@ class Records:
         self.work: TaskHandle[[int], int] = app.task(name=_WORK, queue=_WORKS, retry=0.1)(work)
 
     @asynccontextmanager
-    async def visit(self, *, completes: bool = True) -> AsyncGenerator[Link]:
+    async def visit(self, *, completes: bool = True) -> AsyncGenerator[StatementRunner]:
         """Open a transaction; what is enqueued inside commits with it."""
         await self._visit.enqueue()
         held = await self.app.claim(_VISITS, 1, tasks=[_VISIT], lease=_LEASE, worker_id="holdfast-demo")
@@ -64,28 +64,28 @@ class Records:
 
     # --- the run ----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> Run | None:
+    async def run(self) -> DemoRun | None:
         """Return the run that the store holds, if any."""
         async with self.visit() as link:
             rows = await link.rows("read_run") if await self.ground.has_tables(link) else []
         for queue, plan, produced, killed, seconds, finished in rows:
-            return Run(queue, msgspec.json.decode(plan, type=Plan), produced, killed, seconds, bool(finished))
+            return DemoRun(queue, msgspec.json.decode(plan, type=DemoPlan), produced, killed, seconds, bool(finished))
         return None
 
-    async def begin(self, plan: Plan) -> Run:
+    async def begin(self, plan: DemoPlan) -> DemoRun:
         """Make the tables and note a new run."""
         queue = QUEUE_PREFIX + new_id()[-12:]
         async with self.visit() as link:
             await _create(link)
             await link.run("begin_run", queue, msgspec.json.encode(plan).decode())
-        return Run(queue, plan, 0, 0, 0.0, is_finished=False)
+        return DemoRun(queue, plan, 0, 0, 0.0, is_finished=False)
 
     async def end_session(self, killed: int, seconds: float, *, finished: bool) -> None:
         """Note what a session has come to."""
         async with self.visit() as link:
             await link.run("note_session", killed, seconds, int(finished))
 
-    async def produce(self, run: Run, first: int, last: int) -> None:
+    async def produce(self, run: DemoRun, first: int, last: int) -> None:
         """Enqueue the works of these numbers, and note them, all or none."""
         task = self.work.options(queue=run.queue, max_attempts=run.plan.max_attempts)
         numbers = range(first, last + 1)
@@ -94,7 +94,7 @@ class Records:
             await link.many("add_work", [(job.id, number) for job, number in zip(jobs, numbers, strict=True)])
             await link.run("note_produced", last)
 
-    async def ended(self, run: Run) -> int:
+    async def ended(self, run: DemoRun) -> int:
         """Return how many works have taken effect or were given up."""
         async with self.visit() as link:
             effects = await link.number("count_effects")
@@ -102,7 +102,7 @@ class Records:
 
     # --- the whole --------------------------------------------------------------------------------------------------
 
-    async def copy_ledger(self, run: Run) -> None:
+    async def copy_ledger(self, run: DemoRun) -> None:
         """Write down where every work of the run stands, so that it can be compared with the effects."""
         async with self.visit() as link:
             await link.run("clear_ledger")
@@ -116,7 +116,7 @@ class Records:
                 if cursor is None:
                     break
 
-    async def drop_tables(self, run: Run | None) -> None:
+    async def drop_tables(self, run: DemoRun | None) -> None:
         """Cancel what waits and drop the demo's tables; what has ended is left to retention."""
         for state in (JobState.READY, JobState.SCHEDULED):
             while run is not None and (page := await self.app.jobs.list(state, queue=run.queue, limit=_PAGE)).jobs:
@@ -145,7 +145,7 @@ class Records:
         return None
 
 
-async def _create(link: Link) -> None:
+async def _create(link: StatementRunner) -> None:
     for table in TABLES:
         await link.run(f"create_{table}")
     for table in TABLES[1:]:

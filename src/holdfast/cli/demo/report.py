@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.demo.plan import Run
-from holdfast.cli.demo.verdict import Tally, Verdict, histogram, judge
+from holdfast.cli.demo.plan import DemoRun
+from holdfast.cli.demo.verdict import DemoTotals, DemoVerdict, histogram, judge
 from holdfast.cli.table import Column, console, show_beside
 from holdfast.cli.text import line
 
@@ -18,7 +18,7 @@ _COLUMNS = (
 _TRIES = (Column("tries", right=True), Column("works", right=True), Column("expected", right=True))
 
 
-def show_verdict(run: Run, tally: Tally) -> Verdict:
+def show_verdict(run: DemoRun, tally: DemoTotals) -> DemoVerdict:
     """Print the verdict and return it."""
     verdict = judge(run.plan, tally)
     lines = [(each.what, each.found, each.expected, each.word) for each in verdict.lines]

@@ -10,17 +10,17 @@ from typing import Any
 import click
 
 from holdfast.app.app import App
-from holdfast.cli.consent import require_consent
+from holdfast.cli.confirm import require_consent
 from holdfast.cli.demo.cleaning import clean
-from holdfast.cli.demo.consumer import Consumer, Report
+from holdfast.cli.demo.consumer import ConsumerReport, DemoConsumer
 from holdfast.cli.demo.opening import closing, prepared_run, quieten, required_run, stopped, with_records
 from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, url_option
 from holdfast.cli.demo.records import Records
 from holdfast.cli.demo.report import show_verdict
-from holdfast.cli.demo.stage import Interrupted, new_plan, produce, stopping
+from holdfast.cli.demo.run import DemoInterrupted, new_plan, produce, stopping
 from holdfast.cli.demo.verify import count
-from holdfast.cli.demo.view import View
-from holdfast.cli.failures import debug_option
+from holdfast.cli.demo.view import DemoView
+from holdfast.cli.exit_errors import debug_option
 from holdfast.cli.table import console
 from holdfast.cli.target import require_file
 from holdfast.cli.text import line
@@ -38,10 +38,10 @@ def produce_command(*, url: str | None, fresh: bool, **options: Any) -> None:
     async def whole(records: Records) -> None:
         run = await prepared_run(records, new_plan(**options))
         asked = asyncio.Event()
-        with stopping(asked), View(console()) as view:
+        with stopping(asked), DemoView(console()) as view:
             try:
                 run = await produce(records, run, lambda number: view.producing(number, run.plan.jobs), asked)
-            except Interrupted:
+            except DemoInterrupted:
                 raise stopped() from None
         click.echo(f"{run.produced:,} works are produced; start consumers with `holdfast demo consume`.")
 
@@ -60,12 +60,12 @@ def consume_command(*, name: str, batch_size: int, url: str | None) -> None:
         run = await required_run(records)
         shown = [0]
 
-        def tell(report: Report) -> None:
+        def tell(report: ConsumerReport) -> None:
             if report.done >= shown[0] + 1000:
                 shown[0] = report.done
                 click.echo(f"{name} (pid {os.getpid()}): {report.done:,} done, {report.failed_tries:,} failed tries")
 
-        consumer = Consumer(records, run, name=name, batch_size=batch_size, told=tell)
+        consumer = DemoConsumer(records, run, name=name, batch_size=batch_size, told=tell)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, consumer.stop)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.cli.demo.law import Law
-from holdfast.cli.demo.plan import Plan
+from holdfast.cli.demo.attempt_distribution import Law
+from holdfast.cli.demo.plan import DemoPlan
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Found(msgspec.Struct, frozen=True):
 _NOTHING = Found()
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class DemoTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What was counted after a run."""
 
     produced: int
@@ -55,7 +55,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.tries, default=0)
 
 
-class Line(msgspec.Struct, frozen=True):
+class VerdictRow(msgspec.Struct, frozen=True):
     """A line of the verdict; `word` is ok, bad, fits, off or empty."""
 
     what: str
@@ -64,10 +64,10 @@ class Line(msgspec.Struct, frozen=True):
     word: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DemoVerdict(msgspec.Struct, frozen=True):
     """What is to be told of a run."""
 
-    lines: list[Line]
+    lines: list[VerdictRow]
     problems: list[str]
     unfinished: list[str]
     summary: str
@@ -78,27 +78,29 @@ class Verdict(msgspec.Struct, frozen=True):
         return not self.problems and not self.unfinished
 
 
-def judge(plan: Plan, tally: Tally) -> Verdict:
+def judge(plan: DemoPlan, tally: DemoTotals) -> DemoVerdict:
     """Hold what was counted against what must be, and against what chance predicts."""
     lines = [*_musts(plan, tally), *_chances(plan, tally)]
     if tally.seconds > 0:
-        lines.append(Line("jobs/s", f"{tally.took_effect / tally.seconds:,.0f}"))
-    return Verdict(lines, _problems(tally), _unfinished(plan, tally), _summary(tally))
+        lines.append(VerdictRow("jobs/s", f"{tally.took_effect / tally.seconds:,.0f}"))
+    return DemoVerdict(lines, _problems(tally), _unfinished(plan, tally), _summary(tally))
 
 
-def _musts(plan: Plan, tally: Tally) -> list[Line]:
+def _musts(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
     due = tally.produced - tally.failed - tally.cancelled
     return [
-        Line("produced", f"{tally.produced:,}", f"{plan.jobs:,}", "ok" if tally.produced == plan.jobs else "not yet"),
-        Line(
+        VerdictRow(
+            "produced", f"{tally.produced:,}", f"{plan.jobs:,}", "ok" if tally.produced == plan.jobs else "not yet"
+        ),
+        VerdictRow(
             "completed", f"{tally.completed:,}", f"{due:,}", "not yet" if tally.left else _must(tally.completed == due)
         ),
-        Line("doubled", f"{tally.doubled.count:,}", "0", _must(not tally.doubled.count)),
-        Line("lost", f"{tally.lost.count:,}", "0", _must(not tally.lost.count)),
+        VerdictRow("doubled", f"{tally.doubled.count:,}", "0", _must(not tally.doubled.count)),
+        VerdictRow("lost", f"{tally.lost.count:,}", "0", _must(not tally.lost.count)),
     ]
 
 
-def _chances(plan: Plan, tally: Tally) -> list[Line]:
+def _chances(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
     """Compare with the law. An attempt that was lost with its consumer was no try, but raises the attempt's number."""
     law = plan.law
     ended = tally.took_effect + tally.failed
@@ -108,27 +110,27 @@ def _chances(plan: Plan, tally: Tally) -> list[Line]:
     return [
         _counted("failed", tally.failed, ended, law.failing, law),
         *([_counted("retried", tally.retried, ended, law.retrying, law)] if plan.max_attempts > 1 else []),
-        Line("most tries", f"{most}", _range(low, high), _chance(low <= most <= high)),
-        Line("attempts lost", f"{tally.lost_attempts:,}"),
-        Line(
+        VerdictRow("most tries", f"{most}", _range(low, high), _chance(low <= most <= high)),
+        VerdictRow("attempts lost", f"{tally.lost_attempts:,}"),
+        VerdictRow(
             "highest attempt",
             f"{tally.highest_attempt}",
             _range(low, above),
             _chance(low <= tally.highest_attempt <= above),
         ),
-        Line("spread of tries", "as shown", "geometric", _chance(law.fits(tally.tries, tally.failed))),
+        VerdictRow("spread of tries", "as shown", "geometric", _chance(law.fits(tally.tries, tally.failed))),
     ]
 
 
-def _counted(what: str, count: int, works: int, chance: float, law: Law) -> Line:
-    return Line(what, f"{count:,}", _about(works * chance), _chance(law.allows(count, works, chance)))
+def _counted(what: str, count: int, works: int, chance: float, law: Law) -> VerdictRow:
+    return VerdictRow(what, f"{count:,}", _about(works * chance), _chance(law.allows(count, works, chance)))
 
 
 def _range(low: int, high: int) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def histogram(plan: Plan, tally: Tally) -> list[tuple[str, int, float]]:
+def histogram(plan: DemoPlan, tally: DemoTotals) -> list[tuple[str, int, float]]:
     """Return, for each number of tries, how many works took so many, and how many the law expects."""
     ended = tally.took_effect + tally.failed
     rows = [
@@ -141,7 +143,7 @@ def histogram(plan: Plan, tally: Tally) -> list[tuple[str, int, float]]:
     return [*rows, ("given up", tally.failed, ended * plan.law.failing)]
 
 
-def _problems(tally: Tally) -> list[str]:
+def _problems(tally: DemoTotals) -> list[str]:
     found = [
         (tally.doubled, "took effect more than once"),
         (tally.lost, "lost: neither done, nor given up, nor waiting"),
@@ -150,7 +152,7 @@ def _problems(tally: Tally) -> list[str]:
     return [f"{_works(works.count)} {what}: {_named(works)}" for works, what in found if works.count]
 
 
-def _unfinished(plan: Plan, tally: Tally) -> list[str]:
+def _unfinished(plan: DemoPlan, tally: DemoTotals) -> list[str]:
     unfinished: list[str] = []
     if tally.produced < plan.jobs:
         unfinished.append(f"{_works(plan.jobs - tally.produced)} still to be produced")
@@ -159,7 +161,7 @@ def _unfinished(plan: Plan, tally: Tally) -> list[str]:
     return unfinished
 
 
-def _summary(tally: Tally) -> str:
+def _summary(tally: DemoTotals) -> str:
     kills = f", though {tally.killed} consumers were killed" if tally.killed > 1 else ""
     kills = ", though a consumer was killed" if tally.killed == 1 else kills
     given_up = f"; {_works(tally.failed)} given up after the last attempt" if tally.failed else ""

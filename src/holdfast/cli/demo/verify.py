@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.cli.demo.ground import Link
-from holdfast.cli.demo.plan import Run
+from holdfast.cli.demo.plan import DemoRun
 from holdfast.cli.demo.records import Records
-from holdfast.cli.demo.verdict import Found, Tally
+from holdfast.cli.demo.target import StatementRunner
+from holdfast.cli.demo.verdict import DemoTotals, Found
 from holdfast.model.job import FINAL_STATES, JobState
 
 
-async def count(records: Records, run: Run) -> Tally:
+async def count(records: Records, run: DemoRun) -> DemoTotals:
     """Return the tally of a run, and note it as finished if nothing is left of it."""
     await records.copy_ledger(run)
     tally = await _counted(records, run)
@@ -18,11 +18,11 @@ async def count(records: Records, run: Run) -> Tally:
     return tally
 
 
-async def _counted(records: Records, run: Run) -> Tally:
+async def _counted(records: Records, run: DemoRun) -> DemoTotals:
     async with records.visit() as link:
         states = dict(await link.rows("count_states"))
         ((lost_attempts, most_lost),) = await link.rows("lost_attempts", run.plan.max_attempts)
-        return Tally(
+        return DemoTotals(
             produced=await link.number("count_works"),
             effects=await link.number("count_effects"),
             completed=states.get(JobState.COMPLETED, 0),
@@ -41,6 +41,6 @@ async def _counted(records: Records, run: Run) -> Tally:
         )
 
 
-async def _found(link: Link, statement: str) -> Found:
+async def _found(link: StatementRunner, statement: str) -> Found:
     rows: list[tuple[str, int]] = await link.rows(statement)
     return Found(rows[0][1], [work_id for work_id, _ in rows]) if rows else Found()

@@ -15,15 +15,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.demo.conductor import Conductor, Seat, State
+from holdfast.cli.demo.conductor import DemoConductor, DemoSeat, SeatState
 from holdfast.cli.text import line
 
 _STYLES = {
-    State.STARTING: "dim",
-    State.WORKING: "green",
-    State.WAITING: "yellow",
-    State.KILLED: "red",
-    State.ENDED: "dim",
+    SeatState.STARTING: "dim",
+    SeatState.WORKING: "green",
+    SeatState.WAITING: "yellow",
+    SeatState.KILLED: "red",
+    SeatState.ENDED: "dim",
 }
 _LIVE_PERIOD = 0.1
 _LINE_PERIOD = 2.0
@@ -46,7 +46,7 @@ class Rate:
         return (ended - number) / (now - first) if now > first else 0.0
 
 
-class View:
+class DemoView:
     """Shows a run; used in a `with` block."""
 
     def __init__(self, out: Console) -> None:
@@ -58,7 +58,7 @@ class View:
         self._ended_first = 0
         self._jobs = 0
         self._rate = Rate()
-        self._conductor: Conductor | None = None
+        self._conductor: DemoConductor | None = None
         self._events: list[str] = []
         self._next_line = 0.0
 
@@ -85,7 +85,7 @@ class View:
         self._ended, self._jobs = produced, jobs
         self._draw(is_last=produced == jobs)
 
-    def consuming(self, conductor: Conductor, jobs: int) -> None:
+    def consuming(self, conductor: DemoConductor, jobs: int) -> None:
         """Show these consumers from now on."""
         self._step, self._conductor, self._jobs = "consuming", conductor, jobs
         self._began, self._rate, self._next_line = time.monotonic(), Rate(), 0.0
@@ -101,7 +101,7 @@ class View:
         """Show the present state."""
         if self._conductor is not None:
             self._ended = self._conductor.ended
-            self._draw(is_last=all(seat.state is State.ENDED for seat in self._conductor.seats))
+            self._draw(is_last=all(seat.state is SeatState.ENDED for seat in self._conductor.seats))
 
     def _draw(self, *, is_last: bool) -> None:
         now = time.monotonic()
@@ -148,12 +148,12 @@ class View:
         return grid
 
 
-def _seats(seats: list[Seat]) -> Table:
+def _seats(seats: list[DemoSeat]) -> Table:
     """Return what each consumer does, and how many of its works were done at the first try, the second, and so on."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 2))
     for name in ("consumer", "pid", "done", "1st try", "2nd", "3rd", "later", "failed", "killed"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", min_width=max(map(len, State)))
+    table.add_column("state", min_width=max(map(len, SeatState)))
     for seat in seats:
         total = seat.total
         table.add_row(

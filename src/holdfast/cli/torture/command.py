@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.document import json_option
-from holdfast.cli.failures import Failure, debug_option, is_debugging, warn
+from holdfast.cli.exit_errors import ExitError, debug_option, is_debugging, warn
+from holdfast.cli.json_output import json_option
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import console
 from holdfast.cli.text import has_password
-from holdfast.cli.torture.telling import Teller, require_writable, write_report
-from holdfast.cli.torture.unwinding import asking, unwound_by_signals
+from holdfast.cli.torture.output import Teller, require_writable, write_report
+from holdfast.cli.torture.signals import asking, unwound_by_signals
 from holdfast.errors import HoldfastError
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.failure import RunFailed
@@ -27,11 +27,11 @@ from holdfast.torture.failure import RunFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from holdfast.torture.ground import Ground
-    from holdfast.torture.plan import Plan
-    from holdfast.torture.progress import Progress
-    from holdfast.torture.report import Report
+    from holdfast.torture.plan import RunPlan
+    from holdfast.torture.progress import RunProgress
+    from holdfast.torture.report import RunReport
     from holdfast.torture.server import OwnServer
+    from holdfast.torture.target import Target
 
 URL: Final = "sqlite:///holdfast-torture.db"
 _NAMES: Final = ("smoke", "standard", "release")
@@ -84,7 +84,7 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     those ready that are due.
     """
     if url is not None and server is not None:
-        raise Failure("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)
+        raise ExitError("--url names a server that runs, --server starts one: give one of them", ExitCode.USAGE)
     if url is not None and has_password(url):
         warn("the URL on the command line holds a password, which everybody on this machine can read in the list")
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
@@ -107,7 +107,7 @@ def _started(stack: contextlib.ExitStack, *, keeps: bool) -> OwnServer:
         raise RunFailed(f"the server could not be started: {error}") from error
 
 
-def _code_of(report: Report, *, is_written: bool) -> ExitCode:
+def _code_of(report: RunReport, *, is_written: bool) -> ExitCode:
     """A violation is told whatever else went wrong; a run that shows less than it was to is not fine."""
     if not report.is_clean:
         return ExitCode.WRONG
@@ -129,7 +129,7 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     streams: bool,
 ) -> ExitCode:
     from holdfast.torture.run import ground_of, new_history, require_alone
-    from holdfast.torture.streams.ground import stream_ground_of
+    from holdfast.torture.streams.target import stream_ground_of
 
     if report_file is not None:
         require_writable(report_file)
@@ -153,11 +153,11 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
             _clean(teller, ground, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
         except KeyboardInterrupt:
             message = f"interrupted while the verdict was told; {_left(ground, server, history)}"
-            raise Failure(message, ExitCode.INTERRUPTED) from None
+            raise ExitError(message, ExitCode.INTERRUPTED) from None
     return _code_of(report, is_written=is_written)
 
 
-def _announce(teller: Teller, plan: Plan, ground: Ground, *, streams: bool) -> None:
+def _announce(teller: Teller, plan: RunPlan, ground: Target, *, streams: bool) -> None:
     what = ("events", "nodes", "appenders") if streams else ("jobs", "workers", "producers")
     teller.say(
         f"{plan.profile.jobs:,} {what[0]}, {plan.profile.workers} {what[1]}, {plan.profile.producers} {what[2]}, "
@@ -166,7 +166,7 @@ def _announce(teller: Teller, plan: Plan, ground: Ground, *, streams: bool) -> N
     teller.say(ground.shown)
 
 
-def _reported(plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path, as_json: bool) -> Report:
+def _reported(plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path, as_json: bool) -> RunReport:
     """Run; an end without a report says what is left, and never has the exit code of a violation."""
     from holdfast.torture.run import no_verdict
 
@@ -174,7 +174,7 @@ def _reported(plan: Plan, ground: Ground, server: OwnServer | None, *, history: 
         return _interruptible(plan, ground, server, history=history, as_json=as_json)
     except (KeyboardInterrupt, asyncio.CancelledError):
         message = f"interrupted: every process of the run was ended; {_left(ground, server, history)}"
-        raise Failure(message, ExitCode.INTERRUPTED) from None
+        raise ExitError(message, ExitCode.INTERRUPTED) from None
     except (BrokenPipeError, SystemExit):  # the latter is how rich tells of the former
         message = "nobody reads any more what the command says: read it to the end, or lead it into a file"
         raise RunFailed(f"{message}; {_left(ground, server, history)}") from None
@@ -186,7 +186,7 @@ def _reported(plan: Plan, ground: Ground, server: OwnServer | None, *, history: 
         raise failed from error
 
 
-def _left(ground: Ground, server: OwnServer | None, history: Path) -> str:
+def _left(ground: Target, server: OwnServer | None, history: Path) -> str:
     """Say what a run without an end in order has left."""
     told = f"what was written until then is in {history}"
     if server is None:
@@ -194,42 +194,44 @@ def _left(ground: Ground, server: OwnServer | None, history: Path) -> str:
     return f"{told}, and the data of the server are in {server.data}" if server.is_kept else told
 
 
-def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> Plan:
+def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> RunPlan:
     from holdfast.torture.calibrate import fitting_lease
-    from holdfast.torture.plan import Plan, profile_of
+    from holdfast.torture.plan import RunPlan, profile_of
     from holdfast.torture.streams.profiles import stream_profile_of
 
     profile = stream_profile_of(name, store) if streams else profile_of(name, store)
     if jobs is not None:
         profile = profile.with_jobs(jobs)
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    return Plan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
+    return RunPlan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
 
 
 def _work(
-    plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path
-) -> tuple[Progress, Callable[[], Coroutine[Any, Any, Report]]]:
+    plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path
+) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
     """Return what is to be run, of jobs or of streams, and what is known of it while it runs."""
-    from holdfast.torture.progress import Progress
+    from holdfast.torture.progress import RunProgress
     from holdfast.torture.run import torture as run
     from holdfast.torture.streams.conductor import StreamProgress
-    from holdfast.torture.streams.ground import is_of_streams
     from holdfast.torture.streams.run import torture_streams
+    from holdfast.torture.streams.target import is_of_streams
 
     if is_of_streams(ground):
         seen = StreamProgress(plan, ground.shown)
         return seen, lambda: torture_streams(plan, ground, history=history, progress=seen, server=server)
-    progress = Progress(plan, ground.shown)
+    progress = RunProgress(plan, ground.shown)
     return progress, lambda: run(plan, ground, history=history, progress=progress, server=server)
 
 
-def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, history: Path, as_json: bool) -> Report:
+def _interruptible(
+    plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path, as_json: bool
+) -> RunReport:
     """Run, and show how it goes; Ctrl-C ends everything that was started."""
-    from holdfast.cli.torture.view import View
+    from holdfast.cli.torture.view import TortureView
 
     progress, run = _work(plan, ground, server, history=history)
 
-    async def whole() -> Report:
+    async def whole() -> RunReport:
         loop = asyncio.get_running_loop()
         running = asyncio.ensure_future(run())
         before = {number: signal.getsignal(number) or signal.SIG_DFL for number in asking()}
@@ -241,7 +243,7 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
         for number in before:
             loop.add_signal_handler(number, end)
         try:
-            with View(console(stderr=as_json), progress) as view:
+            with TortureView(console(stderr=as_json), progress) as view:
                 while not running.done():
                     await asyncio.wait({running}, timeout=view.period)
                     view.refresh()
@@ -258,9 +260,9 @@ def _interruptible(plan: Plan, ground: Ground, server: OwnServer | None, *, hist
 
 def _clean(
     teller: Teller,
-    ground: Ground,
+    ground: Target,
     server: OwnServer | None,
-    report: Report,
+    report: RunReport,
     history: Path,
     *,
     keeps_store: bool,
@@ -278,7 +280,7 @@ def _clean(
         _wipe(teller, ground)
 
 
-def _wipe(teller: Teller, ground: Ground) -> None:
+def _wipe(teller: Teller, ground: Target) -> None:
     """Remove what is of the run; what cannot be is told, and changes no verdict."""
     from holdfast.torture.run import no_verdict
 

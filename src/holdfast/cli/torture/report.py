@@ -6,8 +6,8 @@ import click
 
 from holdfast.cli.table import Column, console, show_table
 from holdfast.cli.text import block, line, mask
-from holdfast.torture.checker.verdict import Tally
-from holdfast.torture.report import Report
+from holdfast.torture.checker.verdict import InvariantResult
+from holdfast.torture.report import RunReport
 
 _FAULTS = (Column("fault"), Column("done", right=True), Column("wanted", right=True), Column("what"))
 _INVARIANTS = (
@@ -20,7 +20,7 @@ _INVARIANTS = (
 )
 
 
-def show_report(report: Report) -> None:
+def show_report(report: RunReport) -> None:
     """Print the report; the verdict comes last, where the eye ends."""
     click.echo()
     _show_figures(report)
@@ -42,14 +42,14 @@ def show_report(report: Report) -> None:
     _show_verdict(report)
 
 
-def _mark(tally: Tally) -> str:
+def _mark(tally: InvariantResult) -> str:
     """An empty search has found nothing, and shows nothing."""
     if tally.violated:
         return "bad"
     return "ok" if tally.checked else "not judged"
 
 
-def _show_figures(report: Report) -> None:
+def _show_figures(report: RunReport) -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
     recovered, faults, drained = report.recoveries, report.seconds["faults"], report.seconds["drain"]
     lost = ", ".join(f"{count:,} {name}" for name, count in report.attempts_without_completion.items()) or "none"
@@ -81,13 +81,13 @@ def _show_figures(report: Report) -> None:
         click.echo(line(text))
 
 
-def _show_limits(report: Report) -> None:
+def _show_limits(report: RunReport) -> None:
     bounds = "; ".join(f"{name} below about {rate:.2g}" for name, rate in report.bounds.items())
     for text in (report.shows, *report.cannot, f"By that rule, had nothing gone wrong: {bounds}."):
         _say(text, "dim")
 
 
-def _show_verdict(report: Report) -> None:
+def _show_verdict(report: RunReport) -> None:
     for violation in report.violations:
         _say(f"VIOLATED {violation}", "red bold")
     if report.verdict is not None and report.verdict.timeline:
@@ -108,7 +108,7 @@ def _show_verdict(report: Report) -> None:
         _say(f"The run is bad. {run}", "red bold")
 
 
-def unreached(report: Report) -> str:
+def unreached(report: RunReport) -> str:
     """Say which counts of the profile a run has not reached."""
     short = [
         f"{name} {fault.done} of {fault.wanted}" for name, fault in report.faults.items() if fault.done < fault.wanted

@@ -17,22 +17,22 @@ from holdfast.cli.demo.view import Rate
 from holdfast.cli.table import STYLES
 from holdfast.cli.text import line
 from holdfast.torture.plan import MEANINGS, Fault
-from holdfast.torture.progress import Phase, Progress
+from holdfast.torture.progress import RunPhase, RunProgress
 
 _LIVE_PERIOD = 0.2
 _LINE_PERIOD = 5.0
 
 
-class View:
+class TortureView:
     """Shows a run; used in a `with` block."""
 
-    def __init__(self, out: Console, progress: Progress) -> None:
+    def __init__(self, out: Console, progress: RunProgress) -> None:
         self._out = out
         self._progress = progress
         self._live: Live | None = None
         self._rate = Rate()
         self._next_line = 0.0
-        self._phase: Phase | None = None
+        self._phase: RunPhase | None = None
 
     @property
     def period(self) -> float:
@@ -99,7 +99,7 @@ class View:
         return grid
 
 
-def _counts(progress: Progress) -> Table:
+def _counts(progress: RunProgress) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for state in progress.states:
         table.add_column(Text(state, style=STYLES.get(state, "")), justify="right", no_wrap=True)
@@ -114,7 +114,7 @@ def _counts(progress: Progress) -> Table:
     return table
 
 
-def _faults(progress: Progress) -> Table:
+def _faults(progress: RunProgress) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("fault", no_wrap=True)
     table.add_column("done", justify="right", no_wrap=True)

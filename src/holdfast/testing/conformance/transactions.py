@@ -19,7 +19,7 @@ from holdfast.testing.conformance.base import (
     LEASE,
     MANY,
     Conformance,
-    Effects,
+    EffectTable,
     MakeBackend,
     a_job,
     claim,
@@ -36,7 +36,7 @@ SHORT = timedelta(seconds=2)
 
 
 class HandlerError(Exception):
-    """What a handler raises in the middle of its transaction."""
+    """Raised by a handler in the middle of its transaction."""
 
 
 class TestAsync(Conformance):
@@ -44,7 +44,7 @@ class TestAsync(Conformance):
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
-    async def test_effect_and_completion_commit_together(self, backend: Backend, effects: Effects) -> None:
+    async def test_effect_and_completion_commit_together(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         job = await hold_one(backend)
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
@@ -55,7 +55,7 @@ class TestAsync(Conformance):
         assert await backend.jobs.result(job.id) == '"paid"'
 
     async def test_leaving_it_normally_commits_the_effect_alone_if_nothing_was_completed(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         job = await hold_one(backend)
@@ -64,7 +64,7 @@ class TestAsync(Conformance):
         assert await effects.count(job.id) == 1
         assert await backend.jobs.verify(job.lease) is Standing.HELD
 
-    async def test_leaving_it_by_an_exception_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_leaving_it_by_an_exception_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         job = await hold_one(backend)
         with pytest.raises(HandlerError):
@@ -75,7 +75,7 @@ class TestAsync(Conformance):
         assert await effects.count(job.id) == 0
         assert await backend.jobs.verify(job.lease) is Standing.HELD
 
-    async def test_a_handler_that_is_cancelled_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_a_handler_that_is_cancelled_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         job = await hold_one(backend)
         inside = asyncio.Event()
@@ -95,7 +95,7 @@ class TestAsync(Conformance):
         assert await backend.jobs.verify(job.lease) is Standing.HELD
 
     async def test_it_raises_lease_lost_at_once_if_the_fence_is_stale(
-        self, backend: Backend, clock: ManualClock, effects: Effects
+        self, backend: Backend, clock: ManualClock, effects: EffectTable
     ) -> None:
         await effects.create()
         stale = await make_stale(backend, clock)
@@ -105,9 +105,9 @@ class TestAsync(Conformance):
         assert await state_of(backend, stale.id) is JobState.RUNNING
 
     async def test_the_lease_is_safe_while_the_transaction_is_open(
-        self, backend: Backend, effects: Effects, clock: ManualClock
+        self, backend: Backend, effects: EffectTable, clock: ManualClock
     ) -> None:
-        """A rescuer beside it waits or passes over; it never takes a lease between effect and completion."""
+        """A concurrent rescuer waits or skips the lease; it never takes a lease between effect and completion."""
         await effects.create()
         job = await hold_one(backend)
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
@@ -118,7 +118,7 @@ class TestAsync(Conformance):
         assert await effects.count(job.id) == 1
 
     async def test_after_limit_it_is_rolled_back_and_any_use_raises_transaction_expired(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         job = await hold_one(backend)
@@ -140,7 +140,7 @@ class TestAsync(Conformance):
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
             assert await backend.jobs.enqueue([kept]) == [True]
             assert await transaction.complete(job.lease, None) is Verdict.DONE
-        other = await hold_one_beside(backend)
+        other = await lease_one_in_separate_queue(backend)
         with pytest.raises(HandlerError):
             async with backend.transactions.begin(other.lease, limit=LIMIT):
                 assert await backend.jobs.enqueue([dropped]) == [True]
@@ -159,8 +159,8 @@ class TestAsync(Conformance):
         assert [each.id for each in await claim(backend, tasks=["brand-new"])] == [job_id]
 
 
-async def hold_one_beside(backend: Backend) -> LeasedJob:
-    """Enqueue a job to a queue of its own and claim it, whatever else is ready."""
+async def lease_one_in_separate_queue(backend: Backend) -> LeasedJob:
+    """Enqueue a job to a separate queue and claim it, even if other jobs are ready."""
     await enqueue(backend, a_job("beside"))
     (job,) = await claim(backend, queues=["beside"])
     return job
@@ -171,7 +171,9 @@ class TestBlocking(Conformance):
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
-    async def test_effect_and_completion_commit_together_in_a_thread(self, backend: Backend, effects: Effects) -> None:
+    async def test_effect_and_completion_commit_together_in_a_thread(
+        self, backend: Backend, effects: EffectTable
+    ) -> None:
         await effects.create()
         job = await hold_one(backend)
 
@@ -184,7 +186,7 @@ class TestBlocking(Conformance):
         assert await effects.count(job.id) == 1
         assert await backend.jobs.result(job.id) == '"paid"'
 
-    async def test_an_exception_in_a_thread_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_an_exception_in_a_thread_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         job = await hold_one(backend)
 
@@ -211,12 +213,12 @@ class TestBlocking(Conformance):
 
 
 class TestShared(Conformance):
-    """The caller's own connection and transaction, and others beside it."""
+    """The caller's own connection and transaction, with concurrent callers."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
     async def test_a_job_enqueued_in_the_callers_own_transaction_commits_with_it(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         job = a_job()
@@ -228,7 +230,7 @@ class TestShared(Conformance):
         assert await effects.count(job.id) == 1
 
     async def test_a_job_enqueued_in_the_callers_own_transaction_is_rolled_back_with_it(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         job = a_job()
@@ -241,7 +243,7 @@ class TestShared(Conformance):
         assert await effects.count(job.id) == 0
 
     async def test_the_fenced_completion_is_written_in_the_callers_own_transaction(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         kept, dropped = await hold_one(backend), await hold_one(backend)
@@ -258,7 +260,7 @@ class TestShared(Conformance):
         assert [await effects.count(job.id) for job in (kept, dropped)] == [1, 0]
 
     async def test_a_stale_fence_completes_nothing_in_the_callers_own_transaction(
-        self, backend: Backend, clock: ManualClock, effects: Effects
+        self, backend: Backend, clock: ManualClock, effects: EffectTable
     ) -> None:
         stale = await make_stale(backend, clock)
         with effects.connect() as connection:
@@ -270,7 +272,7 @@ class TestShared(Conformance):
         assert verdict is Verdict.LOST
         assert await state_of(backend, stale.id) is JobState.RUNNING
 
-    async def test_a_connection_outside_a_transaction_is_refused(self, backend: Backend, effects: Effects) -> None:
+    async def test_a_connection_outside_a_transaction_is_refused(self, backend: Backend, effects: EffectTable) -> None:
         job = await hold_one(backend)
         with effects.connect() as connection:
             connection.rollback()
@@ -280,7 +282,7 @@ class TestShared(Conformance):
                 backend.transactions.complete(job.lease, None, using=connection)
 
     async def test_a_lease_that_a_transaction_holds_locked_is_skipped_and_not_answered_as_lost(
-        self, backend: Backend, effects: Effects, make_backend: MakeBackend
+        self, backend: Backend, effects: EffectTable, make_backend: MakeBackend
     ) -> None:
         await effects.create()
         other = await make_backend()
@@ -292,7 +294,7 @@ class TestShared(Conformance):
         assert (await extending).lost == []
         assert await effects.count(job.id) == 1
 
-    async def test_a_lease_that_was_skipped_is_told_and_not_extended_and_the_next_extension_works(
+    async def test_a_skipped_lease_is_reported_and_not_extended_and_the_next_extension_works(
         self, backend: Backend, clock: ManualClock, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
@@ -304,15 +306,15 @@ class TestShared(Conformance):
             )
             await asyncio.wait([extending], timeout=0.2)
         extension = await extending
-        assert extension.skipped in ([], [job.lease])  # with one write lock it waits for the end, and skips nothing
+        assert extension.skipped in ([], [job.lease])  # with one write lock it waits for the end and skips nothing
         assert (await lease_of(backend, job.id)).expires_in == (SHORT if extension.skipped else LEASE)
         assert (await lease_of(backend, free.id)).expires_in == LEASE
         again = await in_extender(other, lambda extender: extender.extend([job.lease], LEASE))
         assert (again.lost, again.skipped) == ([], [])
         assert (await lease_of(backend, job.id)).expires_in == LEASE
 
-    async def test_a_completion_of_the_callers_own_that_is_rolled_back_leaves_a_lease_that_is_told_as_it_stands(
-        self, backend: Backend, clock: ManualClock, effects: Effects, make_backend: MakeBackend
+    async def test_after_a_callers_completion_is_rolled_back_the_extension_reports_the_lease_correctly(
+        self, backend: Backend, clock: ManualClock, effects: EffectTable, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
         job = await hold_one(backend)
@@ -338,7 +340,7 @@ class TestShared(Conformance):
             assert not done
         assert await verifying is Standing.COMPLETED
 
-    async def test_what_a_transaction_has_not_committed_nobody_else_sees(
+    async def test_uncommitted_writes_are_invisible_to_others(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()

@@ -2,7 +2,7 @@
 
 ```text
    history ─▶ Run (settings, processes, faults, clock) ─┐
-           └▶ buckets ─▶ JobHistory, one after another ─┴─▶ invariants ─▶ Verdict
+           └▶ buckets ─▶ JobHistory, one after another ─┴─▶ invariants ─▶ RunVerdict
 ```
 
 It believes nobody: what processes thought of themselves is compared with what the store shows in the end, with the
@@ -14,6 +14,15 @@ from __future__ import annotations
 from holdfast.torture.checker.check import check, check_events, timeline_of
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.registry import INVARIANTS
-from holdfast.torture.checker.verdict import Tally, Verdict, Violation
+from holdfast.torture.checker.verdict import InvariantResult, RunVerdict, Violation
 
-__all__ = ["INVARIANTS", "Invariant", "Tally", "Verdict", "Violation", "check", "check_events", "timeline_of"]
+__all__ = [
+    "INVARIANTS",
+    "Invariant",
+    "InvariantResult",
+    "RunVerdict",
+    "Violation",
+    "check",
+    "check_events",
+    "timeline_of",
+]

@@ -1,4 +1,4 @@
-"""Attempts are counted when they begin, each once, and held against the limit as the rules say (I5)."""
+"""AttemptsCounted are counted when they begin, each once, and held against the limit as the rules say (I5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXCUSED = frozenset({"snoozed", "released"})
 _BROKEN_OFF = "Interrupted"  # what a release says of an attempt that had begun
 
 
-class Attempts(Invariant):
+class AttemptsCounted(Invariant):
     """I5.
 
     Every claim has the next number, and every attempt that does not complete its job leaves a row. So the rows and the

@@ -12,10 +12,10 @@ from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import Entry, JobHistory
 from holdfast.torture.checker.partition import Buckets, gather
 from holdfast.torture.checker.registry import INVARIANTS
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.timeline import entries_of, timeline
-from holdfast.torture.checker.verdict import Tally, Verdict, Violation
-from holdfast.torture.events import Event, RunBegan
+from holdfast.torture.checker.verdict import InvariantResult, RunVerdict, Violation
+from holdfast.torture.events import HistoryRecord, RunBegan
 from holdfast.torture.history import History
 
 BUCKETS = 64
@@ -27,7 +27,7 @@ def check(
     invariants: Sequence[type[Invariant]] = INVARIANTS,
     buckets: int = BUCKETS,
     settings: Mapping[str, int | bool] | None = None,
-) -> Verdict:
+) -> RunVerdict:
     """Check the history in a directory. Memory is that of one bucket of jobs and a few numbers per job.
 
     `settings` replaces some of what the run's own `run_began` says. Needs about as much room on disk as the history
@@ -35,7 +35,7 @@ def check(
     """
     if not isinstance(history, History):
         history = History(history)
-    run = Run()
+    run = RunFacts()
     with tempfile.TemporaryDirectory(prefix="checking-", dir=history.directory) as directory:
         with Buckets(Path(directory), buckets) as split:
             split.fill(history, run)
@@ -44,10 +44,10 @@ def check(
 
 
 def check_events(
-    records: Iterable[tuple[str, Event]], *, invariants: Sequence[type[Invariant]] = INVARIANTS
-) -> Verdict:
+    records: Iterable[tuple[str, HistoryRecord]], *, invariants: Sequence[type[Invariant]] = INVARIANTS
+) -> RunVerdict:
     """Check a history that is in memory: records, each with the name of the process that wrote it."""
-    run = Run()
+    run = RunFacts()
     kept = sorted(records, key=lambda record: record[1].at_us)
     for process, event in kept:
         run.note(process, event)
@@ -57,16 +57,16 @@ def check_events(
 
 
 def _judge(
-    run: Run,
+    run: RunFacts,
     jobs: Iterator[tuple[str, list[Entry]]],
     invariants: Sequence[type[Invariant]],
     records: int,
     *,
     again: Callable[[str], list[Entry]],
-) -> Verdict:
+) -> RunVerdict:
     """Judge job by job and then the whole; `again` finds the records of a job that only the whole has shown."""
     checks = [invariant(run) for invariant in invariants]
-    tallies = [Tally(check.code, check.name, check.forbids) for check in checks]
+    tallies = [InvariantResult(check.code, check.name, check.forbids) for check in checks]
     pairs = list(zip(checks, tallies, strict=True))
     first: tuple[JobHistory, list[Violation]] | None = None
     wholes: list[Violation] = []
@@ -91,7 +91,7 @@ def _judge(
         tally.checked, tally.unjudged = check.judged, check.unjudged
     found_first = [found for found in (first, _shown_by_the_whole(wholes, again, run)) if found is not None]
     first = min(found_first, key=lambda found: found[1][0].at_us, default=None)
-    return Verdict(
+    return RunVerdict(
         tallies=tallies,
         jobs=count,
         records=records,
@@ -101,7 +101,7 @@ def _judge(
 
 
 def _shown_by_the_whole(
-    wholes: list[Violation], again: Callable[[str], list[Entry]], run: Run
+    wholes: list[Violation], again: Callable[[str], list[Entry]], run: RunFacts
 ) -> tuple[JobHistory, list[Violation]] | None:
     """Return the job of the earliest violation that only the whole has shown, if there is one."""
     if not wholes:
@@ -111,7 +111,7 @@ def _shown_by_the_whole(
     return _history_of(job, again(job), run), sorted(of_it, key=lambda violation: violation.at_us)
 
 
-def _history_of(job_id: str, entries: list[Entry], run: Run) -> JobHistory:
+def _history_of(job_id: str, entries: list[Entry], run: RunFacts) -> JobHistory:
     """Return the history of a job, with the call that asked for it though that did not name it."""
     job = JobHistory(job_id, entries)
     if job.call is None and job.row is not None and job.row.call:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused
 
@@ -20,7 +20,7 @@ class Conservation(Invariant):
     name = "conservation"
     forbids = "a snapshot with fewer jobs than had been acknowledged, or more than had been asked for and not refused"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._called = array("q")
         self._answered = array("q")
@@ -74,7 +74,7 @@ class Batches(Invariant):
     name = "batch atomicity"
     forbids = "a batch of which some jobs are in the store and others are not"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._found: dict[str, tuple[int, int, str]] = {}  # call -> size, how many are there, and one that should be
 

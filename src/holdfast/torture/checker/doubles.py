@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import (
     EffectCommitted,
     Finished,
     OutsideAccepted,
-    OutsideRefused,
+    OutsideRefusal,
     ResetAnswered,
     Takes,
 )
@@ -26,7 +26,7 @@ class NoDouble(Invariant):
     name = "no double"
     forbids = "an effect that was written twice in transactions, or accepted twice outside, under one key or two"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._paid: dict[str, str] = {}  # by which job each payment was made; those are few
 
@@ -64,7 +64,7 @@ class NoDouble(Invariant):
     def _count_repeats(self, job: JobHistory) -> None:
         """Measure what is allowed, and what of the rarer work was done."""
         self._measure("attempts", len(job.attempts))
-        self._measure("outside effects refused", len(job.entries_of(OutsideRefused)))
+        self._measure("outside effects refused", len(job.entries_of(OutsideRefusal)))
         self._measure("claims by pulling", sum(claim.pulled for claim in job.claims))
         self._measure("leases taken away", sum(answer.answer is True for answer in job.of(ResetAnswered)))
 

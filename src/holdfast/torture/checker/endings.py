@@ -14,7 +14,7 @@ from holdfast.torture.events import (
     EffectUnknown,
     Finished,
     OutsideAccepted,
-    OutsideRefused,
+    OutsideRefusal,
     Takes,
 )
 
@@ -57,7 +57,7 @@ class NoLoss(Invariant):
             yield self.broken("is completed without a row in the ledger of completions", job=job)
         if job.takes is Takes.TRANSACTION and not job.effects:
             yield self.broken("is completed without its effect", job=job)
-        if job.takes is Takes.OUTSIDE and not (job.has(OutsideAccepted) or job.has(OutsideRefused)):
+        if job.takes is Takes.OUTSIDE and not (job.has(OutsideAccepted) or job.has(OutsideRefusal)):
             yield self.broken("is completed, and its effect never reached the outside server", job=job)
 
 

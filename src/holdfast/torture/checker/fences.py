@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import (
     Claimed,
@@ -29,7 +29,7 @@ class Fences(Invariant):
     name = "fences"
     forbids = "a fence that is given out twice or does not grow, and a write under a fence that was no longer the last"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._given: dict[int, tuple[str, int]] = {}  # to whom, and when it was asked for; one claim is of many jobs
 

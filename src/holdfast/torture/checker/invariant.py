@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from holdfast.torture.checker.job import JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 
 
@@ -20,7 +20,7 @@ class Invariant:
     name: ClassVar[str]
     forbids: ClassVar[str]
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         self.run = run
         self.figures: dict[str, float] = {}
         """What was measured on the way."""

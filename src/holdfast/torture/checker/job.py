@@ -13,13 +13,13 @@ from holdfast.torture.events import (
     EnqueueAnswered,
     EnqueueCalled,
     EnqueueRefused,
-    Event,
+    HistoryRecord,
     JobRow,
     RetryCalled,
     Takes,
 )
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=HistoryRecord)
 _NONE: list[Any] = []
 _FINAL = frozenset(state.value for state in FINAL_STATES)
 
@@ -29,12 +29,12 @@ class Entry:
 
     __slots__ = ("event", "process")
 
-    def __init__(self, process: str, event: Event) -> None:
+    def __init__(self, process: str, event: HistoryRecord) -> None:
         self.process = process
         self.event = event
 
 
-class Claim(NamedTuple):
+class ClaimSeen(NamedTuple):
     """A claim that somebody was told of, or under which a handler began.
 
     It was made between `sent_us` and `at_us`. `process` is the one that claimed, which holds the job whichever child
@@ -60,7 +60,7 @@ class JobHistory:
         entries.sort(key=lambda entry: entry.event.at_us)
         self.id = job
         self.entries = entries
-        by_kind: dict[type[Event], list[Entry]] = {}
+        by_kind: dict[type[HistoryRecord], list[Entry]] = {}
         for entry in entries:
             by_kind.setdefault(type(entry.event), []).append(entry)
         self._by_kind = by_kind
@@ -69,7 +69,7 @@ class JobHistory:
         self.attempts: list[AttemptBegan] = self.of(AttemptBegan)
         if len(self.attempts) > 1:
             self.attempts = sorted(self.attempts, key=lambda began: began.fence)
-        self.claims: list[Claim] = self._claims()
+        self.claims: list[ClaimSeen] = self._claims()
         called = by_kind.get(EnqueueCalled)
         self.call: EnqueueCalled | None = cast("EnqueueCalled", called[0].event) if called else call
         """The first call that asked for the job, with its options; None if nobody is known to have asked."""
@@ -79,27 +79,29 @@ class JobHistory:
         found = self._by_kind.get(kind)
         return cast("list[E]", _NONE if found is None else [entry.event for entry in found])
 
-    def entries_of(self, kind: type[Event]) -> list[Entry]:
+    def entries_of(self, kind: type[HistoryRecord]) -> list[Entry]:
         """Return the records of one kind, with their processes."""
         return self._by_kind.get(kind, _NONE)
 
-    def has(self, kind: type[Event]) -> bool:
+    def has(self, kind: type[HistoryRecord]) -> bool:
         """Tell whether there is a record of a kind."""
         return kind in self._by_kind
 
-    def _claims(self) -> list[Claim]:
-        claims: dict[int, Claim] = {}
+    def _claims(self) -> list[ClaimSeen]:
+        claims: dict[int, ClaimSeen] = {}
         for entry in self.entries_of(Claimed):
             told = cast("Claimed", entry.event)
             if told.fence not in claims:
-                claims[told.fence] = Claim(
+                claims[told.fence] = ClaimSeen(
                     told.fence, told.attempt, told.sent_us, told.at_us, entry.process, True, told.pulled
                 )
         for entry in self.entries_of(AttemptBegan):
             began = cast("AttemptBegan", entry.event)
             known = claims.get(began.fence)
             if known is None:
-                claims[began.fence] = Claim(began.fence, began.attempt, began.at_us, began.at_us, entry.process, False)
+                claims[began.fence] = ClaimSeen(
+                    began.fence, began.attempt, began.at_us, began.at_us, entry.process, False
+                )
             elif began.at_us < known.at_us:  # told late: the process stood still between the answer and its record
                 claims[began.fence] = known._replace(at_us=began.at_us, sent_us=min(known.sent_us, began.at_us))
         return sorted(claims.values()) if len(claims) > 1 else list(claims.values())

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from holdfast.torture.checker.holding import given_up_at, holds, taken_away
 from holdfast.torture.checker.invariant import Invariant
-from holdfast.torture.checker.job import Claim, JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.job import ClaimSeen, JobHistory
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed
 
 
-class Held(NamedTuple):
+class KeyHeld(NamedTuple):
     """A job of a key, surely held from one instant to another; its claim was made between two."""
 
     from_us: int
@@ -37,9 +37,9 @@ class OneOfAKey(Invariant):
     name = "one of a key"
     forbids = "two unexpired leases of different jobs of one order_key at the same time"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
-        self._lines: dict[str, list[Held]] = {}
+        self._lines: dict[str, list[KeyHeld]] = {}
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Note when a job with a key was held."""
@@ -56,10 +56,10 @@ class OneOfAKey(Invariant):
                 until_us = max((until for _, until in promised.get(claim.fence, ())), default=claim.at_us)
                 away = [asked_us for asked_us, done_us in taken if done_us >= claim.sent_us]
                 until_us = min([until_us, ended.get(claim.fence, until_us), *away, self._gone_at(claim)])
-                held = Held(claim.at_us, until_us, claim.sent_us, claim.fence, job.id)
+                held = KeyHeld(claim.at_us, until_us, claim.sent_us, claim.fence, job.id)
                 self._lines.setdefault(call.queue, []).append(held)
 
-    def _gone_at(self, claim: Claim) -> int:
+    def _gone_at(self, claim: ClaimSeen) -> int:
         """Return from when on the holder may have been taken for dead, or was ending by itself."""
         signs = self.run.last_sign.get(claim.process, claim.at_us)
         return min(signs, self.run.asked_to_end.get(claim.process, signs))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from holdfast.torture.checker.holding import given_up_at, holds, taken_away
 from holdfast.torture.checker.invariant import Invariant
-from holdfast.torture.checker.job import Claim, JobHistory
+from holdfast.torture.checker.job import ClaimSeen, JobHistory
 from holdfast.torture.checker.outages import Outage
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Finished
 
@@ -63,7 +63,7 @@ class NoTheft(Invariant):
     name = "no theft"
     forbids = "a lease that is taken, because it expired, from a worker that lived and met with no fault"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._mercy_us = run.settings.lease_us * 3 // 10  # half a lease, less what the end of an outage was noted late
         self.unjudged = run.clock_trouble
@@ -88,13 +88,13 @@ class NoTheft(Invariant):
             elif self.run.was_alive(claim.process, taken_us):
                 yield from self._taken(job, claim, taken_us)
 
-    def _cut_short(self, job: JobHistory, claim: Claim, taken_us: int) -> Iterator[Violation]:
+    def _cut_short(self, job: JobHistory, claim: ClaimSeen, taken_us: int) -> Iterator[Violation]:
         until_us = max((until_us for _, until_us in holds(job).get(claim.fence, ())), default=taken_us)
         if taken_us < until_us:
             what = f"attempt {claim.attempt} was taken {(until_us - taken_us) / 1e6:.3f} s before the end of its lease"
             yield self.broken(what, job=job, at_us=taken_us)
 
-    def _taken(self, job: JobHistory, claim: Claim, taken_us: int) -> Iterator[Violation]:
+    def _taken(self, job: JobHistory, claim: ClaimSeen, taken_us: int) -> Iterator[Violation]:
         since_us = claim.sent_us - 2 * self.run.settings.lease_us  # what was claimed before a stop may begin after it
         if self.run.was_disturbed(claim.process, since_us, taken_us):
             return

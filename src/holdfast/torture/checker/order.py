@@ -8,14 +8,14 @@ from typing import NamedTuple
 from holdfast.model.turn import PRIORITY_STEP
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed, EnqueueAnswered
 
 _STEP_US = int(PRIORITY_STEP.total_seconds() * 1_000_000)
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """Where one job stood: its turn lies between two instants, it was ready by one and taken between two."""
 
     turn_from_us: int
@@ -37,9 +37,9 @@ class Turns(Invariant):
     name = "turns"
     forbids = "a job, ready for longer than the bound, that is overtaken by one of its queue and task with a later turn"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
-        self._places: dict[tuple[str, str], list[Place]] = {}
+        self._places: dict[tuple[str, str], list[QueuePosition]] = {}
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Note when the job's turn was and when it was taken."""
@@ -53,7 +53,9 @@ class Turns(Invariant):
             return
         ahead = call.delay_us - call.priority * _STEP_US
         ready_us = answered[0].at_us + call.delay_us
-        place = Place(call.at_us + ahead, answered[0].at_us + ahead, ready_us, claim.sent_us, claim.at_us, job.id)
+        place = QueuePosition(
+            call.at_us + ahead, answered[0].at_us + ahead, ready_us, claim.sent_us, claim.at_us, job.id
+        )
         self.judged += 1
         self._places.setdefault((call.queue, call.task), []).append(place)
 

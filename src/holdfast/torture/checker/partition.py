@@ -6,7 +6,8 @@
    producer-a-3.jsonl┘                       └─▶ …
 ```
 
-A record of several jobs (an enqueue of many) is written once for each of them. Records without a job go to `Run` alone.
+A record of several jobs (an enqueue of many) is written once for each of them. Records without a job go only
+to `RunFacts`.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from zlib import crc32
 import msgspec
 
 from holdfast.torture.checker.job import Entry
-from holdfast.torture.checker.run import Run
-from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Event
+from holdfast.torture.checker.run import RunFacts
+from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, HistoryRecord
 from holdfast.torture.history import History, decode, encode
 
 _BUFFER: Final = 1 << 18
 _MANY = (EnqueueCalled, EnqueueAnswered, EnqueueRefused, EnqueueUnknown)
 
 
-def by_job(event: Event) -> Iterator[tuple[str, Event]]:
+def by_job(event: HistoryRecord) -> Iterator[tuple[str, HistoryRecord]]:
     """Yield a record for each job that it is about."""
     if isinstance(event, _MANY):
         jobs = event.jobs
@@ -65,7 +66,7 @@ class Buckets:
         for file in self._files:
             file.close()
 
-    def fill(self, history: History, run: Run) -> None:
+    def fill(self, history: History, run: RunFacts) -> None:
         """Read the whole history once; everything of the run goes into `run`."""
         count, files = len(self._files), self._files
         for path in history.files:
@@ -91,14 +92,14 @@ class Buckets:
             path.unlink()
             yield from found.items()
 
-    def _read(self, file: BinaryIO) -> Iterator[tuple[str, Event]]:
+    def _read(self, file: BinaryIO) -> Iterator[tuple[str, HistoryRecord]]:
         names = self._processes
         for line in file:
             number, _, record = line.partition(b" ")
             yield names[int(number)], decode(record)
 
 
-def gather(records: Iterable[tuple[str, Event]]) -> dict[str, list[Entry]]:
+def gather(records: Iterable[tuple[str, HistoryRecord]]) -> dict[str, list[Entry]]:
     """Return the records of each job."""
     found: dict[str, list[Entry]] = {}
     for process, event in records:

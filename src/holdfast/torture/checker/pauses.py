@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed
 
@@ -33,7 +33,7 @@ class Pauses(Invariant):
     name = "pauses"
     forbids = "a claim, sent and answered while a queue was paused, that takes a job of it"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._paused = {queue: _surely_paused(run, queue) for queue in run.pauses}
         asked = sum(map(len, run.pauses.values()))
@@ -58,7 +58,7 @@ class Pauses(Invariant):
                 yield self.broken(what, job=job, at_us=claimed.at_us)
 
 
-def _surely_paused(run: Run, queue: str) -> list[Span]:
+def _surely_paused(run: RunFacts, queue: str) -> list[Span]:
     """Return the times in which a queue was paused whatever the order of calls under way; in order, none in another."""
     asked = run.resumes.get(queue, {})
     found: list[Span] = []

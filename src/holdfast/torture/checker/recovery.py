@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from holdfast.torture.checker.invariant import Invariant
-from holdfast.torture.checker.job import Claim, JobHistory
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.job import ClaimSeen, JobHistory
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed, Finished
 
@@ -42,7 +42,7 @@ class Recovery(Invariant):
     name = "bounded recovery"
     forbids = "a job that stays with a killed worker for longer than the bound, or with one that ended in good order"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._orderly = self._ended_in_good_order()
         self._late: list[Late] = []
@@ -68,7 +68,7 @@ class Recovery(Invariant):
         if self._orderly:
             yield from self._left_behind(job)
 
-    def _killed(self, job: JobHistory, claim: Claim, died_us: int) -> Iterator[Violation]:
+    def _killed(self, job: JobHistory, claim: ClaimSeen, died_us: int) -> Iterator[Violation]:
         kept = job.kept.get(claim.attempt)
         if kept is None or kept.outcome != "lost":
             return
@@ -93,7 +93,7 @@ class Recovery(Invariant):
     def _measure(self, name: str, took_us: int) -> None:
         self.figures[name] = max(self.figures.get(name, 0.0), took_us / 1e6)
 
-    def _claimed_again(self, job: JobHistory, claim: Claim, died_us: int, again_us: int) -> None:
+    def _claimed_again(self, job: JobHistory, claim: ClaimSeen, died_us: int, again_us: int) -> None:
         """Keep what came late, until it is known what was claimed before it."""
         overtaking_us = self.run.settings.overtaking_us
         bound_us = self.run.settings.recovery_us + overtaking_us

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.torture.checker.attempts import Attempts
+from holdfast.torture.checker.attempts import AttemptsCounted
 from holdfast.torture.checker.counts import Batches, Conservation
 from holdfast.torture.checker.doubles import NoDouble, NoPhantom
 from holdfast.torture.checker.due import Due
@@ -21,7 +21,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     NoDouble,
     NoPhantom,
     CleanFailure,
-    Attempts,
+    AttemptsCounted,
     Fences,
     OneHolder,
     Absorbing,

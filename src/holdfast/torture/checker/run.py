@@ -14,12 +14,12 @@ from holdfast.torture.events import (
     EnqueueAnswered,
     EnqueueCalled,
     EnqueueRefused,
-    Event,
     Exited,
     Extended,
     FaultBegan,
     FaultEnded,
     Finished,
+    HistoryRecord,
     PauseAnswered,
     Released,
     ResumeAnswered,
@@ -34,7 +34,7 @@ _DONE = "done"
 _STILL = 0.4  # of a lease: leases are extended when half of their time is over, so this may cost one
 
 
-class Run:
+class RunFacts:
     """Gathered from all records before any job is looked at; small, whatever the number of jobs."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Run:
         self.outages = Outages()
         self._clock_low: int | None = None
         self._clock_high: int | None = None
-        self._notes: dict[type[Event], Callable[[str, Any], None]] = {
+        self._notes: dict[type[HistoryRecord], Callable[[str, Any], None]] = {
             RunBegan: self._run_began,
             Started: self._started,
             Exited: self._exited,
@@ -88,7 +88,7 @@ class Run:
             ResumeAnswered: self._resumed,
         }
 
-    def note(self, process: str, event: Event) -> None:
+    def note(self, process: str, event: HistoryRecord) -> None:
         """Take in a record."""
         at_us = event.at_us
         before_us = self.last_sign.get(process)

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.torture.checker.job import Entry, JobHistory
 from holdfast.torture.checker.partition import by_job
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import EnqueueCalled, Event, JobRow
+from holdfast.torture.events import EnqueueCalled, HistoryRecord, JobRow
 
 _LEFT_OUT = frozenset({"at_us", "job", "jobs", "attempts"})
 _INSTANTS = frozenset({"sent_us"})
@@ -32,12 +32,12 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
     return "\n".join(lines)
 
 
-def entries_of(job: str, records: Iterable[tuple[str, Event]]) -> list[Entry]:
+def entries_of(job: str, records: Iterable[tuple[str, HistoryRecord]]) -> list[Entry]:
     """Return the records of one job: for the few whose history is wanted when all jobs have gone by."""
     return [Entry(process, part) for process, event in records for about, part in by_job(event) if about == job]
 
 
-def words(event: Event, begin_us: int) -> str:
+def words(event: HistoryRecord, begin_us: int) -> str:
     """Return a record as a person reads it."""
     return f"{event.__struct_config__.tag!s:<18} {_fields(event, begin_us)}"
 

@@ -19,7 +19,7 @@ class Violation(msgspec.Struct, frozen=True):
         return f"{self.invariant}: {f'job {self.job}: ' if self.job else ''}{self.what}"
 
 
-class Tally(msgspec.Struct):
+class InvariantResult(msgspec.Struct):
     """What was found of one invariant: how much it looked at, how much of that was wrong, and the first of these."""
 
     invariant: str
@@ -45,14 +45,14 @@ class Tally(msgspec.Struct):
             self.first.append(violation)
 
 
-class Verdict(msgspec.Struct):
+class RunVerdict(msgspec.Struct):
     """The verdict on a run.
 
     `timeline` is the whole history of the first offending job, in order of time, for people to read. `jobs` and
     `records` say how much was read, `figures` what was measured on the way and is no matter of right and wrong.
     """
 
-    tallies: list[Tally]
+    tallies: list[InvariantResult]
     jobs: int
     records: int
     timeline: str = ""

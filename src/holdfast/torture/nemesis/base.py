@@ -6,7 +6,7 @@ import random
 from typing import ClassVar, Protocol
 
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 
 class Striker(Protocol):
@@ -16,10 +16,10 @@ class Striker(Protocol):
     at_once: ClassVar[int]
     """How many of this kind may be under way at the same time."""
 
-    def why_not(self, stage: Stage) -> str | None:
+    def why_not(self, stage: RunContext) -> str | None:
         """Return why this kind cannot strike in this run; None if it can."""
         ...
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Do it, and wait until it is over; False if there was nothing to hit."""
         ...

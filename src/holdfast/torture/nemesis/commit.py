@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from holdfast.torture.plan import Fault
 from holdfast.torture.proxy import COMMIT, When
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 _PATIENCE = 10.0  # seconds on an idle machine
 
 
-class Commit:
+class CutAtCommit:
     """Cuts the link that sends the next COMMIT."""
 
     kind: ClassVar[Fault] = Fault.COMMIT
@@ -22,7 +22,7 @@ class Commit:
     alone: ClassVar[bool] = False
     """Whether only a statement outside of a transaction will do."""
 
-    def why_not(self, stage: Stage) -> str | None:
+    def why_not(self, stage: RunContext) -> str | None:
         """Needs a network on which statements can be read."""
         if stage.proxy is None:
             return "SQLite has no connections to cut"
@@ -30,7 +30,7 @@ class Commit:
             return "the connection is encrypted (TLS), so that no statement can be seen in it (use sslmode=disable)"
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Arm the proxy, and wait until it has cut."""
         proxy = stage.proxy
         if proxy is None:

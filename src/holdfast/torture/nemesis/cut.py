@@ -7,7 +7,7 @@ import random
 from typing import ClassVar
 
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 _WAYS = ("one", "all", "fin", "half", "hole")
 _WEIGHTS = (60, 20, 10, 5, 5)
@@ -20,11 +20,11 @@ class Cut:
     kind: ClassVar = Fault.CUT
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:
+    def why_not(self, stage: RunContext) -> str | None:
         """Needs a network."""
         return "SQLite has no connections to cut" if stage.proxy is None else None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Break one link, or all there are."""
         proxy = stage.proxy
         if proxy is None or not proxy.links:

@@ -8,9 +8,9 @@ import signal
 from typing import ClassVar
 
 from holdfast.torture.fleet import Armed
-from holdfast.torture.nemesis.arming import started_with
+from holdfast.torture.nemesis.armed_faults import started_with
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 _LATEST = 25  # times that a point is passed before
 _PER_JOBS = 1000
@@ -23,11 +23,11 @@ class Failpoint:
     kind: ClassVar = Fault.FAILPOINT
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
+    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
         """Nothing stands against it, anywhere."""
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Arm a point in the next worker, and wait for its death."""
         latest = max(1, min(_LATEST, stage.plan.profile.jobs // _PER_JOBS))
         armed = Armed(failpoints=f"{chance.choice(stage.fleet.failpoints)}=kill@{chance.randint(1, latest)}")

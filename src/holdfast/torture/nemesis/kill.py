@@ -8,11 +8,11 @@ import random
 import signal
 from typing import ClassVar
 
-from holdfast.torture.below import below, is_alive
-from holdfast.torture.fleet import Seat
+from holdfast.torture.fleet import FleetSeat
 from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.process_tree import below, is_alive
+from holdfast.torture.run_context import RunContext
 
 _LOOK = 0.01  # seconds
 _PATIENCE = 20.0  # on an idle machine
@@ -25,14 +25,14 @@ class Kill:
     at_once: ClassVar = 2
 
     def __init__(self) -> None:
-        self._dying: set[Seat] = set()
+        self._dying: set[FleetSeat] = set()
         """The seats in which somebody is being killed: one death is not to count for two."""
 
-    def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
+    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
         """Nothing stands against it, anywhere."""
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Kill a worker at a random moment."""
         seats = [seat for seat in stage.fleet.running() if seat not in self._dying]
         if not seats:
@@ -48,7 +48,7 @@ class Kill:
         finally:
             self._dying.discard(seat)
 
-    async def _kill_all(self, stage: Stage, seat: Seat, chance: random.Random, *, detail: str) -> bool:
+    async def _kill_all(self, stage: RunContext, seat: FleetSeat, chance: random.Random, *, detail: str) -> bool:
         """Kill the process in a seat; True if that is what it died of, and not by itself or of another signal."""
         process, ended = seat.process, seat.ended
         pids = [seat.pid]
@@ -62,7 +62,7 @@ class Kill:
                 await ended.wait()
         return was_alive and process is not None and process.returncode == -signal.SIGKILL
 
-    async def _kill_one(self, stage: Stage, seat: Seat, pid: int) -> bool:
+    async def _kill_one(self, stage: RunContext, seat: FleetSeat, pid: int) -> bool:
         """Kill a worker whose supervisor lives, which is to free at once what that worker held.
 
         Nobody here is told how it ended: it counts, and is noted as killed, if it was alive when the signal came.
@@ -78,7 +78,7 @@ class Kill:
         return True
 
 
-def _below_supervisor(stage: Stage, seat: Seat) -> list[int]:
+def _below_supervisor(stage: RunContext, seat: FleetSeat) -> list[int]:
     """Return the workers under a supervisor: those below it that have a history."""
     if seat.settings is None or seat.settings.processes == 1:
         return []

@@ -6,27 +6,27 @@ import asyncio
 import random
 from typing import ClassVar
 
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.torture.plan import Fault
+from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer
-from holdfast.torture.stage import Stage
-from holdfast.worker.endings import in_any_case
 
 _LONGEST = 3.0  # seconds down
 
 
-class Restart:
+class RestartServer:
     """Kills every process of the server, or stops it without a checkpoint, and starts it again."""
 
     kind: ClassVar = Fault.RESTART
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:
+    def why_not(self, stage: RunContext) -> str | None:
         """Only a server that the run has started itself is ever restarted."""
         if stage.ground.kind == "sqlite":
             return "SQLite has no server"
         return "the server is not the run's own (use --server postgresql)" if stage.server is None else None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Take it down, and bring it back."""
         server = stage.server
         if server is None:
@@ -38,7 +38,7 @@ class Restart:
                 await asyncio.shield(going_down)
                 await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the length of the outage
             finally:
-                await in_any_case(_bring_back(server, going_down))
+                await uncancellable(_bring_back(server, going_down))
         return True
 
 

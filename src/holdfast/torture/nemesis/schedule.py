@@ -9,19 +9,19 @@ from typing import Final
 from holdfast.errors import StoreError
 from holdfast.torture.failure import FaultFailed, RunFailed
 from holdfast.torture.nemesis.base import Striker
-from holdfast.torture.nemesis.commit import Commit
+from holdfast.torture.nemesis.commit import CutAtCommit
 from holdfast.torture.nemesis.cut import Cut
 from holdfast.torture.nemesis.failpoint import Failpoint
 from holdfast.torture.nemesis.kill import Kill
-from holdfast.torture.nemesis.restart import Restart
+from holdfast.torture.nemesis.restart import RestartServer
 from holdfast.torture.nemesis.skew import Skew
-from holdfast.torture.nemesis.snapshot import Snapshot
+from holdfast.torture.nemesis.snapshot import HoldSnapshot
 from holdfast.torture.nemesis.statement import Statement
 from holdfast.torture.nemesis.stop import Stop
 from holdfast.torture.nemesis.term import Term
 from holdfast.torture.nemesis.terminate import Terminate
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 STRIKERS: Final[tuple[Striker, ...]] = (
     Kill(),
@@ -29,12 +29,12 @@ STRIKERS: Final[tuple[Striker, ...]] = (
     Stop(),
     Term(),
     Cut(),
-    Commit(),
+    CutAtCommit(),
     Statement(),
     Terminate(),
-    Restart(),
+    RestartServer(),
     Skew(),
-    Snapshot(),
+    HoldSnapshot(),
 )
 _FIRST, _LAST = 0.1, 0.95  # between which shares of the time faults are planned
 _AGAIN = 0.3  # seconds after one that had nothing to hit
@@ -43,7 +43,7 @@ _AGAIN = 0.3  # seconds after one that had nothing to hit
 class Nemesis:
     """Strikes until every kind has reached its count."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: RunContext) -> None:
         self._stage = stage
         self.refused: dict[Fault, str] = {}
         """The kinds that cannot strike in this run, and why."""

@@ -6,9 +6,9 @@ import random
 from typing import ClassVar
 
 from holdfast.torture.fleet import Armed
-from holdfast.torture.nemesis.arming import started_with
+from holdfast.torture.nemesis.armed_faults import started_with
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 _MOST = 600.0  # seconds
 
@@ -19,13 +19,13 @@ class Skew:
     kind: ClassVar = Fault.SKEW
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:
+    def why_not(self, stage: RunContext) -> str | None:
         """On SQLite the machine's clock is the store's: a process with another one is on another machine."""
         if stage.ground.kind == "sqlite":
             return "on SQLite the clock of the machine is the store's own, the same for every process"
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Let the next worker start with a wrong clock; it keeps it for life."""
         armed = Armed(skew=round(chance.choice((-1, 1)) * chance.uniform(1, _MOST), 1))
         seat = await started_with(armed, stage, chance)

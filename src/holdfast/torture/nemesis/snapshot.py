@@ -7,29 +7,29 @@ import random
 from typing import ClassVar
 
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 _SHARE = 0.3  # of the time of the faults, at most
 
 
-class Snapshot:
+class HoldSnapshot:
     """Holds a snapshot of the store."""
 
     kind: ClassVar = Fault.SNAPSHOT
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
+    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
         """Nothing stands against it, anywhere."""
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Hold it for a while; a server that dies meanwhile ends it."""
         seconds = stage.plan.profile.seconds * _SHARE * chance.random()
         with stage.log.fault(self.kind, "store", f"for {seconds:.1f} s"):
             return await asyncio.to_thread(_hold, stage, seconds)
 
 
-def _hold(stage: Stage, seconds: float) -> bool:
+def _hold(stage: RunContext, seconds: float) -> bool:
     """Hold a snapshot; tell whether there was one, even if another fault has ended it early."""
     is_held = False
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from holdfast.torture.nemesis.commit import Commit
+from holdfast.torture.nemesis.commit import CutAtCommit
 from holdfast.torture.plan import Fault
 from holdfast.torture.proxy import WRITES
 
 
-class Statement(Commit):
+class Statement(CutAtCommit):
     """Cuts the link that sends the next statement that writes outside of a transaction: its request, or its reply."""
 
     kind: ClassVar[Fault] = Fault.STATEMENT

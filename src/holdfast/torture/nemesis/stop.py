@@ -10,10 +10,10 @@ import signal
 from collections.abc import Generator
 from typing import ClassVar
 
-from holdfast.torture.below import below
-from holdfast.torture.fleet import Seat
+from holdfast.torture.fleet import FleetSeat
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.process_tree import below
+from holdfast.torture.run_context import RunContext
 
 _ALL = 0.1  # of the stops are of all workers at once
 _WITH_CHILDREN = 0.5
@@ -26,11 +26,11 @@ class Stop:
     kind: ClassVar = Fault.STOP
     at_once: ClassVar = 2
 
-    def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
+    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
         """Nothing stands against it, anywhere."""
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Stop one worker, or all, and let them go on after more than a lease."""
         running = stage.fleet.running()
         if not running:
@@ -49,7 +49,7 @@ class Stop:
 
 
 @contextlib.contextmanager
-def _stopped(seat: Seat, pids: list[int]) -> Generator[None]:
+def _stopped(seat: FleetSeat, pids: list[int]) -> Generator[None]:
     seat.is_stopped = True
     process = seat.process
     try:

@@ -8,7 +8,7 @@ import signal
 from typing import ClassVar
 
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 _PATIENCE = 60.0  # seconds on an idle machine
 
@@ -19,11 +19,11 @@ class Term:
     kind: ClassVar = Fault.TERM
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:  # noqa: ARG002 - as the protocol says
+    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
         """Nothing stands against it, anywhere."""
         return None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Ask, and wait for the end."""
         seats = stage.fleet.running()
         if not seats:

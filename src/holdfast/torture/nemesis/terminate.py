@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from holdfast.errors import StoreUnavailable
 from holdfast.torture.plan import Fault
-from holdfast.torture.stage import Stage
+from holdfast.torture.run_context import RunContext
 
 
 class Terminate:
@@ -17,15 +17,15 @@ class Terminate:
     kind: ClassVar = Fault.TERMINATE
     at_once: ClassVar = 1
 
-    def why_not(self, stage: Stage) -> str | None:
+    def why_not(self, stage: RunContext) -> str | None:
         """Needs a server."""
         return "SQLite has no server" if stage.ground.kind == "sqlite" else None
 
-    async def strike(self, stage: Stage, chance: random.Random) -> bool:
+    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Terminate."""
         import psycopg
 
-        from holdfast.torture.ground.postgres import PostgresGround
+        from holdfast.torture.target.postgres import PostgresGround
 
         ground = stage.ground
         if not isinstance(ground, PostgresGround):

@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast.torture.programs.appending import Appending
 from holdfast.torture.programs.opening import opened
-from holdfast.torture.programs.pace import Pace
+from holdfast.torture.programs.pace import ProducerPace
 from holdfast.torture.programs.settings import Produced, ProducerSettings
 from holdfast.torture.streams.app import app
 
@@ -15,7 +15,7 @@ async def append(settings: ProducerSettings) -> None:
     """Append until SIGTERM."""
     luck = settings.chance("luck")
     appending = Appending(settings.name, settings.chance(), luck, rate=settings.rate, events=settings.jobs)
-    pace = Pace(settings)
+    pace = ProducerPace(settings)
 
     def produced() -> Produced:
         return Produced(appending.appended, appending.calls)

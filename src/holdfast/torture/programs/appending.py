@@ -16,7 +16,7 @@ from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.streams.app import app
 from holdfast.torture.streams.names import MAIN, POISON, POISONED, SLOW, STUMBLES, USUAL, WEIGHTS
-from holdfast.torture.streams.records import AppendAnswered, AppendCalled, AppendRefused, AppendUnknown, Place
+from holdfast.torture.streams.records import AppendAnswered, AppendCalled, AppendedAt, AppendRefused, AppendUnknown
 from holdfast.torture.work.connecting import connected
 
 _ONE, _MANY, _EXPECTED, _COMMITTED, _ROLLED_BACK = range(5)
@@ -189,7 +189,9 @@ class Appending:
 
     def _answered(self, call: str, events: list[Event], places: Sequence[Appended]) -> None:
         told = tuple(
-            Place(event["event_id"], event["category"], place.partition_id, place.position, place.version, place.is_new)
+            AppendedAt(
+                event["event_id"], event["category"], place.partition_id, place.position, place.version, place.is_new
+            )
             for event, place in zip(events, places, strict=True)
         )
         recorder.write(AppendAnswered(at_us=now_us(), call=call, places=told))

@@ -8,16 +8,16 @@ import sys
 from holdfast.model.allocation import Timing
 from holdfast.runtime import failpoint
 from holdfast.torture.programs.opening import opened
-from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.streams import consumers
 from holdfast.torture.streams.app import app
 
 
 def main() -> int:
     """Run until SIGTERM."""
-    with opened(WorkerSettings) as settings:
+    with opened(WorkerProgramSettings) as settings:
         os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process alone
-        consumers.Node.name = settings.name
+        consumers.NodeProcess.name = settings.name
         timing = Timing.for_recovery(settings.lease)
         return app.run_worker(processes=settings.processes, node_id=settings.name, timing=timing)
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 
-from holdfast.torture.events import OutsideAccepted, OutsideRefused
+from holdfast.torture.events import OutsideAccepted, OutsideRefusal
 from holdfast.torture.history import now_us
 from holdfast.torture.programs.opening import opened
 from holdfast.torture.programs.settings import Listening, OutsideSettings
@@ -22,7 +22,7 @@ from holdfast.torture.recorder import recorder
 TAKEN, KNOWN, STALE = 201, 200, 409
 
 
-class World:
+class OutsideWorld:
     """What was accepted."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class World:
 
     @staticmethod
     def _refuse(key: str, fence: int, status: int, reason: str) -> int:
-        recorder.write(OutsideRefused(at_us=now_us(), job=key, fence=fence, key=key, reason=reason))
+        recorder.write(OutsideRefusal(at_us=now_us(), job=key, fence=fence, key=key, reason=reason))
         return status
 
 
 class Handler(BaseHTTPRequestHandler):
     """One request."""
 
-    world = World()
+    world = OutsideWorld()
 
     def do_POST(self) -> None:
         """Take an effect."""

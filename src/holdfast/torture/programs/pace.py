@@ -17,7 +17,7 @@ _TRICKLE = 5  # times slower, once all that was wanted is made
 _LOOK_EVERY = 1.0  # seconds
 
 
-class Pace:
+class ProducerPace:
     """Keeps to the rate until SIGTERM, and tells the conductor how far we are."""
 
     def __init__(self, settings: ProducerSettings) -> None:

@@ -6,9 +6,9 @@ import asyncio
 import random
 
 from holdfast.torture.programs.enqueueing import Enqueuer
-from holdfast.torture.programs.following import Follower
 from holdfast.torture.programs.opening import opened
-from holdfast.torture.programs.pace import Pace
+from holdfast.torture.programs.operator import Follower
+from holdfast.torture.programs.pace import ProducerPace
 from holdfast.torture.programs.settings import Produced, ProducerSettings
 from holdfast.torture.work.app import app
 from holdfast.torture.work.base import Work
@@ -31,7 +31,7 @@ class Producer:
         self._enqueuer = Enqueuer(settings.name, self._chance, luck=settings.chance("luck"))
         self._follower = Follower()
         self._following: set[asyncio.Task[None]] = set()
-        self._pace = Pace(settings)
+        self._pace = ProducerPace(settings)
 
     async def run(self) -> None:
         """Produce until SIGTERM."""

@@ -7,7 +7,7 @@ import random
 import msgspec
 
 
-class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A worker: `processes` above one puts it under a supervisor; `skew` is by how much its wall clock is wrong.
 
     `pulls`: it is no worker of ours, but a program that claims by itself.

@@ -11,14 +11,14 @@ import time
 from holdfast.app.app import App
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.torture.programs.claim_choices import Dice
+from holdfast.torture.programs.claim_loop import Puller
+from holdfast.torture.programs.claim_loop_blocking import BlockingPuller
 from holdfast.torture.programs.opening import opened
-from holdfast.torture.programs.pulled import Dice
-from holdfast.torture.programs.pulling import Puller
-from holdfast.torture.programs.pulling_blocking import BlockingPuller
-from holdfast.torture.programs.settings import WorkerSettings
+from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.work import catalogue
 from holdfast.torture.work.app import app, beside
-from holdfast.torture.work.strangers import UNKNOWN
+from holdfast.torture.work.unknown_tasks import UNKNOWN
 
 _POLL = 0.2  # seconds
 _STEP_AFTER = 1.5  # leases: then a clock that is wrong is set, to the other side
@@ -41,7 +41,7 @@ def with_known_tasks(*, strangers: bool) -> App:
     return known
 
 
-def pull(settings: WorkerSettings) -> int:
+def pull(settings: WorkerProgramSettings) -> int:
     """Claim and end jobs without a worker, until SIGTERM."""
     beside.pulls = True
     dice = Dice(settings)
@@ -54,7 +54,7 @@ def pull(settings: WorkerSettings) -> int:
 
 def main() -> int:
     """Run until SIGTERM."""
-    with opened(WorkerSettings) as settings:
+    with opened(WorkerProgramSettings) as settings:
         if settings.skew:
             step_clock(settings.skew)
         if settings.skew and settings.processes == 1:  # a supervisor forks, and must have no thread

@@ -38,7 +38,7 @@ lost a lease was healthy.
 
 from __future__ import annotations
 
-from holdfast.torture.simulation.run import Verdict, run, run_seed
+from holdfast.torture.simulation.run import SimulationVerdict, run, run_seed
 from holdfast.torture.simulation.scenario import Scenario, draw
 
-__all__ = ["Scenario", "Verdict", "draw", "run", "run_seed"]
+__all__ = ["Scenario", "SimulationVerdict", "draw", "run", "run_seed"]

@@ -8,7 +8,7 @@ from collections import Counter
 
 import click
 
-from holdfast.torture.simulation.run import Verdict, run_seed
+from holdfast.torture.simulation.run import SimulationVerdict, run_seed
 from holdfast.torture.simulation.shrink import shrink
 from holdfast.torture.simulation.world import about, shown
 
@@ -36,7 +36,7 @@ def main(*, seed: int | None, seeds: int | None, first: int, liveness: bool, shr
         sys.exit(1)
 
 
-def _run_many(seeds: range, *, liveness: bool) -> Verdict | None:
+def _run_many(seeds: range, *, liveness: bool) -> SimulationVerdict | None:
     """Run seeds until one breaks a rule; tell how many ran, how fast, and what befell."""
     befell: Counter[str] = Counter()
     steps = 0
@@ -53,7 +53,7 @@ def _run_many(seeds: range, *, liveness: bool) -> Verdict | None:
     return None
 
 
-def _report(failed: Verdict, *, liveness: bool, shrinks: bool) -> None:
+def _report(failed: SimulationVerdict, *, liveness: bool, shrinks: bool) -> None:
     """Say which rule was broken, and show the way of the job."""
     _show(failed, f"seed {failed.scenario.seed} breaks a rule at step {failed.steps}")
     if shrinks:
@@ -65,7 +65,7 @@ def _report(failed: Verdict, *, liveness: bool, shrinks: bool) -> None:
     click.echo(f"\nagain: python -m holdfast.torture.simulation --seed {failed.scenario.seed}{mode}")
 
 
-def _show(verdict: Verdict, title: str) -> None:
+def _show(verdict: SimulationVerdict, title: str) -> None:
     job = "" if verdict.job_id is None else f" ({verdict.job_id})"
     click.echo(f"\n{title}\n  {verdict.rule}: {verdict.message}{job}")
     for entry in about(verdict.trace, verdict.job_id):

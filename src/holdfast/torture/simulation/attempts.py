@@ -21,8 +21,8 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
 from holdfast.model.retry import Exponential, decide
 from holdfast.store.values import Standing, Verdict
-from holdfast.torture.simulation.scenario import Act, Attempt, Kind, Work
-from holdfast.torture.simulation.wire import always
+from holdfast.torture.simulation.network import always
+from holdfast.torture.simulation.scenario import Act, Kind, SimulatedAttempt, SimulatedWork
 from holdfast.torture.simulation.world import SECOND
 from holdfast.worker.decision import Why
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from holdfast.torture.simulation.shell import Shell
 
 
-class _Going(Enum):
+class _SimulatedGoing(Enum):
     ON = "the attempt goes on"
 
 
-RUNNING: Final = _Going.ON
-Running = Literal[_Going.ON]
+RUNNING: Final = _SimulatedGoing.ON
+Running = Literal[_SimulatedGoing.ON]
 COMPLETED = Completed()
 _RETRY = Exponential(0.1, 2, cap=2.0)
 _ASK_AGAIN = SECOND // 2
@@ -44,12 +44,12 @@ _PROMPT = 0.7
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class SimulatedRun:
     """One attempt under way."""
 
     job: LeasedJob
-    work: Work
-    plan: Attempt
+    work: SimulatedWork
+    plan: SimulatedAttempt
     is_apart: bool
     """In a child process."""
     is_over: bool = False
@@ -65,7 +65,7 @@ class Run:
         return self.work.kind is not Kind.THREAD and not self.is_apart
 
 
-class Attempts:
+class SimulatedAttempts:
     """The handlers of one worker."""
 
     def __init__(self, shell: Shell) -> None:
@@ -74,7 +74,7 @@ class Attempts:
         self._world = shell.place.world
         self._judge = shell.place.store.judge
         self._dice = shell.place.work
-        self._runs: dict[tuple[int, int], Run] = {}
+        self._runs: dict[tuple[int, int], SimulatedRun] = {}
 
     def begin(self, job: LeasedJob) -> Outcome | Running:
         """Begin an attempt; return its outcome if it ended at once."""
@@ -82,7 +82,7 @@ class Attempts:
         plan = work.attempt(job.attempt)
         self._judge.began(self._shell.witness, job, len(self._runs) + 1)
         self._world.note(self._shell.id, "begin", (job.id,), f"fence {job.fence} attempt {job.attempt}")
-        run = Run(job, work, plan, is_apart=job.lost > 0)
+        run = SimulatedRun(job, work, plan, is_apart=job.lost > 0)
         if work.kind is Kind.LOOP and not (plan.takes or job.lost or job.timeout) and plan.act is not Act.CRASH:
             return self._outcome(run)
         key = (job.seq, job.fence)
@@ -98,7 +98,7 @@ class Attempts:
         self._later(run, plan.takes, lambda: self._body(run))
         return RUNNING
 
-    def _later(self, run: Run, span: int, action: Callable[[], None]) -> None:
+    def _later(self, run: SimulatedRun, span: int, action: Callable[[], None]) -> None:
         """Go on with a handler after a while, unless it is over by then."""
 
         def go_on() -> None:
@@ -118,7 +118,7 @@ class Attempts:
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    def _outcome(self, run: Run) -> Outcome:
+    def _outcome(self, run: SimulatedRun) -> Outcome:
         match run.plan.act:
             case Act.RETURN | Act.BLOCK | Act.CRASH:
                 self._judge.cases[run.job.id].returned.add(run.job.fence)
@@ -136,7 +136,7 @@ class Attempts:
         delay = decide(_RETRY, job.used_attempts, error=None, draw=self._dice.random()).delay
         return Failed(failure) if delay is None or job.is_last_attempt else Retried(delay, failure)
 
-    def _body(self, run: Run) -> None:
+    def _body(self, run: SimulatedRun) -> None:
         """Come to the end of a handler's work."""
         if run.plan.act is Act.CRASH:
             if run.is_apart:
@@ -150,7 +150,7 @@ class Attempts:
         else:
             self._end(run, self._outcome(run))
 
-    def _end(self, run: Run, outcome: Outcome | None) -> None:
+    def _end(self, run: SimulatedRun, outcome: Outcome | None) -> None:
         """Report the end of an attempt, once, on the loop."""
         run.is_over = True
         key = (run.job.seq, run.job.fence)
@@ -166,7 +166,7 @@ class Attempts:
 
     def _call(
         self,
-        run: Run,
+        run: SimulatedRun,
         act: Callable[[], Verdict | None],
         done: Callable[[Verdict | None], None],
         failed: Callable[[], None],
@@ -188,7 +188,7 @@ class Attempts:
             overtakes=False,
         )
 
-    def _commit(self, run: Run) -> None:
+    def _commit(self, run: SimulatedRun) -> None:
         holdings, lease = self._shell.machine.holdings, run.job.lease
         store, who = self._place.store, self._shell.id
 
@@ -226,7 +226,7 @@ class Attempts:
 
         self._call(run, lambda: store.commit(who, lease), done, unknown)
 
-    def _use(self, run: Run) -> None:
+    def _use(self, run: SimulatedRun) -> None:
         """Complete in the caller's own transaction; whether that has committed is asked afterwards."""
         run.is_used = True
         store, who, lease = self._place.store, self._shell.id, run.job.lease
@@ -237,7 +237,7 @@ class Attempts:
 
         self._call(run, act, lambda _: self._ask(run, COMPLETED), lambda: self._ask(run, COMPLETED))
 
-    def _ask(self, run: Run, outcome: Outcome) -> None:
+    def _ask(self, run: SimulatedRun, outcome: Outcome) -> None:
         """Ask how the lease stands until there is an answer; nothing can abort this."""
         run.is_over = True
         holdings = self._shell.machine.holdings
@@ -285,7 +285,7 @@ class Attempts:
             run.is_over = True  # nothing more of its own work happens
             self._world.after(unwinds, lambda: self._shell.post(lambda: self._break_off(run)))
 
-    def _break_off(self, run: Run) -> None:
+    def _break_off(self, run: SimulatedRun) -> None:
         """End an attempt that was cancelled."""
         outcome = Cancelled("cancelled while it ran, as was asked") if run.why is Why.CANCEL_ASKED else None
         if outcome is not None and run.is_used:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.model.job import Lease, LeasedJob
-from holdfast.runtime.access import GAP_PER_LEASE
+from holdfast.runtime.reachability import GAP_PER_LEASE
 from holdfast.store.values import Finish, Outstanding
-from holdfast.torture.simulation.wire import always, never
+from holdfast.torture.simulation.network import always, never
 from holdfast.worker.decision import Decision
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.torture.simulation.world import SECOND, World
+from holdfast.torture.simulation.world import SECOND, SimulatedWorld
 
 STORE_START = 1_700_000_000_000_000
 
@@ -12,7 +12,7 @@ class StoreClock:
 
     __slots__ = ("_latest", "_offset", "_world")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._offset = STORE_START
         self._latest = 0
@@ -36,7 +36,7 @@ class WorkerClock:
 
     __slots__ = ("_world", "offset", "rate")
 
-    def __init__(self, world: World, *, rate: float, offset: float) -> None:
+    def __init__(self, world: SimulatedWorld, *, rate: float, offset: float) -> None:
         self._world = world
         self.rate = rate
         self.offset = offset

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from holdfast.torture.simulation.place import Place
-from holdfast.torture.simulation.scenario import QUEUES, Event, Fault, Seat, Work
+from holdfast.torture.simulation.environment import Environment
+from holdfast.torture.simulation.scenario import QUEUES, ScheduledFault, SimulatedFault, SimulatedSeat, SimulatedWork
 from holdfast.torture.simulation.shell import Shell
 from holdfast.torture.simulation.world import SECOND
 from holdfast.worker.decision import Exit
@@ -14,10 +14,10 @@ _AGAIN = SECOND // 10
 _BURY = 1000
 
 
-class Fleet:
+class SimulatedFleet:
     """All workers, by seat, and what befalls them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Environment) -> None:
         self._place = place
         self._world = place.world
         self._store = place.store
@@ -39,7 +39,7 @@ class Fleet:
 
     # --- producers --------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, work: Work) -> None:
+    def _enqueue(self, work: SimulatedWork) -> None:
         """Enqueue until it is known to have succeeded, under the same id."""
 
         def accepted(_: list[bool]) -> None:
@@ -59,12 +59,12 @@ class Fleet:
 
     # --- seats ------------------------------------------------------------------------------------------------------
 
-    def _fill(self, index: int, seat: Seat) -> Shell:
+    def _fill(self, index: int, seat: SimulatedSeat) -> Shell:
         self._count += 1
         name = f"w{index}.{self._count}"
         return Shell(self._place, seat, name, over=lambda how: self._emptied(index, seat, name, how))
 
-    def _emptied(self, index: int, seat: Seat, name: str, how: Exit | None) -> None:
+    def _emptied(self, index: int, seat: SimulatedSeat, name: str, how: Exit | None) -> None:
         """Fill a seat again, after a while; a supervisor first gives back what a dead worker held."""
         if how is None and seat.supervised:
             self._world.after(int(self._dice.random() * SECOND), lambda: self._bury(name))
@@ -85,16 +85,16 @@ class Fleet:
 
     # --- what befalls -----------------------------------------------------------------------------------------------
 
-    def _befall(self, event: Event) -> None:
+    def _befall(self, event: ScheduledFault) -> None:
         shell = self.shells[event.target % len(self.shells)]
         cases = sorted(self._store.judge.cases)
         job_id = cases[event.target % len(cases)] if cases else None
         match event.fault:
-            case Fault.OUTAGE | Fault.HELD | Fault.STORE_CLOCK:
+            case SimulatedFault.OUTAGE | SimulatedFault.HELD | SimulatedFault.STORE_CLOCK:
                 self._upset(event)
-            case Fault.PAUSE | Fault.RESCUE:
+            case SimulatedFault.PAUSE | SimulatedFault.RESCUE:
                 self._direct(event)
-            case Fault.CANCEL | Fault.RETRY | Fault.RESET:
+            case SimulatedFault.CANCEL | SimulatedFault.RETRY | SimulatedFault.RESET:
                 if job_id is not None and not self._store.weather.down:
                     self._decree(event.fault, job_id)
             case _:
@@ -102,28 +102,28 @@ class Fleet:
                     self._world.note(shell.id, f"fault: {event.fault}", (), f"{event.lasts / SECOND:.3f} s")
                     self._strike(event, shell)
 
-    def _strike(self, event: Event, shell: Shell) -> None:
+    def _strike(self, event: ScheduledFault, shell: Shell) -> None:
         """Do something to one worker."""
         match event.fault:
-            case Fault.CRASH:
+            case SimulatedFault.CRASH:
                 shell.die("kill")
-            case Fault.FREEZE:
+            case SimulatedFault.FREEZE:
                 shell.freeze(event.lasts)
-            case Fault.BLOCK:
+            case SimulatedFault.BLOCK:
                 shell.block(event.lasts)
-            case Fault.CUT:
+            case SimulatedFault.CUT:
                 shell.cut(is_cut=True)
                 shell.witness.trouble(self._world.now + event.lasts + _AGAIN)
                 self._world.after(event.lasts, lambda: shell.cut(is_cut=False))
-            case Fault.STOP:
+            case SimulatedFault.STOP:
                 shell.stop()
-            case Fault.STOP_TWICE:
+            case SimulatedFault.STOP_TWICE:
                 shell.stop()
                 self._world.after(event.lasts // 4, shell.stop)
-            case Fault.WAKE_TO_STOP:
+            case SimulatedFault.WAKE_TO_STOP:
                 shell.freeze(event.lasts)
                 shell.stop()
-            case Fault.STANDSTILL:
+            case SimulatedFault.STANDSTILL:
                 shell.clock.offset -= event.lasts / SECOND * shell.clock.rate
                 shell.witness.misled_at = self._world.now + event.lasts
                 shell.freeze(event.lasts)
@@ -132,16 +132,16 @@ class Fleet:
                 shell.witness.misled_at = self._world.now
                 shell.witness.trouble(self._world.now)
 
-    def _upset(self, event: Event) -> None:
+    def _upset(self, event: ScheduledFault) -> None:
         """Do something to the store."""
         weather = self._store.weather
-        if event.fault is Fault.STORE_CLOCK:
+        if event.fault is SimulatedFault.STORE_CLOCK:
             step = event.lasts if event.target % 2 else -event.lasts
             self._world.note("store", "fault: clock", (), f"set by {step / SECOND:.3f} s")
             self._store.set_clock(step)
             for shell in self.shells:
                 shell.witness.trouble(self._world.now)
-        elif event.fault is Fault.HELD:
+        elif event.fault is SimulatedFault.HELD:
             self._world.note("store", "fault: held", (), f"{event.lasts / SECOND:.3f} s")
             weather.held_until = max(weather.held_until, self._world.now + event.lasts)
         elif not weather.down:
@@ -156,19 +156,19 @@ class Fleet:
         self._world.note("store", "fault: up again")
         self._store.weather.down = False
 
-    def _direct(self, event: Event) -> None:
-        if event.fault is Fault.RESCUE:
+    def _direct(self, event: ScheduledFault) -> None:
+        if event.fault is SimulatedFault.RESCUE:
             self._store.rescue_now("operator")
             return
         queue = QUEUES[event.target % len(QUEUES)]
         self._store.pause(queue)
         self._world.after(event.lasts, lambda: self._store.resume(queue))
 
-    def _decree(self, fault: Fault, job_id: str) -> None:
+    def _decree(self, fault: SimulatedFault, job_id: str) -> None:
         match fault:
-            case Fault.CANCEL:
+            case SimulatedFault.CANCEL:
                 self._store.cancel(job_id)
-            case Fault.RETRY:
+            case SimulatedFault.RETRY:
                 self._store.retry(job_id)
                 self._hint()
             case _:

@@ -36,11 +36,11 @@ from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, 
 from holdfast.model.turn import turn_of
 from holdfast.store.values import ClaimRequest, Finish, Rescued, Verdict
 from holdfast.testing.reference import Reference
-from holdfast.torture.simulation.cases import Case, Docket
 from holdfast.torture.simulation.clock import StoreClock
-from holdfast.torture.simulation.wire import Weather
-from holdfast.torture.simulation.witness import Witness
-from holdfast.torture.simulation.world import SECOND, Violated, World
+from holdfast.torture.simulation.network import Weather
+from holdfast.torture.simulation.observer import WorkerTruth
+from holdfast.torture.simulation.oracle import Case, Docket
+from holdfast.torture.simulation.world import SECOND, SimulatedWorld, Violated
 from holdfast.worker.decision import Totals
 
 _SLACK = 5 * SECOND  # for seats to be filled again, and for calls
@@ -49,14 +49,14 @@ _SLACK = 5 * SECOND  # for seats to be filled again, and for calls
 class Judge:
     """Watches every verb of the store."""
 
-    def __init__(self, world: World, model: Reference, clock: StoreClock, *, weather: Weather) -> None:
+    def __init__(self, world: SimulatedWorld, model: Reference, clock: StoreClock, *, weather: Weather) -> None:
         self._world = world
         self._clock = clock
         self._model = model
         self._weather = weather
         self.docket = Docket(clock)
         self.cases = self.docket.cases
-        self.workers: dict[str, Witness] = {}
+        self.workers: dict[str, WorkerTruth] = {}
         self._fence = 0
         self._places = 0
         self._paused = self.docket.paused
@@ -206,7 +206,7 @@ class Judge:
             if case.effects > 1:
                 raise Violated("effect", f"it has {case.effects} effects", case.id)
 
-    def began(self, worker: Witness, job: LeasedJob, running: int) -> None:
+    def began(self, worker: WorkerTruth, job: LeasedJob, running: int) -> None:
         """Judge the beginning of a handler."""
         case = self.cases[job.id]
         if job.fence in case.begun:
@@ -217,7 +217,7 @@ class Judge:
 
     # --- the end of leases by others --------------------------------------------------------------------------------
 
-    def rescued(self, rescuer: Witness | None, rescued: Sequence[Rescued]) -> None:
+    def rescued(self, rescuer: WorkerTruth | None, rescued: Sequence[Rescued]) -> None:
         """Judge what was taken from silent workers, by a worker or, with None, by a person."""
         now = self._model.now
         alone = self._alone()
@@ -245,7 +245,7 @@ class Judge:
             if case.fence is not None and case.worker in workers:
                 case.isolated = False
 
-    def _check_patience(self, case: Case, rescuer: Witness) -> None:
+    def _check_patience(self, case: Case, rescuer: WorkerTruth) -> None:
         weather, now = self._weather, self._world.now
         long_enough = 4 * weather.lasted > 1.2 * rescuer.lease
         since = now - weather.back_at
@@ -254,7 +254,7 @@ class Judge:
             message = f"{rescuer.id} took it from {case.worker} {since} microseconds after an outage"
             raise Violated("rescue", message, case.id)
 
-    def _check_health(self, case: Case, rescuer: Witness) -> None:
+    def _check_health(self, case: Case, rescuer: WorkerTruth) -> None:
         holder = self.workers[case.worker]
         calm = min(self._world.now - holder.troubled_until, self._model.now - case.claimed)
         if holder.is_healthy and case.fence in holder.fences and calm > case.duration:
@@ -327,7 +327,7 @@ class Judge:
                     message = f"{request.worker_id} was told that nothing is left, by a look older than its last claim"
                     raise Violated("until empty", message, case.id)
 
-    def emptied(self, worker: Witness, as_of: int) -> None:
+    def emptied(self, worker: WorkerTruth, as_of: int) -> None:
         """Judge a worker that ends because a look said, as of an instant, that nothing is left.
 
         It may not end over what it has had in its own hands since: that look could not show it.
@@ -338,7 +338,7 @@ class Judge:
                 message = f"{worker.id} has ended by a look of before it had this job itself, which is left"
                 raise Violated("until empty", message, case.id)
 
-    def left(self, worker: Witness, totals: Totals) -> None:
+    def left(self, worker: WorkerTruth, totals: Totals) -> None:
         """Judge the end of a worker: it holds nothing that it knows of, unless the store could not be told."""
         counted = sum(msgspec.structs.astuple(totals))
         if counted != worker.taken:

@@ -1,4 +1,4 @@
-"""The extending thread, as `worker.keeper.Keeper` is: it stands still only with its whole process.
+"""The extending thread, as `worker.keeper.SimulatedLeaseKeeper` is: it stands still only with its whole process.
 
 One turn is: end the process if a handler is stuck; extend what is due; look for cancellations; tell the store that the
 worker lives; and wait. Each call waits for its answer, and an error ends the turn.
@@ -21,7 +21,7 @@ _TICKS = 20
 _SWITCH = 5000
 
 
-class Keeper:
+class SimulatedLeaseKeeper:
     """Extends what the worker holds."""
 
     def __init__(self, shell: Shell) -> None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.torture.simulation.fleet import Fleet
-from holdfast.torture.simulation.place import Place
+from holdfast.torture.simulation.environment import Environment
+from holdfast.torture.simulation.fleet import SimulatedFleet
 from holdfast.torture.simulation.scenario import Scenario, draw
 from holdfast.torture.simulation.world import SECOND, Entry, Violated
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 _BOUND = 20  # leases; the slowest of some thousand seeds took 8
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SimulationVerdict:
     """What came of a run: the rule that was broken and how (None: none was), and the trace."""
 
     scenario: Scenario
@@ -31,18 +31,18 @@ class Verdict:
     digest: str
 
 
-def run_seed(seed: int, *, liveness: bool = False, hashed: bool = False) -> Verdict:
+def run_seed(seed: int, *, liveness: bool = False, hashed: bool = False) -> SimulationVerdict:
     """Run the scenario of a seed."""
     return run(draw(seed), liveness=liveness, hashed=hashed)
 
 
-def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> Verdict:
+def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> SimulationVerdict:
     """Run a scenario to its end or to the first rule that is broken."""
-    place = Place(scenario)
+    place = Environment(scenario)
     world = place.world
     rule, message, job_id = None, "", None
     try:
-        fleet = Fleet(place)
+        fleet = SimulatedFleet(place)
         fleet.start()
         world.run(scenario.span)
         if liveness:
@@ -52,7 +52,7 @@ def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> 
         rule, message, job_id = violated.rule, violated.message, violated.job_id
     except Exception as error:  # noqa: BLE001 - whatever the machine or the model raises is a finding
         rule, message = "no error", f"{type(error).__name__}: {error}"
-    return Verdict(
+    return SimulationVerdict(
         scenario=scenario,
         steps=world.steps,
         seconds=world.now / SECOND,
@@ -64,7 +64,7 @@ def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> 
     )
 
 
-def _drain(place: Place, fleet: Fleet) -> None:
+def _drain(place: Environment, fleet: SimulatedFleet) -> None:
     """Stop all faults; then nothing may stay undone, and nobody may stay who is asked to leave."""
     world, cases = place.world, place.store.judge.cases
     place.calm()
@@ -90,6 +90,6 @@ def _drain(place: Place, fleet: Fleet) -> None:
             place.accuse("stop", f"{shell.id} is still here, asked to stop long ago")
 
 
-def _leave(settings: Settings) -> int:
+def _leave(settings: WorkerConfig) -> int:
     """Return the microseconds within which a stopping worker has ended."""
     return int((settings.drain_timeout + 2 * settings.abort_grace) / 0.9 * SECOND)

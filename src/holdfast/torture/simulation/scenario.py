@@ -11,9 +11,9 @@ from datetime import timedelta
 from enum import StrEnum
 
 from holdfast.model.job import NewJob
-from holdfast.torture.simulation.wire import Rates
+from holdfast.torture.simulation.network import Rates
 from holdfast.torture.simulation.world import SECOND
-from holdfast.worker.settings import Settings
+from holdfast.worker.settings import WorkerConfig
 
 QUEUES = ("amber", "blue")
 ORDER_KEYS = ("east", "west")
@@ -41,7 +41,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SimulatedAttempt:
     """One attempt: how long it takes (microseconds), and how it ends."""
 
     takes: int
@@ -49,21 +49,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class SimulatedWork:
     """A job to be enqueued, and what its handler will do at each attempt; the last is repeated."""
 
     at: int
     new: NewJob
     kind: Kind
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[SimulatedAttempt, ...]
     swallows: bool = False  # its handler takes no notice of being aborted
 
-    def attempt(self, number: int) -> Attempt:
+    def attempt(self, number: int) -> SimulatedAttempt:
         """Return what the handler does at its `number`th attempt."""
         return self.attempts[min(number, len(self.attempts)) - 1]
 
 
-class Fault(StrEnum):
+class SimulatedFault(StrEnum):
     """What befalls the world."""
 
     CRASH = "crash"
@@ -86,20 +86,20 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ScheduledFault:
     """A fault: when, upon whom (an index among the workers or jobs), and for how long (microseconds)."""
 
     at: int
-    fault: Fault
+    fault: SimulatedFault
     target: int
     lasts: int
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class SimulatedSeat:
     """A worker: its settings, its clock, and whether somebody supervises it."""
 
-    settings: Settings
+    settings: WorkerConfig
     rate: float
     offset: float
     supervised: bool
@@ -112,9 +112,9 @@ class Scenario:
 
     seed: int
     lease: float
-    seats: tuple[Seat, ...]
-    works: tuple[Work, ...]
-    events: tuple[Event, ...]
+    seats: tuple[SimulatedSeat, ...]
+    works: tuple[SimulatedWork, ...]
+    events: tuple[ScheduledFault, ...]
     rates: Rates
     span: int
     """Microseconds within which works come in and faults befall."""
@@ -136,13 +136,13 @@ def draw(seed: int) -> Scenario:
         old_looks=rng.choice((0.0, 0.3, 0.8)),
         oldest=lease * rng.choice((0.05, 0.5, 2.0)),
     )
-    events += [_draw_regret(rng, event, lease) for event in events if event.fault is Fault.CANCEL]
+    events += [_draw_regret(rng, event, lease) for event in events if event.fault is SimulatedFault.CANCEL]
     return Scenario(seed, lease, seats, works, tuple(sorted(events, key=lambda event: event.at)), rates, span)
 
 
-def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> Seat:
+def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> SimulatedSeat:
     tiny = rng.random() < 0.2  # noqa: PLR2004 - limits of 1 show what batches hide
-    settings = Settings(
+    settings = WorkerConfig(
         concurrency=rng.choice((1, 2, 4)),
         lease=lease * rng.choice((1.0, 1.0, 1.0, 2.0)),
         extend_at=rng.choice((0.3, 0.4, 0.5, 0.5)),  # later ones have less time than a rescuer may be blind
@@ -160,7 +160,7 @@ def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> Seat:
         promote_limit=rng.choice((1, 3, 1000)),
         rescue_limit=rng.choice((1, 2, 200)),
     )
-    return Seat(
+    return SimulatedSeat(
         settings,
         rate=rng.choice((0.95, 0.99, 1.0, 1.0, 1.01, 1.05)),
         offset=rng.random() * 1e6,
@@ -187,7 +187,7 @@ _ENDS = (
 _WEIGHTS = (8, 8, 8, 8, 3, 2, 2, 2, 1, 1, 1, 1, 2)
 
 
-def _draw_work(rng: random.Random, number: int, lease: float, span: int) -> Work:
+def _draw_work(rng: random.Random, number: int, lease: float, span: int) -> SimulatedWork:
     kind = rng.choice((Kind.LOOP, Kind.LOOP, Kind.THREAD, Kind.TRANSACTION, Kind.TRANSACTION, Kind.USING))
     acts = rng.choices(_ENDS, _WEIGHTS)[0]
     delayed = rng.random() < 0.15  # noqa: PLR2004
@@ -204,8 +204,8 @@ def _draw_work(rng: random.Random, number: int, lease: float, span: int) -> Work
     )
     burst = rng.random() < 0.6  # noqa: PLR2004 - most works come at once, so that workers have something ahead
     at = int(rng.random() * (span * 0.05 if burst else span * 0.7))
-    attempts = tuple(Attempt(_draw_duration(rng, lease), act) for act in acts)
-    return Work(at, new, kind, attempts, swallows=rng.random() < 0.1)  # noqa: PLR2004
+    attempts = tuple(SimulatedAttempt(_draw_duration(rng, lease), act) for act in acts)
+    return SimulatedWork(at, new, kind, attempts, swallows=rng.random() < 0.1)  # noqa: PLR2004
 
 
 def _draw_duration(rng: random.Random, lease: float) -> int:
@@ -216,16 +216,16 @@ def _draw_duration(rng: random.Random, lease: float) -> int:
     return int(rng.random() * longest * lease * SECOND) + 1
 
 
-_FAULTS = tuple(Fault)
+_FAULTS = tuple(SimulatedFault)
 _ODDS = (3, 4, 2, 2, 4, 2, 2, 1, 2, 1, 1, 1, 3, 3, 1, 1, 1)
 
 
-def _draw_event(rng: random.Random, lease: float, span: int) -> Event:
+def _draw_event(rng: random.Random, lease: float, span: int) -> ScheduledFault:
     fault = rng.choices(_FAULTS, _ODDS)[0]
     lasts = int(rng.choice((0.2, 0.6, 1.5, 3.0)) * rng.random() * lease * SECOND)
-    return Event(int(rng.random() * span * 0.9), fault, rng.randrange(1000), lasts)
+    return ScheduledFault(int(rng.random() * span * 0.9), fault, rng.randrange(1000), lasts)
 
 
-def _draw_regret(rng: random.Random, cancel: Event, lease: float) -> Event:
+def _draw_regret(rng: random.Random, cancel: ScheduledFault, lease: float) -> ScheduledFault:
     """Let whoever cancelled a job send it back soon after: what was known of it so far is old then."""
-    return Event(cancel.at + int(rng.random() * 0.4 * lease * SECOND), Fault.RETRY, cancel.target, 0)
+    return ScheduledFault(cancel.at + int(rng.random() * 0.4 * lease * SECOND), SimulatedFault.RETRY, cancel.target, 0)

@@ -13,15 +13,15 @@ from datetime import timedelta
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Outcome
 from holdfast.store.values import ClaimRequest, WorkerBeat
-from holdfast.torture.simulation.attempts import RUNNING, Attempts
+from holdfast.torture.simulation.attempts import RUNNING, SimulatedAttempts
 from holdfast.torture.simulation.calls import Calls
 from holdfast.torture.simulation.clock import WorkerClock
-from holdfast.torture.simulation.keeper import Keeper
-from holdfast.torture.simulation.place import Place
-from holdfast.torture.simulation.scenario import TASK, Seat
-from holdfast.torture.simulation.witness import Witness
+from holdfast.torture.simulation.environment import Environment
+from holdfast.torture.simulation.keeper import SimulatedLeaseKeeper
+from holdfast.torture.simulation.observer import WorkerTruth
+from holdfast.torture.simulation.scenario import TASK, SimulatedSeat
 from holdfast.torture.simulation.world import SECOND
-from holdfast.worker.decision import Exit, Phase
+from holdfast.worker.decision import Exit, WorkerPhase
 from holdfast.worker.machine import Machine
 
 _JITTERED = 0.1
@@ -31,14 +31,16 @@ _JITTER = 0.2
 class Shell:
     """One incarnation of a worker, from its start to its end or death."""
 
-    def __init__(self, place: Place, seat: Seat, worker_id: str, *, over: Callable[[Exit | None], None]) -> None:
+    def __init__(
+        self, place: Environment, seat: SimulatedSeat, worker_id: str, *, over: Callable[[Exit | None], None]
+    ) -> None:
         self._place = place
         self._world = place.world
         self._over = over
         self._seat = seat
         self.id = worker_id
         lease = int(seat.settings.lease * SECOND)
-        self.witness = Witness(worker_id, seat.settings.concurrency, lease)
+        self.witness = WorkerTruth(worker_id, seat.settings.concurrency, lease)
         place.store.judge.workers[worker_id] = self.witness
         self.clock = WorkerClock(place.world, rate=seat.rate, offset=seat.offset)
         self.wire = place.wire()
@@ -46,8 +48,8 @@ class Shell:
         self.keeper_wire.troubled = self.witness.trouble
         self.machine = Machine(seat.settings)
         self._calls = Calls(self)
-        self._attempts = Attempts(self)
-        self.keeper = Keeper(self)
+        self._attempts = SimulatedAttempts(self)
+        self.keeper = SimulatedLeaseKeeper(self)
         self._inbox: list[Callable[[], None]] = []
         self._is_passing = False
         self._pass_at = -1
@@ -68,12 +70,12 @@ class Shell:
         )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Environment:
         """What the worker shares with all others."""
         return self._place
 
     @property
-    def seat(self) -> Seat:
+    def seat(self) -> SimulatedSeat:
         """The worker's settings and clock."""
         return self._seat
 
@@ -207,7 +209,7 @@ class Shell:
         self._world.note(self.id, "ends", (), how.name)
         totals = self.machine.status().totals
         was_told = self.was_stopped or self.told_empty is not None
-        if self.machine.status().phase is not Phase.ENDED or not was_told:
+        if self.machine.status().phase is not WorkerPhase.ENDED or not was_told:
             self._place.accuse("until empty", f"{self.id} has ended though nobody asked it to and work is left")
         if self.told_empty is not None and not self.was_stopped:
             self._place.store.judge.emptied(self.witness, self.told_empty)

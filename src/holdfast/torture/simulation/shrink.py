@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from holdfast.torture.simulation.run import Verdict, run
+from holdfast.torture.simulation.network import Rates
+from holdfast.torture.simulation.run import SimulationVerdict, run
 from holdfast.torture.simulation.scenario import Scenario
-from holdfast.torture.simulation.wire import Rates
 
 T = TypeVar("T")
 
 
-def shrink(failed: Verdict, *, liveness: bool = False, tries: int = 400) -> Verdict:
+def shrink(failed: SimulationVerdict, *, liveness: bool = False, tries: int = 400) -> SimulationVerdict:
     """Return the verdict on the smallest scenario found in so many runs that breaks the same rule."""
     best = failed
     smaller = True

@@ -26,10 +26,10 @@ from holdfast.store.values import (
 from holdfast.testing.reference import Reference
 from holdfast.torture.simulation.clock import StoreClock
 from holdfast.torture.simulation.judge import Judge
-from holdfast.torture.simulation.past import Past
-from holdfast.torture.simulation.wire import Weather
-from holdfast.torture.simulation.witness import Witness
-from holdfast.torture.simulation.world import SECOND, World
+from holdfast.torture.simulation.network import Weather
+from holdfast.torture.simulation.observer import WorkerTruth
+from holdfast.torture.simulation.stale_reads import Past
+from holdfast.torture.simulation.world import SECOND, SimulatedWorld
 
 _LATE = 4  # a rescue that was on its way for more than this part of a lease takes nothing: see `store.jobs`
 
@@ -37,7 +37,7 @@ _LATE = 4  # a rescue that was on its way for more than this part of a lease tak
 class Store:
     """The verbs, as the simulated processes call them."""
 
-    def __init__(self, world: World, *, oldest: int = 0, until_empty: bool = True) -> None:
+    def __init__(self, world: SimulatedWorld, *, oldest: int = 0, until_empty: bool = True) -> None:
         """`oldest`: by how many microseconds a look may be old; `until_empty`: whether anybody asks what is left."""
         self._world = world
         self.clock = StoreClock(world)
@@ -127,7 +127,7 @@ class Store:
             self._past.keep()
         return promotion
 
-    def rescue(self, rescuer: Witness, unbroken: timedelta, limit: int, *, waited: float) -> list[Rescued]:
+    def rescue(self, rescuer: WorkerTruth, unbroken: timedelta, limit: int, *, waited: float) -> list[Rescued]:
         """Take expired leases for a worker; none if the request itself took long, as every backend sees to."""
         if _LATE * waited * SECOND > rescuer.lease:
             return []
@@ -137,7 +137,7 @@ class Store:
         """Take every expired lease by a person's word."""
         return self._rescued(who, None, self.model.rescue(None, 1000))
 
-    def _rescued(self, who: str, rescuer: Witness | None, rescued: list[Rescued]) -> list[Rescued]:
+    def _rescued(self, who: str, rescuer: WorkerTruth | None, rescued: list[Rescued]) -> list[Rescued]:
         for each in rescued:
             self._world.note(who, "rescue", (each.job_id,), f"from {each.worker_id}: {each.state}")
         self.judge.rescued(rescuer, rescued)

@@ -21,7 +21,7 @@ class Violated(Exception):  # noqa: N818 - reads as the sentence it states
         self.job_id = job_id
 
 
-class World:
+class SimulatedWorld:
     """True time in whole microseconds, and the queue of what is to come.
 
     What is due at the same microsecond happens in the order in which it was asked for, so that nothing but the seed

@@ -8,7 +8,7 @@ from typing import Final, cast
 from holdfast.app.app import App
 from holdfast.store.backend import Backend
 from holdfast.torture.recorder import recorder
-from holdfast.torture.streams.beside import StreamBackendBeside
+from holdfast.torture.streams.recording_backend import StreamBackendBeside
 from holdfast.torture.work.app import URL
 
 app: Final = App(os.environ.get(URL, "sqlite://"))

@@ -10,21 +10,21 @@ from typing import ClassVar, Final
 from holdfast.app.app import App
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.events import Clock
-from holdfast.torture.fleet import Fleet, Seat
+from holdfast.torture.fleet import Fleet, FleetSeat
 from holdfast.torture.history import HistoryDamaged, now_us
-from holdfast.torture.plan import Plan
-from holdfast.torture.programs.settings import WorkerSettings
-from holdfast.torture.progress import Progress
+from holdfast.torture.plan import RunPlan
+from holdfast.torture.programs.settings import WorkerProgramSettings
+from holdfast.torture.progress import RunProgress
 from holdfast.torture.server import OwnServer
-from holdfast.torture.streams.ground import DONE, PARKED, UNOWNED, WAITING, StreamGround
 from holdfast.torture.streams.names import PARTITIONS
 from holdfast.torture.streams.records import FaultsOver
+from holdfast.torture.streams.target import DONE, PARKED, UNOWNED, WAITING, StreamGround
 
 _SUPERVISED: Final = 0.2
 _LATE: Final = 500  # so many numbers back a step may still become visible
 
 
-class StreamProgress(Progress):
+class StreamProgress(RunProgress):
     """The state of a run of streams; an event has ended when every consumer has passed it."""
 
     unit: ClassVar = "events"
@@ -40,9 +40,9 @@ class NodeFleet(Fleet):
     module: ClassVar = "holdfast.torture.programs.node"
     failpoints: ClassVar = ("before_effect", "after_effect", "after_commit")
 
-    def _settings(self, seat: Seat) -> WorkerSettings:
+    def _settings(self, seat: FleetSeat) -> WorkerProgramSettings:
         is_supervised = self.chance.random() < _SUPERVISED and not seat.armed.failpoints
-        return WorkerSettings(
+        return WorkerProgramSettings(
             name=seat.name,
             parent=os.getpid(),
             lease=self.recovery,
@@ -63,7 +63,13 @@ class StreamConductor(Conductor):
     ground: StreamGround
 
     def __init__(
-        self, plan: Plan, ground: StreamGround, *, history: Path, progress: Progress, server: OwnServer | None = None
+        self,
+        plan: RunPlan,
+        ground: StreamGround,
+        *,
+        history: Path,
+        progress: RunProgress,
+        server: OwnServer | None = None,
     ) -> None:
         super().__init__(plan, ground, history=history, progress=progress, server=server)
         self._seen: set[int] = set()

@@ -45,7 +45,7 @@ class Poisoned(Exception):  # noqa: N818
     """The handler fails, each time."""
 
 
-class Node:
+class NodeProcess:
     """This process, as effects name it."""
 
     name = ""
@@ -60,7 +60,15 @@ def _values(events: Sequence[Event], ctx: EventContext) -> tuple[object, ...]:
     return tuple(
         value
         for event in events
-        for value in (ctx.consumer, event.category, event.partition_id, event.position, event.id, ctx.fence, Node.name)
+        for value in (
+            ctx.consumer,
+            event.category,
+            event.partition_id,
+            event.position,
+            event.id,
+            ctx.fence,
+            NodeProcess.name,
+        )
     )
 
 
@@ -126,7 +134,7 @@ async def plain(event: Event, ctx: EventContext) -> None:
             generation=ctx.fence,
             position=event.position,
             event=event.id,
-            node=Node.name,
+            node=NodeProcess.name,
         )
     )
 

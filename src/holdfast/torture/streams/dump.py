@@ -6,8 +6,8 @@ from holdfast.torture.dump import Figures
 from holdfast.torture.events import Dumped
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
-from holdfast.torture.streams.ground import StreamGround
 from holdfast.torture.streams.records import EventRow, StreamEffectRow
+from holdfast.torture.streams.target import StreamGround
 
 
 def dump_streams(ground: StreamGround, log: Log, *, processes: int) -> Figures:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.torture.event import Event
+from holdfast.torture.event import HistoryRecord
 
 # --- appends ----------------------------------------------------------------------------------------------------------
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class AppendedAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where an event went, as the store has answered."""
 
     event: str
@@ -23,7 +23,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_new: bool
 
 
-class AppendCalled(Event, frozen=True, kw_only=True, gc=False):
+class AppendCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """Events are about to be appended, all or none, under ids of the caller's; a repeat has the same, and a new `call`.
 
     `using`: in a transaction of the caller's own.
@@ -34,21 +34,21 @@ class AppendCalled(Event, frozen=True, kw_only=True, gc=False):
     using: bool = False
 
 
-class AppendAnswered(Event, frozen=True, kw_only=True, gc=False):
+class AppendAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """The events are in."""
 
     call: str
-    places: tuple[Place, ...]
+    places: tuple[AppendedAt, ...]
 
 
-class AppendRefused(Event, frozen=True, kw_only=True, gc=False):
+class AppendRefused(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """This call has not written its events: an error that says so, or the caller's transaction was rolled back."""
 
     call: str
     error: str
 
 
-class AppendUnknown(Event, frozen=True, kw_only=True, gc=False):
+class AppendUnknown(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """Nobody knows."""
 
     call: str
@@ -58,7 +58,7 @@ class AppendUnknown(Event, frozen=True, kw_only=True, gc=False):
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-class ShareEvent(Event, frozen=True, kw_only=True, gc=False):
+class ShareEvent(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """What every record of one share has."""
 
     consumer: str
@@ -90,13 +90,13 @@ class Handled(ShareEvent, frozen=True, kw_only=True, gc=False):
     node: str
 
 
-class Joined(Event, frozen=True, kw_only=True, gc=False):
+class Joined(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """This process takes part as a node. Those under a supervisor go by its name and a number of their own."""
 
     node: str
 
 
-class Led(Event, frozen=True, kw_only=True, gc=False):
+class Led(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A node was told that it leads; written when it is new to it."""
 
     node: str
@@ -105,7 +105,7 @@ class Led(Event, frozen=True, kw_only=True, gc=False):
     sent_us: int
 
 
-class LeaderWrote(Event, frozen=True, kw_only=True, gc=False):
+class LeaderWrote(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """Moves that a leader asked for took effect, so many of them."""
 
     epoch: int
@@ -126,7 +126,7 @@ class TransitionSeen(ShareEvent, frozen=True, kw_only=True, gc=False):
     node: str = ""
 
 
-class ShareSeen(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ShareObserved(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A share at a look. `effect` is the greatest position among its effects, 0 if there are none."""
 
     consumer: str
@@ -143,22 +143,22 @@ class ShareSeen(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.consumer, self.category, self.partition
 
 
-class SharesSeen(Event, frozen=True, kw_only=True, gc=False):
+class SharesSeen(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """All shares and the epoch, read in one snapshot between `sent_us` and `at_us`."""
 
-    shares: tuple[ShareSeen, ...]
+    shares: tuple[ShareObserved, ...]
     epoch: int
     sent_us: int
 
 
-class FaultsOver(Event, frozen=True, kw_only=True, gc=False):
+class FaultsOver(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """From here on nobody is hurt any more: every share must be owned within the bound."""
 
 
 # --- the final dump ---------------------------------------------------------------------------------------------------
 
 
-class EventRow(Event, frozen=True, kw_only=True, gc=False):
+class EventRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """An event in the final dump."""
 
     event: str
@@ -179,7 +179,7 @@ class StreamEffectRow(ShareEvent, frozen=True, kw_only=True, gc=False):
     number: int
 
 
-class ParkedRow(Event, frozen=True, kw_only=True, gc=False):
+class ParkedRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A parked event in the final dump; `failure` is empty for one that waits behind another, else its kind."""
 
     consumer: str

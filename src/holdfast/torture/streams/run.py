@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from holdfast.torture.plan import Plan
-from holdfast.torture.progress import Phase, Progress
-from holdfast.torture.report import Report, report_of
+from holdfast.torture.plan import RunPlan
+from holdfast.torture.progress import RunPhase, RunProgress
+from holdfast.torture.report import RunReport, report_of
 from holdfast.torture.server import OwnServer
 from holdfast.torture.streams.checker import check_streams, recoveries
 from holdfast.torture.streams.conductor import StreamConductor
 from holdfast.torture.streams.dump import dump_streams
-from holdfast.torture.streams.ground import StreamGround
+from holdfast.torture.streams.target import StreamGround
 
 
 async def torture_streams(
-    plan: Plan, ground: StreamGround, *, history: Path, progress: Progress, server: OwnServer | None = None
-) -> Report:
+    plan: RunPlan, ground: StreamGround, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+) -> RunReport:
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(ground.wipe)
     conductor = StreamConductor(plan, ground, history=history, progress=progress, server=server)
     try:
         await conductor.run()
-        progress.phase = Phase.READING
+        progress.phase = RunPhase.READING
         figures = await asyncio.to_thread(dump_streams, ground, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
-    progress.phase = Phase.CHECKING
+    progress.phase = RunPhase.CHECKING
     verdict = await asyncio.to_thread(check_streams, history)
     times = await asyncio.to_thread(recoveries, history)
-    progress.phase = Phase.OVER
+    progress.phase = RunPhase.OVER
     return report_of(conductor, figures, verdict, times)

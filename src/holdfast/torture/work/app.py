@@ -13,10 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from holdfast.app.app import App
 from holdfast.store.values import Retention
-from holdfast.torture.beside import Beside
-from holdfast.torture.ground.statements import Statements, postgres_statements, sqlite_statements
 from holdfast.torture.plan import LEASE
 from holdfast.torture.recorder import recorder
+from holdfast.torture.recording_backend import Beside
+from holdfast.torture.target.statements import TargetStatements, postgres_statements, sqlite_statements
 
 URL: Final = "HOLDFAST_TORTURE_URL"
 OUTSIDE: Final = "HOLDFAST_TORTURE_OUTSIDE"
@@ -39,7 +39,7 @@ def dialect() -> str:
     return "postgresql" if scheme == "postgres" else scheme
 
 
-def statements() -> Statements:
+def statements() -> TargetStatements:
     """Return the statements for the tables of the run."""
     if dialect() == "sqlite":
         return sqlite_statements()

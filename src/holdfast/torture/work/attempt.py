@@ -10,8 +10,7 @@ from holdfast.errors import LeaseLost, OutcomeUnknown
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancel, Retry, Snooze
-from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed
-from holdfast.torture.events import LeaseLost as ToldLeaseLost
+from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed, LeaseLostSeen
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import beside, statements
@@ -38,7 +37,7 @@ def attempt(ctx: Context) -> Generator[None]:
         yield
     except BaseException as error:
         if isinstance(error, LeaseLost):
-            recorder.write(ToldLeaseLost(at_us=now_us(), job=job.id, fence=job.fence))
+            recorder.write(LeaseLostSeen(at_us=now_us(), job=job.id, fence=job.fence))
         _ended(ctx, _believed(ctx, error), error)
         raise
     _ended(ctx, Believed.COMPLETED)

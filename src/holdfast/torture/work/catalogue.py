@@ -7,9 +7,8 @@ from collections import Counter
 from typing import Final
 
 from holdfast.torture.work import (
-    again,
-    begetting,
     cancels,
+    child_jobs,
     endings,
     killers,
     long,
@@ -19,8 +18,9 @@ from holdfast.torture.work import (
     paused,
     plain,
     resets,
-    strangers,
+    retried_by_operator,
     transactions,
+    unknown_tasks,
 )
 from holdfast.torture.work.base import Work
 
@@ -28,14 +28,14 @@ WORKS: Final[tuple[Work, ...]] = (
     *plain.WORKS,
     *transactions.WORKS,
     *own_transactions.WORKS,
-    *begetting.WORKS,
+    *child_jobs.WORKS,
     *endings.WORKS,
     *cancels.WORKS,
-    *again.WORKS,
+    *retried_by_operator.WORKS,
     *long.WORKS,
     *killers.WORKS,
     *outside.WORKS,
-    *strangers.WORKS,
+    *unknown_tasks.WORKS,
     *ordered.WORKS,
     *paused.WORKS,
     *resets.WORKS,

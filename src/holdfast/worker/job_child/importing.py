@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 from holdfast.errors import ConfigError
 from holdfast.jobs.task import Task
 from holdfast.store.backend import Backend
-from holdfast.worker.job_child.protocol import Hello, MainFile, Run, loading_main
+from holdfast.worker.job_child.protocol import Hello, MainFile, RunJob, loading_main
 
 _logger = logging.getLogger("holdfast.worker")
 _MAIN_NAME: Final = "__holdfast_main__"
@@ -59,7 +59,7 @@ class Finder:
         self._store = None if hello.store is None else os.fsdecode(hello.store)
         self._known: dict[tuple[str, str], Handle] = {}
 
-    def find(self, run: Run) -> Handle:
+    def find(self, run: RunJob) -> Handle:
         """Return the handle of a job's task; raises `ConfigError`, with the remedy."""
         key = (run.module, run.qualname)
         handle = self._known.get(key)
@@ -74,7 +74,7 @@ class Finder:
         if self._store is not None and app.backend.full_url != self._store:
             app.use(self._store)
 
-    def _import(self, run: Run) -> object:
+    def _import(self, run: RunJob) -> object:
         where = f"module {run.module!r} of task {run.task!r}"
         try:
             module = self._load_main() if run.module == "__main__" else importlib.import_module(run.module)
@@ -124,7 +124,7 @@ def _load(main: MainFile) -> ModuleType:
     return module
 
 
-def _checked(found: object, run: Run) -> Handle:
+def _checked(found: object, run: RunJob) -> Handle:
     task = getattr(found, "task", None)
     if isinstance(task, Task) and task.name == run.task and hasattr(found, "app"):
         return cast("Handle", found)

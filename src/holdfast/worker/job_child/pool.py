@@ -1,7 +1,7 @@
 """Job children: processes in which a handler runs alone, with nobody beside it to take down or to be taken down by.
 
 ```text
-              free place         handler found         Ended
+              free place         handler found         AttemptEnded
    run() ──▶ waiting ──▶ starting ──────────▶ running ──────────▶ outcome; the child waits for its next job
                             │                    │ time limit ──▶ killed: outcome_of_timeout
                             │ │ cannot import    │ died by itself ──▶ Lost: the job's own doing
@@ -27,7 +27,7 @@ from functools import reduce
 from typing import Final
 
 from holdfast.errors import ConfigError
-from holdfast.jobs.hold import Settling
+from holdfast.jobs.effect import Settling
 from holdfast.jobs.run import outcome_of_error, outcome_of_timeout
 from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob
@@ -35,7 +35,15 @@ from holdfast.model.outcome import Cancelled, Lost, Outcome, Snoozed
 from holdfast.runtime.failure import describe_reason
 from holdfast.worker.decision import Why
 from holdfast.worker.job_child.process import ChildProcess, Gone, Word, main_file
-from holdfast.worker.job_child.protocol import Began, Ended, Notice, Run, Stage, Unready, is_loading_main
+from holdfast.worker.job_child.protocol import (
+    AttemptEnded,
+    Began,
+    CompletionStage,
+    Notice,
+    RunJob,
+    Unready,
+    is_loading_main,
+)
 
 _logger = logging.getLogger("holdfast.worker")
 _MAX_JOBS: Final = 1000
@@ -86,15 +94,15 @@ class _Attempt:
         self.outcome: Outcome | None = None  # of one that was broken off
         self.killing: asyncio.TimerHandle | None = None
         self._keeper = keeper
-        self.stage = Stage.UNSETTLED
+        self.stage = CompletionStage.UNSETTLED
         self._is_lost = False
 
-    def settlement(self, stage: Stage) -> None:
+    def settlement(self, stage: CompletionStage) -> None:
         """Note how far the handler's own transaction has completed the job."""
         self.stage = stage
         if self._keeper is not None:
             getattr(self._keeper, stage.value)(self.job.seq)
-        if self._is_lost and stage is Stage.UNSETTLED:
+        if self._is_lost and stage is CompletionStage.UNSETTLED:
             self.break_off(None)
 
     def lose(self) -> None:
@@ -102,7 +110,7 @@ class _Attempt:
         if self.child is not None:
             self.child.read()  # it says so before it commits, so what it has said until now decides
         self._is_lost = True
-        if self.stage is Stage.UNSETTLED:
+        if self.stage is CompletionStage.UNSETTLED:
             self.break_off(None)
 
     def cancel(self) -> None:
@@ -145,7 +153,7 @@ class ChildPool:
     async def run(
         self, task: Task, job: LeasedJob, *, timeout: float | None, keeper: Settling | None = None
     ) -> Outcome | None:
-        """Run a job and return its outcome; by then its child is idle or gone.
+        """RunJob a job and return its outcome; by then its child is idle or gone.
 
         None: there is nothing to write, since the handler's own transaction has settled the job, or since it was broken
         off by `abort` or `close`. The time limit counts from the beginning of the attempt, not of the waiting.
@@ -164,7 +172,7 @@ class ChildPool:
             this = asyncio.current_task()
             if not attempt.is_broken_off or (this is not None and this.cancelling()):
                 raise
-            return None if attempt.stage is Stage.SETTLED else attempt.outcome
+            return None if attempt.stage is CompletionStage.SETTLED else attempt.outcome
         finally:
             del self._attempts[key]
             if attempt.killing is not None:
@@ -231,7 +239,7 @@ class ChildPool:
                     child = ChildProcess(store=self._store, gone=self._gone)
                     return await self._run_in(child, attempt, run, timeout=timeout, starting=starting)
 
-    def _message(self, attempt: _Attempt) -> Run:
+    def _message(self, attempt: _Attempt) -> RunJob:
         reference = attempt.task.reference
         if reference is None:
             message = (
@@ -247,13 +255,13 @@ class ChildPool:
         module, qualname = reference
         # A store may hand out a subclass of its own, which need not travel as the plain job does.
         job = LeasedJob(**{name: getattr(attempt.job, name) for name in LeasedJob.__struct_fields__})
-        return Run(module, qualname, attempt.task.name, job, self._lease)
+        return RunJob(module, qualname, attempt.task.name, job, self._lease)
 
     async def _run_in(
         self,
         child: ChildProcess,
         attempt: _Attempt,
-        run: Run,
+        run: RunJob,
         *,
         timeout: float | None,
         starting: ExitStack | None = None,
@@ -270,16 +278,16 @@ class ChildPool:
             attempt.has_begun = True
             last = await _last_word(child, timeout)
         finally:
-            if not isinstance(last, Ended):
+            if not isinstance(last, AttemptEnded):
                 child.kill()
                 await child.wait()  # for its last words, and before anybody else may run the job
             attempt.child = child.settlement = None
-            if isinstance(last, Ended):
+            if isinstance(last, AttemptEnded):
                 self._put_away(child, is_clean=last.clean)
         match last:
-            case Ended(outcome):
+            case AttemptEnded(outcome):
                 return outcome
-            case _ if attempt.stage is Stage.SETTLED:
+            case _ if attempt.stage is CompletionStage.SETTLED:
                 return None  # the job is completed, whatever came after
             case Gone() as gone:
                 # It may have completed the job in a transaction of its own and died before it could say so. Then the
@@ -337,7 +345,7 @@ async def _begin(child: ChildProcess) -> None:
         case Gone() as gone:
             message = f"it {gone} before it had imported the handler: what it wrote to standard error says why"
             raise _Unstarted(message)
-        case Ended():
+        case AttemptEnded():
             message = "it ended a job that it had not begun"
             raise _Unbegun(message)
 
@@ -350,4 +358,4 @@ async def _last_word(child: ChildProcess, timeout: float | None) -> Word | None:
     except TimeoutError:
         child.kill()
         word = await child.receive()
-        return word if isinstance(word, Ended) else None  # it had ended in the same instant
+        return word if isinstance(word, AttemptEnded) else None  # it had ended in the same instant

@@ -25,15 +25,15 @@ import msgspec
 
 from holdfast.worker.job_child.protocol import (
     DEAF_TO,
+    AttemptEnded,
     Began,
-    End,
-    Ended,
+    CompletionStage,
     Frames,
     FromChild,
     Hello,
     MainFile,
+    NoMoreJobs,
     Settlement,
-    Stage,
     ToChild,
     Unready,
     encode,
@@ -60,7 +60,7 @@ class Gone(msgspec.Struct, frozen=True):
         return f"was killed by signal {-self.code}{name}{hint}"
 
 
-Word = Began | Unready | Ended | Gone
+Word = Began | Unready | AttemptEnded | Gone
 
 
 class ChildProcess:
@@ -76,7 +76,7 @@ class ChildProcess:
         self._frames = Frames(from_child)
         self._words: asyncio.Queue[Word] = asyncio.Queue()
         self._gone = asyncio.Event()
-        self.settlement: Callable[[Stage], None] | None = None
+        self.settlement: Callable[[CompletionStage], None] | None = None
         """Called as the handler's own transaction completes the job, stage by stage."""
         self.jobs = 0
         """How many it was given."""
@@ -184,7 +184,7 @@ class ChildProcess:
         """Ask an idle child to close what it has open and exit; kill it if it has not after `grace` seconds."""
         try:
             async with asyncio.timeout(grace):
-                await self.send(End())
+                await self.send(NoMoreJobs())
                 await self.wait()
         except TimeoutError:
             self.kill()

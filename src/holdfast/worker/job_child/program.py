@@ -39,15 +39,15 @@ from holdfast.worker.decision import Why
 from holdfast.worker.job_child.importing import Finder, Handle
 from holdfast.worker.job_child.protocol import (
     DEAF_TO,
+    AttemptEnded,
     Began,
-    Ended,
+    CompletionStage,
     Frames,
     FromChild,
     Hello,
     Notice,
-    Run,
+    RunJob,
     Settlement,
-    Stage,
     ToChild,
     Unready,
     encode,
@@ -60,7 +60,7 @@ _ASK_AGAIN: Final = 0.5
 _CHUNK: Final = 64 * 1024
 
 
-class Link:
+class ParentConnection:
     """The child's end of the socket."""
 
     def __init__(self, fd: int) -> None:
@@ -95,23 +95,23 @@ class Link:
     def settling(self, seq: int) -> None:
         """Tell the worker that the lease may vanish because the job is being completed."""
         del seq
-        self.send(Settlement(Stage.SETTLING))
+        self.send(Settlement(CompletionStage.SETTLING))
 
     def settled(self, seq: int) -> None:
         """Tell the worker that it was completed."""
         del seq
-        self.send(Settlement(Stage.SETTLED))
+        self.send(Settlement(CompletionStage.SETTLED))
 
     def unsettled(self, seq: int) -> None:
         """Tell the worker that it was not."""
         del seq
-        self.send(Settlement(Stage.UNSETTLED))
+        self.send(Settlement(CompletionStage.UNSETTLED))
 
 
-class Attempt:
+class ChildAttempt:
     """One run of a handler, and what it is told meanwhile."""
 
-    def __init__(self, handle: Handle, run: Run, *, link: Link, threads: Threads) -> None:
+    def __init__(self, handle: Handle, run: RunJob, *, link: ParentConnection, threads: Threads) -> None:
         self._handle = handle
         self._task = handle.task
         self._run = run
@@ -136,7 +136,7 @@ class Attempt:
             loop.call_soon_threadsafe(coroutine.cancel)
 
     def run(self, runner: asyncio.Runner) -> Outcome | None:
-        """Run the handler; return what is to be written of it, or None. Its context variables end with it."""
+        """RunJob the handler; return what is to be written of it, or None. Its context variables end with it."""
         if self._task.signature.context is None and not inspect.iscoroutinefunction(self._task.handler):
             return contextvars.copy_context().run(self._run_plain)
         return runner.run(self._run_in_loop(), context=contextvars.copy_context())
@@ -222,13 +222,13 @@ def _call(handler: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[object
         return None, error
 
 
-class Child:
+class ChildProgram:
     """The life of this process: one job after another, until the worker says that there are no more."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ParentConnection) -> None:
         self._link = link
         self._inbox: queue.SimpleQueue[ToChild] = queue.SimpleQueue()
-        self._attempt: Attempt | None = None
+        self._attempt: ChildAttempt | None = None
         self._threads = Threads("holdfast-handler")
         self._backends: dict[int, Backend] = {}
 
@@ -242,7 +242,7 @@ class Child:
         die_with(hello.worker)
         finder = Finder(hello)
         with asyncio.Runner() as runner:
-            while isinstance(run := self._inbox.get(), Run):
+            while isinstance(run := self._inbox.get(), RunJob):
                 self._serve(finder, run, runner)
             runner.run(self._close())
         self._threads.close()
@@ -260,20 +260,20 @@ class Child:
         finally:  # the worker is gone, or not to be understood: run nothing for nobody
             os._exit(_ORPHANED)
 
-    def _serve(self, finder: Finder, run: Run, runner: asyncio.Runner) -> None:
+    def _serve(self, finder: Finder, run: RunJob, runner: asyncio.Runner) -> None:
         try:
             handle = finder.find(run)
         except ConfigError as error:
             self._link.send(Unready(str(error)))
             return
-        attempt = self._attempt = Attempt(handle, run, link=self._link, threads=self._threads)
+        attempt = self._attempt = ChildAttempt(handle, run, link=self._link, threads=self._threads)
         self._link.send(Began())
         outcome = attempt.run(runner)
         self._attempt = None
         if attempt.backend is not None:
             self._backends[id(attempt.backend)] = attempt.backend
         _flush()
-        self._link.send(Ended(outcome, clean=attempt.is_clean))
+        self._link.send(AttemptEnded(outcome, clean=attempt.is_clean))
 
     async def _close(self) -> None:
         for backend in self._backends.values():
@@ -292,12 +292,12 @@ def _ignore(number: int, frame: object) -> None:
 
 
 def main() -> None:
-    """Run a child on the socket whose number is the argument."""
+    """RunJob a child on the socket whose number is the argument."""
     for number in DEAF_TO:
         signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, DEAF_TO)
     faulthandler.enable()
-    Child(Link(int(sys.argv[1]))).live()
+    ChildProgram(ParentConnection(int(sys.argv[1]))).live()
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 ```text
    worker                                    child
    Hello ──────────────────────────────────▶        once: where to import from, and the store
-   Run ────────────────────────────────────▶        one job at a time
+   RunJob ────────────────────────────────────▶        one job at a time
                    ◀──────────────── Began, or Unready: the handler was not found
                    ◀──────────────── Settlement: how far a transaction of its own has completed the job
    Notice ─────────────────────────────────▶        the lease is lost, a cancel is asked
-                   ◀──────────────── Ended
-   End ────────────────────────────────────▶        no more jobs: close and exit
+                   ◀──────────────── AttemptEnded
+   NoMoreJobs ────────────────────────────────────▶        no more jobs: close and exit
 ```
 
 Each message is JSON behind its length in four bytes. Nothing is unpickled, and a handler is named by module and
@@ -63,8 +63,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
         return f"Hello({self.worker})"
 
 
-class Run(msgspec.Struct, frozen=True, tag=True):
-    """Run this job with the handler found under `module` and `qualname`, which must be that of `task`."""
+class RunJob(msgspec.Struct, frozen=True, tag=True):
+    """RunJob this job with the handler found under `module` and `qualname`, which must be that of `task`."""
 
     module: str
     qualname: str
@@ -74,12 +74,12 @@ class Run(msgspec.Struct, frozen=True, tag=True):
 
 
 class Notice(msgspec.Struct, frozen=True, tag=True):
-    """Tell the handler that runs now, if one does; `Run` and `Notice` stay in order, so no job need be named."""
+    """Tell the handler that runs now, if one does; `RunJob` and `Notice` stay in order, so no job need be named."""
 
     why: Why
 
 
-class End(msgspec.Struct, frozen=True, tag=True):
+class NoMoreJobs(msgspec.Struct, frozen=True, tag=True):
     """There are no more jobs."""
 
 
@@ -93,7 +93,7 @@ class Unready(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class Stage(StrEnum):
+class CompletionStage(StrEnum):
     """How far the handler's own transaction has come in completing the job; see `jobs.context.Settling`."""
 
     SETTLING = "settling"
@@ -104,10 +104,10 @@ class Stage(StrEnum):
 class Settlement(msgspec.Struct, frozen=True, tag=True):
     """The handler's own transaction has come to this stage; SETTLING is said before it commits."""
 
-    stage: Stage
+    stage: CompletionStage
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
     """The attempt is over; None: its own transaction has settled the job, or it was broken off.
 
     `clean` says that it left nothing behind that the next job could suffer from.
@@ -117,8 +117,8 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     clean: bool
 
 
-ToChild = Hello | Run | Notice | End
-FromChild = Began | Unready | Settlement | Ended
+ToChild = Hello | RunJob | Notice | NoMoreJobs
+FromChild = Began | Unready | Settlement | AttemptEnded
 
 _encoder = msgspec.json.Encoder()
 to_child: Final[msgspec.json.Decoder[ToChild]] = msgspec.json.Decoder(ToChild)

@@ -151,7 +151,7 @@ def _code_of(request: SystemExit) -> int:
     return 1
 
 
-class Child:
+class SupervisedChild:
     """A running child, and its process group, which is led by a guardian and outlasts the child."""
 
     def __init__(self, body: Callable[[], int], *, lifeline: Lifeline, close: Iterable[int]) -> None:

@@ -32,7 +32,7 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ChildExit:
     """How one child ended: its exit code (128 + n for signal n) and how long it had lived, in seconds."""
 
     code: int
@@ -44,7 +44,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class RestartSeat:
     """Fill the seat again after `delay` seconds; `failures` is what the next decision is to be told."""
 
     delay: float
@@ -52,8 +52,8 @@ class Restart:
 
 
 def decide(
-    end: End, *, failures: int = 0, stopping: bool = False, replacing: bool = False, delays: Delays | None = None
-) -> Restart | None:
+    end: ChildExit, *, failures: int = 0, stopping: bool = False, replacing: bool = False, delays: Delays | None = None
+) -> RestartSeat | None:
     """Return when to fill the seat again, or None when it is done.
 
     A seat is done when its child ended with 0 of its own accord, or when the supervisor is stopping. A child
@@ -62,15 +62,15 @@ def decide(
     if stopping:
         return None
     if replacing:
-        return Restart(delay=0.0, failures=0)
+        return RestartSeat(delay=0.0, failures=0)
     if end.code == ExitCode.FINE:
         return None
     delays = delays or Delays()
     earlier = 0 if end.lived >= delays.healthy_after else failures
-    return Restart(delay=delays.after(earlier), failures=earlier + 1)
+    return RestartSeat(delay=delays.after(earlier), failures=earlier + 1)
 
 
-def is_hopeless(last_ends: Iterable[End | None]) -> bool:
+def is_hopeless(last_ends: Iterable[ChildExit | None]) -> bool:
     """Tell whether every seat is empty because of its settings; a seat that is filled is passed as None."""
     ends = list(last_ends)
     return bool(ends) and all(end is not None and end.is_misconfigured() for end in ends)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.model.ids import new_id
 from holdfast.runtime.exit_code import ExitCode
-from holdfast.worker.supervision.children import Child, ChildSeat, describe
-from holdfast.worker.supervision.restarts import Delays, End, decide
+from holdfast.worker.supervision.children import ChildSeat, SupervisedChild, describe
+from holdfast.worker.supervision.restarts import ChildExit, Delays, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _BURIAL: Final = 2.0  # seconds for a killed group to be gone; only a process st
 _LOOK: Final = 0.05  # seconds between looks at a group that is going: not everywhere are we told of its last end
 
 
-class Phase(Enum):
+class SeatPhase(Enum):
     """What a seat is doing."""
 
     EMPTY = "waits to be filled"
@@ -49,7 +49,7 @@ class Seat:
         index: int,
         *,
         prefix: str,
-        start: Callable[[ChildSeat], Child],
+        start: Callable[[ChildSeat], SupervisedChild],
         logs: JoinedLogs,
         releases: ReleaseHelper,
         delays: Delays,
@@ -61,29 +61,29 @@ class Seat:
         self._releases = releases
         self._delays = delays
         self._failures = 0
-        self._filled: tuple[ChildSeat, Child, Source] | None = None
+        self._filled: tuple[ChildSeat, SupervisedChild, Source] | None = None
         self._reason = ""
-        self.phase = Phase.EMPTY
+        self.phase = SeatPhase.EMPTY
         self.due: float | None = 0.0
-        self.end: End | None = None
+        self.end: ChildExit | None = None
         self.is_replacing = False
         self._is_asked = False
 
     def advance(self, *, stopping: bool) -> None:
         """Do what is due."""
         now = time.monotonic()
-        if self.phase is Phase.EMPTY and stopping:
-            self.phase, self.due = Phase.DONE, None
+        if self.phase is SeatPhase.EMPTY and stopping:
+            self.phase, self.due = SeatPhase.DONE, None
         elif self.due is None or now < self.due:
             return
-        elif self.phase is Phase.EMPTY:
+        elif self.phase is SeatPhase.EMPTY:
             self._fill()
-        elif self.phase is Phase.RUNNING:
+        elif self.phase is SeatPhase.RUNNING:
             occupant, child, _ = self._occupied()
             self._logs.say(f"{occupant.worker_id} was asked to end and has not: killed")
             child.kill_group()
             self.due = None
-        elif self.phase is Phase.BURYING:
+        elif self.phase is SeatPhase.BURYING:
             self._bury(now, stopping=stopping)
 
     def ask_to_end(self, *, kill_after: float, replacing: bool = False, again: bool = False) -> None:
@@ -91,8 +91,8 @@ class Seat:
 
         One that was asked before is not asked a second time, which would tell it to hurry, unless `again`.
         """
-        self.is_replacing = replacing and self.phase is Phase.RUNNING
-        if self.phase is Phase.RUNNING:
+        self.is_replacing = replacing and self.phase is SeatPhase.RUNNING
+        if self.phase is SeatPhase.RUNNING:
             if again or not self._is_asked:
                 self._occupied()[1].terminate()
             self._is_asked = True
@@ -100,9 +100,9 @@ class Seat:
 
     def note_ends(self, ended: Mapping[int, int]) -> None:
         """See whether the child is among those that ended; if so kill what is left of its group."""
-        if self.phase is Phase.BURYING:
+        if self.phase is SeatPhase.BURYING:
             self.due = 0.0  # it may have been the last of the group
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not SeatPhase.RUNNING:
             return
         _, child, _ = self._occupied()
         code = ended.get(child.pid)
@@ -110,10 +110,10 @@ class Seat:
             return
         child.kill_group()
         now = time.monotonic()
-        self.end = End(code if code >= 0 else 128 - code, now - child.started)
+        self.end = ChildExit(code if code >= 0 else 128 - code, now - child.started)
         self._reason = describe(code)
         self._bury_until = now + _BURIAL
-        self.phase, self.due = Phase.BURYING, now
+        self.phase, self.due = SeatPhase.BURYING, now
 
     def _fill(self) -> None:
         occupant = ChildSeat(self._index, f"{self._prefix}w{self._index}-{new_id()[-8:]}")  # the end is all random
@@ -121,11 +121,11 @@ class Seat:
         try:
             child = self._start(occupant)
         except OSError as error:  # no memory or no process to be had just now
-            self.end = End(ExitCode.BROKEN, 0.0)
+            self.end = ChildExit(ExitCode.BROKEN, 0.0)
             self._succeed(f"{occupant.worker_id} cannot be started ({error})", stopping=False)
             return
         self._filled = occupant, child, self._logs.add(child.output, occupant.label)
-        self.phase, self.due = Phase.RUNNING, None
+        self.phase, self.due = SeatPhase.RUNNING, None
 
     def _bury(self, now: float, *, stopping: bool) -> None:
         occupant, child, source = self._occupied()
@@ -143,19 +143,19 @@ class Seat:
 
     def _succeed(self, what: str, *, stopping: bool) -> None:
         """Decide who follows."""
-        end = self.end or End(ExitCode.BROKEN, 0.0)
+        end = self.end or ChildExit(ExitCode.BROKEN, 0.0)
         restart = decide(
             end, failures=self._failures, stopping=stopping, replacing=self.is_replacing, delays=self._delays
         )
         if restart is None:
             self._logs.say(what)
-            self.phase, self.due = Phase.DONE, None
+            self.phase, self.due = SeatPhase.DONE, None
             return
         self._logs.say(f"{what}; another follows in {restart.delay:g} s")
         self._failures = restart.failures
-        self.phase, self.due = Phase.EMPTY, time.monotonic() + restart.delay
+        self.phase, self.due = SeatPhase.EMPTY, time.monotonic() + restart.delay
 
-    def _occupied(self) -> tuple[ChildSeat, Child, Source]:
+    def _occupied(self) -> tuple[ChildSeat, SupervisedChild, Source]:
         if self._filled is None:
             message = f"seat {self._index} has no child while {self.phase.name}"
             raise RuntimeError(message)

@@ -53,11 +53,11 @@ from typing import TYPE_CHECKING, Final
 from holdfast.errors import ConfigError
 from holdfast.model.names import check_name
 from holdfast.runtime.parent_death import Lifeline, adopt_orphans
-from holdfast.worker.supervision.children import WATCHED, Child, ChildSeat, reap
+from holdfast.worker.supervision.children import WATCHED, ChildSeat, SupervisedChild, reap
 from holdfast.worker.supervision.joined_logs import JoinedLogs
 from holdfast.worker.supervision.release_helper import ReleaseHelper
 from holdfast.worker.supervision.restarts import Delays, is_hopeless
-from holdfast.worker.supervision.seats import Phase, Seat
+from holdfast.worker.supervision.seats import Seat, SeatPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -124,7 +124,7 @@ class Supervisor:
         adopt_orphans(True)
         try:
             with self._signals():
-                while any(seat.phase is not Phase.DONE for seat in self._seats):
+                while any(seat.phase is not SeatPhase.DONE for seat in self._seats):
                     self._turn()
                 deadline = time.monotonic() + _FAREWELL
                 while not self._releases.is_empty and time.monotonic() < deadline:
@@ -145,14 +145,14 @@ class Supervisor:
         for seat in self._seats:
             seat.advance(stopping=self._stops_asked > 0)
         if not self._stops_asked and is_hopeless(
-            seat.end if seat.phase is Phase.EMPTY else None for seat in self._seats
+            seat.end if seat.phase is SeatPhase.EMPTY else None for seat in self._seats
         ):
             self._logs.say("every worker refuses its configuration: giving up")
             self._stops_asked += 1
             return
         self._roll_on()
         self._releases.advance()
-        if all(seat.phase is Phase.DONE for seat in self._seats) and (until is None or self._releases.is_empty):
+        if all(seat.phase is SeatPhase.DONE for seat in self._seats) and (until is None or self._releases.is_empty):
             return
         dues = [due for due in (until, self._releases.due, *(seat.due for seat in self._seats)) if due is not None]
         for key, _ in self._selector.select(max(0.0, min(dues) - time.monotonic()) if dues else None):
@@ -167,7 +167,7 @@ class Supervisor:
                 seat.note_ends(ended)
         is_roll_asked, self._is_roll_asked = self._is_roll_asked, False
         if is_roll_asked and not self._stops_asked:
-            self._roll = [seat for seat in self._seats if seat.phase is Phase.RUNNING and not seat.is_replacing]
+            self._roll = [seat for seat in self._seats if seat.phase is SeatPhase.RUNNING and not seat.is_replacing]
             self._logs.say(f"replacing {len(self._roll)} workers, one by one")
         if self._stops_asked > self._stops_obeyed:
             is_second, self._stops_obeyed = self._stops_obeyed > 0, self._stops_asked
@@ -181,8 +181,8 @@ class Supervisor:
         while self._roll and not any(seat.is_replacing for seat in self._seats):
             self._roll.pop(0).ask_to_end(kill_after=self._kill_after, replacing=True)
 
-    def _start_child(self, occupant: ChildSeat) -> Child:
-        return Child(lambda: self._run_child(occupant), lifeline=self._lifeline, close=self._private())
+    def _start_child(self, occupant: ChildSeat) -> SupervisedChild:
+        return SupervisedChild(lambda: self._run_child(occupant), lifeline=self._lifeline, close=self._private())
 
     def _private(self) -> list[int]:
         """The descriptors, beside the lifeline, that nobody forked here may hold."""

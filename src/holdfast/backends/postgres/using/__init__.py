@@ -10,6 +10,6 @@ No library is imported for it: an object can only come from one that is loaded a
 
 from __future__ import annotations
 
-from holdfast.backends.postgres.using.running import Callers, CallersRunner
+from holdfast.backends.postgres.using.run import Callers, CallersRunner
 
 __all__ = ["Callers", "CallersRunner"]

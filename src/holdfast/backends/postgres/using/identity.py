@@ -13,16 +13,17 @@ from weakref import WeakSet
 import psycopg
 
 from holdfast.backends.postgres.connecting import connect_blocking, drop
-from holdfast.backends.postgres.driving import drive_blocking
-from holdfast.backends.postgres.location import Location
-from holdfast.backends.postgres.patience import bounded_blocking
+from holdfast.backends.postgres.error_map import translate
+from holdfast.backends.postgres.execute import drive_blocking
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps, row
-from holdfast.backends.postgres.trouble import translate
+from holdfast.backends.postgres.timeouts import bounded_blocking
+from holdfast.backends.sql.steps import Ready, row
 from holdfast.errors import ConfigError
+from holdfast.store.steps import Steps
 
 
-class Place(NamedTuple):
+class StoreIdentity(NamedTuple):
     """What a session sees: when its server was started, the database, and the table of jobs."""
 
     server: int
@@ -30,19 +31,19 @@ class Place(NamedTuple):
     table: int | None
 
 
-def look() -> Steps[Place]:
+def look() -> Steps[StoreIdentity]:
     """Ask a session what it sees."""
-    return Place(*(yield from row("identify")))
+    return StoreIdentity(*(yield from row("identify")))
 
 
 class Identity:
     """Knows our own place, and the connections that were seen to lead there."""
 
-    def __init__(self, location: Location, statements: Statements) -> None:
+    def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self._location = location
         self._statements = statements
         self._lock = threading.Lock()
-        self._ours: Place | None = None
+        self._ours: StoreIdentity | None = None
         self._known: WeakSet[Any] = WeakSet()
 
     def is_known(self, raw: object) -> bool:
@@ -50,7 +51,7 @@ class Identity:
         with self._lock:
             return _itself(raw) in self._known
 
-    def compare(self, raw: object, found: Place) -> None:
+    def compare(self, raw: object, found: StoreIdentity) -> None:
         """Remember a connection that sees what we see; raise `ConfigError` for any other. Blocks."""
         if found != self._ours:  # nobody has asked yet, or our own server was started again since
             ours = self._ours = self._ask()
@@ -59,17 +60,17 @@ class Identity:
         with self._lock:
             self._known.add(_itself(raw))
 
-    def _ask(self) -> Place:
+    def _ask(self) -> StoreIdentity:
         connection = connect_blocking(self._location)
         try:
-            with bounded_blocking(connection, self._location.patience):
-                return drive_blocking(connection, self._statements, look())
+            with bounded_blocking(connection, self._location.reply_timeout):
+                return drive_blocking(connection, self._statements, look(), Ready())
         except psycopg.Error as error:
             raise translate(error, self._location.url, broken=connection.closed) from error
         finally:
             drop(connection)
 
-    def _elsewhere(self, found: Place, ours: Place) -> str:
+    def _elsewhere(self, found: StoreIdentity, ours: StoreIdentity) -> str:
         url = self._location.url
         if found.database != ours.database:
             return f"to the database {found.database!r}, not to {ours.database!r} of {url}"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from holdfast.backends.postgres.steps import Ask, Rows, Steps, rows, run, together
 from holdfast.backends.postgres.verbs.consumers import partitions_of
 from holdfast.backends.postgres.verbs.nodes import hold_leadership, nodes
 from holdfast.backends.postgres.verbs.transitions import Step, record
+from holdfast.backends.sql.steps import Ask, Rows, rows, run, together
 from holdfast.model.allocation import (
     AllocationState,
     GrantTo,
@@ -29,7 +29,8 @@ from holdfast.model.allocation import (
     losses_after,
 )
 from holdfast.model.instants import span_micros
-from holdfast.model.judgement import NodeSeen, ShareSeen, node_in_question, still_holds
+from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)

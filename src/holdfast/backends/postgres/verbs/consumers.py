@@ -9,14 +9,15 @@ from typing import NamedTuple
 import psycopg
 from psycopg.types.numeric import Int8  # a plain int is sent by its size, and each size is a statement to prepare
 
-from holdfast.backends.postgres.steps import Ask, Steps, row, rows, run, together, value
 from holdfast.backends.postgres.verbs import parking
 from holdfast.backends.postgres.verbs.events import position_at, stored, version_at
 from holdfast.backends.postgres.verbs.transitions import Step, record
+from holdfast.backends.sql.steps import Ask, row, rows, run, together, value
 from holdfast.errors import ConfigError, ConsumerNotFound, LeaseLost
 from holdfast.model.allocation import AllocationState, Grant, Share
 from holdfast.model.event import partition_of
 from holdfast.model.instants import to_micros
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent, Start, StartAt, Subscription
 
 

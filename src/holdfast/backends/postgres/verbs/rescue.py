@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
-from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.moves import Moves, Running
+from holdfast.backends.sql.steps import Numbers, rows, run, value
 from holdfast.model.budget import after_interruption, after_loss, after_return, was_alone
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
+from holdfast.store.steps import Steps
 from holdfast.store.values import Rescued, Verdict
 
 _LATE = 4  # a wait of more than this part of a lease breaks the access of whoever waited
@@ -26,7 +26,7 @@ def lock(leases: Iterable[tuple[int, int]]) -> Steps[list[Running]]:
     """Lock the rows of those leases, (seq, fence), that are held."""
     ordered = sorted(leases)
     found = yield from rows(
-        "lock_leases", seqs=numbers(seq for seq, _ in ordered), fences=numbers(fence for _, fence in ordered)
+        "lock_leases", seqs=Numbers(seq for seq, _ in ordered), fences=Numbers(fence for _, fence in ordered)
     )
     return [Running(*row) for row in found]
 
@@ -95,7 +95,7 @@ def _within_reach(taken: Sequence[tuple[Running, int]]) -> Steps[Sequence[tuple[
     ending = {running.seq for running, held in taken if running.keyed and _ends(running, held)}
     if not ending:
         return taken
-    locked = {seq for (seq,) in (yield from rows("locked_lines", seqs=numbers(sorted(ending))))}
+    locked = {seq for (seq,) in (yield from rows("locked_lines", seqs=Numbers(sorted(ending))))}
     return [(running, held) for running, held in taken if running.seq not in locked]
 
 

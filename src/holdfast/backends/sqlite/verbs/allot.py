@@ -11,7 +11,7 @@ from holdfast.backends.sqlite.verbs.nodes import holds, nodes
 from holdfast.backends.sqlite.verbs.transitions import Row, record
 from holdfast.model.allocation import AllocationState, GrantTo, Leadership, Move, NodeKey, Revoke, Seize, Share
 from holdfast.model.instants import span_micros
-from holdfast.model.judgement import NodeSeen, ShareSeen, node_in_question, still_holds
+from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)

@@ -16,7 +16,7 @@ from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Park
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.conformance.base import Effects, MakeBackend, a_job, hold_one
+from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, hold_one
 from holdfast.testing.conformance.base import state_of as job_state_of
 from holdfast.testing.conformance.streams.base import (
     CATEGORY,
@@ -43,16 +43,16 @@ LIMIT = timedelta(seconds=10)
 STEP = Commit(0, 1)
 
 
-class HandlerError(Exception):
-    """What a handler raises in the middle of its transaction."""
+class StreamHandlerError(Exception):
+    """Raised by a handler in the middle of its transaction."""
 
 
-class TestAsync(StreamConformance):
+class TestStreamAsync(StreamConformance):
     """`ConsumerStore.begin`."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
-    async def test_effect_and_position_commit_together(self, backend: Backend, effects: Effects) -> None:
+    async def test_effect_and_position_commit_together(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         grant = await consuming(backend, *"ab")
         async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
@@ -62,7 +62,7 @@ class TestAsync(StreamConformance):
         assert await backend.streams.consumers.verify(grant) == 1
 
     async def test_leaving_it_normally_commits_the_effect_alone_if_no_position_was_written(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         grant = await consuming(backend, "a")
@@ -71,20 +71,20 @@ class TestAsync(StreamConformance):
         assert await effects.count("effect") == 1
         assert await backend.streams.consumers.verify(grant) == 0
 
-    async def test_leaving_it_by_an_exception_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_leaving_it_by_an_exception_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         grant = await consuming(backend, *"ab")
         before = await snapshot(backend)
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, "effect")
                 step = Commit(0, 2, parks=(Park(1, "a", FAILURE),))
                 assert await backend.streams.consumers.commit(grant, step) is CommitVerdict.DONE
-                raise HandlerError
+                raise StreamHandlerError
         assert await effects.count("effect") == 0
         assert await snapshot(backend) == before
 
-    async def test_a_handler_that_is_cancelled_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_a_handler_that_is_cancelled_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         grant = await consuming(backend, "a")
         inside = asyncio.Event()
@@ -120,36 +120,38 @@ class TestAsync(StreamConformance):
             async with backend.streams.consumers.begin(grant, limit=LIMIT):
                 pytest.fail("the body must not run")
 
-    async def test_a_wrong_step_is_told_and_the_handler_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_a_wrong_step_is_reported_and_the_handler_rolls_back(
+        self, backend: Backend, effects: EffectTable
+    ) -> None:
         await effects.create()
         grant = await consuming(backend, *"abc")
         assert await commit(backend, grant, 0, 2) is CommitVerdict.DONE
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, "effect")
                 assert await transaction.commit(grant, STEP) is CommitVerdict.LOST
-                raise HandlerError
+                raise StreamHandlerError
         assert await effects.count("effect") == 0
         assert await backend.streams.consumers.verify(grant) == 2
 
-    async def test_a_handler_that_is_told_unparked_rolls_back_and_may_try_again(
-        self, backend: Backend, effects: Effects
+    async def test_a_handler_that_receives_unparked_rolls_back_and_may_run_again(
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         grant = await consuming(backend, *"ab")
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, "effect")
                 step = Commit(0, 1, parks=(Park(1, "a"),))
                 assert await transaction.commit(grant, step) is CommitVerdict.UNPARKED
-                raise HandlerError
+                raise StreamHandlerError
         async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
             await effects.insert(transaction.connection, "effect")
             assert await transaction.commit(grant, STEP) is CommitVerdict.DONE
         assert (await effects.count("effect"), await parked(backend)) == (1, [])
 
     async def test_after_limit_it_is_rolled_back_and_any_use_raises_transaction_expired(
-        self, backend: Backend, effects: Effects
+        self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
         grant = await consuming(backend, "a")
@@ -164,7 +166,7 @@ class TestAsync(StreamConformance):
         assert await backend.streams.consumers.verify(grant) == 0
 
     async def test_an_owner_keeps_its_share_while_the_transaction_is_open_however_long_its_node_is_silent(
-        self, backend: Backend, effects: Effects, clock: ManualClock
+        self, backend: Backend, effects: EffectTable, clock: ManualClock
     ) -> None:
         await effects.create()
         grant = await consuming(backend, "a")
@@ -176,16 +178,16 @@ class TestAsync(StreamConformance):
 
 
 class TestJoined(StreamConformance):
-    """Calls of the backend's stores from the task that has a transaction open join it."""
+    """Store calls from the task that has a transaction open join it."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
     async def test_a_commit_joins_it(self, backend: Backend) -> None:
         grant = await consuming(backend, *"ab")
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             async with backend.streams.consumers.begin(grant, limit=LIMIT):
                 assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
-                raise HandlerError
+                raise StreamHandlerError
         assert await backend.streams.consumers.verify(grant) == 0
         async with backend.streams.consumers.begin(grant, limit=LIMIT):
             assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
@@ -204,11 +206,11 @@ class TestJoined(StreamConformance):
     async def test_jobs_enqueued_and_events_appended_inside_are_rolled_back_with_it(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         job = a_job()
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             async with backend.streams.consumers.begin(grant, limit=LIMIT):
                 assert await backend.jobs.enqueue([job]) == [True]
                 await append_to(backend, "b")
-                raise HandlerError
+                raise StreamHandlerError
         with pytest.raises(JobNotFound):
             await backend.insight.job(job.id)
         assert len(await read(backend)) == 1
@@ -222,7 +224,7 @@ class TestJoined(StreamConformance):
             assert await transaction.commit(grant, STEP) is CommitVerdict.DONE
         assert [event.stream for event in await read(backend)] == ["a", "a"]
 
-    async def test_what_it_has_appended_it_reads_itself(self, backend: Backend) -> None:
+    async def test_it_reads_its_own_appends(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         async with backend.streams.consumers.begin(grant, limit=LIMIT):
             await append_to(backend, "a")
@@ -232,22 +234,24 @@ class TestJoined(StreamConformance):
     async def test_events_appended_in_the_transaction_of_a_job_commit_with_it(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         job = await hold_one(backend)
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             async with backend.transactions.begin(job.lease, limit=LIMIT):
                 await append_to(backend, "dropped")
-                raise HandlerError
+                raise StreamHandlerError
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
             await append_to(backend, "kept")
             await transaction.complete(job.lease, None)
         assert [(event.position, event.stream) for event in await read(backend)] == [(1, "kept")]
 
 
-class TestBlocking(StreamConformance):
+class TestStreamBlocking(StreamConformance):
     """`ConsumerStore.begin_blocking`: the same for a handler in a thread."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
-    async def test_effect_and_position_commit_together_in_a_thread(self, backend: Backend, effects: Effects) -> None:
+    async def test_effect_and_position_commit_together_in_a_thread(
+        self, backend: Backend, effects: EffectTable
+    ) -> None:
         await effects.create()
         grant = await consuming(backend, *"ab")
 
@@ -260,7 +264,7 @@ class TestBlocking(StreamConformance):
         assert await effects.count("effect") == 1
         assert await backend.streams.consumers.verify(grant) == 1
 
-    async def test_an_exception_in_a_thread_rolls_back(self, backend: Backend, effects: Effects) -> None:
+    async def test_an_exception_in_a_thread_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
         grant = await consuming(backend, *"ab")
 
@@ -268,9 +272,9 @@ class TestBlocking(StreamConformance):
             with backend.streams.consumers.begin_blocking(grant, limit=LIMIT) as transaction:
                 effects.insert_blocking(transaction.connection, "effect")
                 assert transaction.commit(grant, STEP) is CommitVerdict.DONE
-                raise HandlerError
+                raise StreamHandlerError
 
-        with pytest.raises(HandlerError):
+        with pytest.raises(StreamHandlerError):
             await asyncio.to_thread(handler)
         assert await effects.count("effect") == 0
         assert await backend.streams.consumers.verify(grant) == 0
@@ -286,7 +290,7 @@ class TestBlocking(StreamConformance):
         with pytest.raises(LeaseLost):
             await asyncio.to_thread(handler)
 
-    async def test_a_wrong_step_is_told_in_a_thread(self, backend: Backend) -> None:
+    async def test_a_wrong_step_is_reported_in_a_thread(self, backend: Backend) -> None:
         grant = await consuming(backend, *"ab")
 
         def handler() -> None:
@@ -297,14 +301,14 @@ class TestBlocking(StreamConformance):
         assert await backend.streams.consumers.verify(grant) == 0
 
 
-class TestShared(StreamConformance):
-    """The caller's own connection and transaction, and others beside it."""
+class TestStreamShared(StreamConformance):
+    """The caller's own connection and transaction, with concurrent callers."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
     @pytest.mark.parametrize("commits", [True, False])
     async def test_events_and_jobs_in_the_callers_own_transaction_share_its_end(
-        self, backend: Backend, effects: Effects, commits: bool
+        self, backend: Backend, effects: EffectTable, commits: bool
     ) -> None:
         await effects.create()
         await backend.streams.events.open_category(CATEGORY, 1)
@@ -323,7 +327,7 @@ class TestShared(StreamConformance):
             with pytest.raises(JobNotFound):
                 await backend.insight.job(job.id)
 
-    async def test_a_joined_store_reads_what_it_has_appended(self, backend: Backend, effects: Effects) -> None:
+    async def test_a_joined_store_reads_what_it_has_appended(self, backend: Backend, effects: EffectTable) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         with effects.connect() as connection:
             joined = backend.streams.join(connection)
@@ -336,7 +340,7 @@ class TestShared(StreamConformance):
             connection.commit()
         assert len(await read(backend)) == 1
 
-    async def test_a_connection_outside_a_transaction_is_refused(self, backend: Backend, effects: Effects) -> None:
+    async def test_a_connection_outside_a_transaction_is_refused(self, backend: Backend, effects: EffectTable) -> None:
         with effects.connect() as connection:
             connection.rollback()
             with pytest.raises(ConfigError):
@@ -355,7 +359,7 @@ class TestShared(StreamConformance):
         assert await verifying == 1
 
     async def test_a_seizure_waits_for_a_transaction_that_has_committed_a_position_inside(
-        self, backend: Backend, make_backend: MakeBackend, effects: Effects, clock: ManualClock
+        self, backend: Backend, make_backend: MakeBackend, effects: EffectTable, clock: ManualClock
     ) -> None:
         await effects.create()
         other = await make_backend()
@@ -371,7 +375,7 @@ class TestShared(StreamConformance):
         assert (view.position, view.state) == (1, AllocationState.FREE)
         assert await effects.count("effect") == 1
 
-    async def test_what_a_transaction_has_not_committed_nobody_else_sees(
+    async def test_uncommitted_writes_are_invisible_to_others(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()

@@ -1,4 +1,4 @@
-"""What people and the allocator see of the reference model for streams."""
+"""Lists of the reference model for streams, and the allocator's survey."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.store.stream_values import (
     ShareView,
     Survey,
 )
-from holdfast.testing.reference.streams.records import Category, Row, StreamState
+from holdfast.testing.reference.streams.records import ReferenceCategory, ReferenceShare, StreamState
 
 
 def span(micros: int) -> timedelta:
@@ -24,8 +24,8 @@ def span(micros: int) -> timedelta:
     return timedelta(microseconds=micros)
 
 
-def category(record: Category) -> CategoryView:
-    """Return a category with what it holds."""
+def category(record: ReferenceCategory) -> CategoryView:
+    """Return the view of a category."""
     return CategoryView(
         name=record.name,
         partitions=len(record.partitions),
@@ -34,7 +34,7 @@ def category(record: Category) -> CategoryView:
     )
 
 
-def share(model: StreamState, row: Row) -> ShareView:
+def share(model: StreamState, row: ReferenceShare) -> ShareView:
     """Return one share of a consumer."""
     unread = model.unread(row.share, row.position)
     return ShareView(
@@ -66,7 +66,7 @@ def consumers(model: StreamState) -> list[ConsumerView]:
 
 
 def parked(model: StreamState, consumer: str) -> list[ParkedView]:
-    """Return what a consumer has parked, in order."""
+    """Return the parked events of a consumer, in order."""
     model.consumer(consumer)
     return [
         ParkedView(
@@ -85,12 +85,12 @@ def parked(model: StreamState, consumer: str) -> list[ParkedView]:
     ]
 
 
-def is_overdue(model: StreamState, row: Row) -> bool:
+def is_overdue(model: StreamState, row: ReferenceShare) -> bool:
     """Whether a share is revoking and its deadline has passed."""
     return row.deadline_us is not None and row.deadline_us < model.now
 
 
-def owned(model: StreamState, row: Row) -> Owned:
+def owned(model: StreamState, row: ReferenceShare) -> Owned:
     """Return a share as its owner sees it."""
     left = None if row.deadline_us is None else span(max(row.deadline_us - model.now, 0))
     return Owned(grant=Grant(row.share, row.generation), state=row.state, drain_left=left)
@@ -115,7 +115,7 @@ def nodes(model: StreamState) -> list[NodeView]:
 
 
 def survey(model: StreamState) -> Survey:
-    """Return all that the allocator looks at."""
+    """Return the allocator's view of all nodes, consumers and shares."""
     return Survey(
         nodes=tuple(nodes(model)),
         allocations=tuple(
@@ -130,12 +130,12 @@ def survey(model: StreamState) -> Survey:
             for key, row in sorted(model.rows.items())
         ),
         paused=frozenset(name for name, record in model.consumers.items() if record.paused),
-        is_complete=all(key in model.rows for key in model.wanted()),
+        is_complete=all(key in model.rows for key in model.expected_shares()),
     )
 
 
 def leader(model: StreamState) -> LeaderView | None:
-    """Return who leads, or led last."""
+    """Return the current or last leader."""
     if model.holder is None:
         return None
     expires_in = span(model.lease_until_us - model.now)

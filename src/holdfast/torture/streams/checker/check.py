@@ -7,23 +7,23 @@ from itertools import chain
 from pathlib import Path
 
 from holdfast.torture.checker.timeline import words
-from holdfast.torture.checker.verdict import Tally, Verdict
-from holdfast.torture.event import Event
+from holdfast.torture.checker.verdict import InvariantResult, RunVerdict
+from holdfast.torture.event import HistoryRecord
 from holdfast.torture.history import History
 from holdfast.torture.streams.checker.appends import NoEventLost, NoPhantomEvent, WholeBatches
-from holdfast.torture.streams.checker.effects import Effects
+from holdfast.torture.streams.checker.effects import EffectsOnce
+from holdfast.torture.streams.checker.history import Share, StreamStory
 from holdfast.torture.streams.checker.hygiene import StreamHygiene
 from holdfast.torture.streams.checker.invariant import StreamInvariant, named
 from holdfast.torture.streams.checker.leaders import Leaders
 from holdfast.torture.streams.checker.owners import OneOwner
 from holdfast.torture.streams.checker.positions import Positions
-from holdfast.torture.streams.checker.story import Share, StreamStory
 
 STREAM_INVARIANTS: tuple[type[StreamInvariant], ...] = (
     NoEventLost,
     NoPhantomEvent,
     Positions,
-    Effects,
+    EffectsOnce,
     OneOwner,
     Leaders,
     WholeBatches,
@@ -34,7 +34,7 @@ _SHOWN = 200  # records of a share's history
 
 def check_streams(
     history: History | Path | str, *, invariants: Sequence[type[StreamInvariant]] = STREAM_INVARIANTS
-) -> Verdict:
+) -> RunVerdict:
     """Check the history in a directory; raises `HistoryDamaged` if it cannot be read."""
     if not isinstance(history, History):
         history = History(history)
@@ -42,26 +42,26 @@ def check_streams(
 
 
 def check_stream_events(
-    records: Iterable[tuple[str, Event]], *, invariants: Sequence[type[StreamInvariant]] = STREAM_INVARIANTS
-) -> Verdict:
+    records: Iterable[tuple[str, HistoryRecord]], *, invariants: Sequence[type[StreamInvariant]] = STREAM_INVARIANTS
+) -> RunVerdict:
     """Check records, each with the name of the process that wrote it."""
     story = StreamStory()
     for process, event in records:
         story.note(process, event)
     story.close()
-    tallies: list[Tally] = []
+    tallies: list[InvariantResult] = []
     figures: dict[str, float] = {}
     offended: Share | None = None
     for invariant in invariants:
         check = invariant(story)
-        tally = Tally(check.code, check.name, check.forbids)
+        tally = InvariantResult(check.code, check.name, check.forbids)
         for violation in check.check():
             tally.add(violation)
         tally.checked = check.checked
         tallies.append(tally)
         figures |= check.figures
         offended = offended or check.offended
-    return Verdict(
+    return RunVerdict(
         tallies=tallies,
         jobs=len(story.by_id),
         records=story.records,
@@ -74,7 +74,7 @@ def _timeline(story: StreamStory, share: Share) -> str:
     """Return the last that was told of a share, in order of time, for people to read."""
     begin_us = story.run.first_us
     steps = (step for step in story.transitions if step.share == share)
-    told: list[Event] = [*chain(steps, story.commits.get(share, ()), story.handled.get(share, ()))]
+    told: list[HistoryRecord] = [*chain(steps, story.commits.get(share, ()), story.handled.get(share, ()))]
     told.sort(key=lambda event: event.at_us)
     lines = [f"the end of the history of {named(share)}, in seconds since the run began:"]
     lines += [f"  {(event.at_us - begin_us) / 1e6:>11.6f}  {words(event, begin_us)}" for event in told[-_SHOWN:]]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.streams.checker.history import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 from holdfast.torture.streams.checker.losses import GUILTY_AFTER, most_losses
-from holdfast.torture.streams.checker.story import Share
 from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
 from holdfast.torture.streams.records import EventRow
 
 _LOST = "NodeLost"  # what is noted of an event that seems to have taken its nodes down
 
 
-class Effects(StreamInvariant):
+class EffectsOnce(StreamInvariant):
     """I16."""
 
     code = "I16"
@@ -42,7 +42,7 @@ class Effects(StreamInvariant):
         yield from self._looks()
 
     def _atomic(self, share: Share, position: int) -> Iterator[Violation]:
-        """Effects are those of the positions 1 to the committed one, each once, in this order."""
+        """EffectsOnce are those of the positions 1 to the committed one, each once, in this order."""
         effects = self.story.effects.get(share, [])
         self.checked += len(effects)
         due = 1

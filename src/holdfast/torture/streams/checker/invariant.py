@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, NamedTuple, TypeVar
 
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.streams.checker.story import Share, StreamStory
+from holdfast.torture.streams.checker.history import Share, StreamStory
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ history tells how many losses there can have been at most, even where the store 
 
 from __future__ import annotations
 
-from holdfast.torture.streams.checker.story import Share, StreamStory
+from holdfast.torture.streams.checker.history import Share, StreamStory
 
 GUILTY_AFTER = 6
 """So many losses in a row, and the next event counts as failed for good."""

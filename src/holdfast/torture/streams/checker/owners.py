@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.torture.checker.run import Run
+from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.history import History
+from holdfast.torture.streams.checker.history import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
-from holdfast.torture.streams.checker.story import Share
 from holdfast.torture.streams.records import Joined, TransitionSeen
 
 _FREE, _GRANTED = "free", "granted"
@@ -102,7 +102,7 @@ def recoveries(directory: Path) -> list[float]:
     Whose death it was is told by the process that died: under a supervisor there are several nodes of one name, and the
     supervisor itself is none. One that was killed before it had joined owned nothing.
     """
-    run = Run()
+    run = RunFacts()
     transitions: list[TransitionSeen] = []
     nodes: dict[str, str] = {}
     for process, event in History(directory).all():

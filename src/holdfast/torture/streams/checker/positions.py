@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from holdfast.torture.checker.verdict import Violation
+from holdfast.torture.streams.checker.history import Share
 from holdfast.torture.streams.checker.invariant import Fact, StreamInvariant, sinking
-from holdfast.torture.streams.checker.story import Share
 
 
 class Positions(StreamInvariant):

@@ -1,0 +1,140 @@
+"""Run the steps of a verb on a connection: async or blocking."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar, cast
+
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+from psycopg.rows import tuple_row
+
+from holdfast.backends.postgres.fast_connection import FastConnection
+from holdfast.backends.postgres.statements import Statements, transposed
+from holdfast.backends.postgres.timeouts import bounded
+from holdfast.backends.sql.steps import Ask, BecameReady, Each, Load, Ready, Rows, Script, Together
+from holdfast.store.steps import Steps
+
+T = TypeVar("T")
+Frame = tuple[()] | tuple[bytes, bytes]
+
+
+async def drive(
+    connection: AsyncConnection[Any],
+    statements: Statements,
+    steps: Steps[T],
+    ready: Ready,
+    *,
+    reply_timeout: float | None = None,
+    frame: Frame = (),
+) -> T:
+    """Run a verb to its end. No statement may take longer than `reply_timeout`, but for what loads or migrates.
+
+    `frame`: what goes before and behind statements that are asked together.
+    """
+    try:
+        asked = next(steps)
+        while True:
+            if isinstance(asked, BecameReady):
+                ready.add(asked)
+                asked = steps.send([])
+                continue
+            with bounded(connection, reply_timeout if isinstance(asked, Ask | Together | Each) else None):
+                if isinstance(asked, Together):
+                    rows: Rows = await _answer_together(connection, statements, asked, frame)
+                else:
+                    rows = await _answer(connection, statements, asked)
+            asked = steps.send(rows)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        steps.close()
+
+
+async def _answer_together(
+    connection: AsyncConnection[Any], statements: Statements, asked: Together, frame: Frame
+) -> list[Rows]:
+    queries = [(statements.text(ask.statement), statements.parameters(ask.parameters)) for ask in asked.asks]
+    if isinstance(connection, FastConnection):
+        answers = await connection.ask_all(queries, frame)
+        if answers is not None:
+            return [_recorded(ask, rows) for ask, rows in zip(asked.asks, answers, strict=True)]
+    if not frame:  # a caller's own connection is used as plainly as can be
+        return [await _answer(connection, statements, ask) for ask in asked.asks]
+    before, behind = frame
+    async with connection.pipeline():
+        await connection.execute(before)
+        cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in queries]
+        for cursor, (text, parameters) in zip(cursors, queries, strict=True):
+            await cursor.execute(text, parameters, binary=True)
+        await connection.execute(behind)
+    found = [await cursor.fetchall() if cursor.description else _changed(cursor) for cursor in cursors]
+    return [_recorded(ask, rows) for ask, rows in zip(asked.asks, found, strict=True)]
+
+
+def _recorded(ask: Ask, rows: Rows) -> Rows:
+    return rows if ask.record is None else [ask.record(*row) for row in rows]
+
+
+def _changed(cursor: AsyncCursor[Any] | Cursor[Any]) -> Rows:
+    """Return one empty row per changed row, for a statement without columns."""
+    return [()] * max(0, cursor.rowcount)
+
+
+async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Each | Load | Script) -> Rows:
+    if isinstance(asked, Script):
+        await connection.execute(asked.text.encode())
+        return []
+    if isinstance(asked, Each):
+        asked = transposed(asked)
+    text = statements.text(asked.statement)
+    if isinstance(connection, FastConnection) and isinstance(asked, Ask):
+        rows = await connection.ask(text, statements.parameters(asked.parameters))
+        if rows is not None:
+            return _recorded(asked, rows)
+    # Not connection.cursor(): a caller's own connection may make cursors of another kind.
+    async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
+        if isinstance(asked, Load):
+            async with cursor.copy(text) as copy:
+                for chunk in asked.chunks:
+                    await copy.write(chunk)
+                    await asyncio.sleep(0)  # to write does not wait while there is room: others have their turn here
+            return []
+        await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
+        return _recorded(asked, await cursor.fetchall() if cursor.description else _changed(cursor))
+
+
+def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T], ready: Ready) -> T:
+    """Run a verb to its end in this thread."""
+    try:
+        asked = next(steps)
+        while True:
+            if isinstance(asked, BecameReady):
+                ready.add(asked)
+                asked = steps.send([])
+            else:
+                asked = steps.send(_answer_blocking(connection, statements, asked))
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        steps.close()
+
+
+def _answer_blocking(
+    connection: Connection[Any], statements: Statements, asked: Ask | Together | Each | Load | Script
+) -> Rows:
+    if isinstance(asked, Together):
+        return [_answer_blocking(connection, statements, ask) for ask in asked.asks]
+    if isinstance(asked, Script):
+        connection.execute(asked.text.encode())
+        return []
+    if isinstance(asked, Each):
+        asked = transposed(asked)
+    text = statements.text(asked.statement)
+    with Cursor(connection, row_factory=tuple_row) as cursor:
+        if isinstance(asked, Load):
+            with cursor.copy(text) as copy:
+                for chunk in asked.chunks:
+                    copy.write(chunk)
+            return []
+        cursor.execute(text, statements.parameters(asked.parameters), binary=True)
+        return _recorded(asked, cursor.fetchall() if cursor.description else _changed(cursor))

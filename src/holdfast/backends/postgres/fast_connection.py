@@ -1,0 +1,85 @@
+"""Sessions that are ours alone, and the short way of a statement through one.
+
+The driver's cursor finds out anew, each time, what can be known of a statement beforehand: the places of its
+parameters, whether it is prepared, the columns of its answer. For a lone enqueue or a claim of one job that is most of
+the client's time. So here a statement goes straight to libpq, with the driver's own adaptation of values: 106 µs of CPU
+time for a single insert in place of 146.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from psycopg.pq import Format
+from psycopg.pq.abc import PGconn
+
+from holdfast.backends.postgres.wire import Filled, LibpqConnection, fill
+
+_MOST = 200  # prepared statements of one session: a statement is there once for each combination of types
+
+
+class FastConnection(LibpqConnection):
+    """A connection on which only statements of the verbs run, one at a time."""
+
+    prepared: dict[tuple[bytes, tuple[int, ...]], bytes] | None = None
+    """The names of prepared statements; None where the session may not be the server's own."""
+
+    _named = 0
+
+    async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
+        """Run a statement and return its rows; None, with nothing done, if that is for a cursor to do."""
+        ready = await self._made_ready(text, parameters)
+        if ready is None:
+            return None
+        ready.send(self.pgconn)
+        return ready.filled.rows(await self._answer())
+
+    async def ask_all(
+        self, queries: Sequence[tuple[bytes, Mapping[str, object]]], frame: tuple[()] | tuple[bytes, bytes]
+    ) -> list[list[Any]] | None:
+        """Run statements in one round trip and return the rows of each; None, with nothing done, as for `ask`.
+
+        `frame` begins and ends a transaction around them. What fails takes all that follows with it, the end too, so
+        that the session may be left inside the transaction.
+        """
+        asked: list[_Ready] = []
+        nothing: Mapping[str, object] = {}
+        for text, parameters in [(frame[0], nothing), *queries, (frame[1], nothing)] if frame else queries:
+            ready = await self._made_ready(text, parameters)
+            if ready is None:
+                return None
+            asked.append(ready)
+        results = await self._answers_together([ready.send for ready in asked])
+        answers = [ready.filled.rows(result) for ready, result in zip(asked, results, strict=True)]
+        return answers[1:-1] if frame else answers
+
+    async def _made_ready(self, text: bytes, parameters: Mapping[str, object]) -> _Ready | None:
+        prepared = self.prepared
+        if prepared is None:
+            return None
+        filled = fill(self, text, parameters)
+        key = (filled.query, filled.transformer.types or ())
+        name = prepared.get(key)
+        if name is None:
+            if len(prepared) >= _MOST:
+                return None
+            # Never the same twice: the server may have prepared a statement whose sender was cancelled meanwhile.
+            name = b"holdfast_%d" % self._named
+            self._named += 1
+            self.pgconn.send_prepare(name, filled.query, param_types=key[1])
+            await self._answer()
+            prepared[key] = name
+        return _Ready(name, filled)
+
+
+class _Ready(NamedTuple):
+    """A prepared statement with its parameters."""
+
+    name: bytes
+    filled: Filled
+
+    def send(self, session: PGconn) -> None:
+        """Send it."""
+        formats = self.filled.transformer.formats
+        session.send_query_prepared(self.name, self.filled.values, param_formats=formats, result_format=Format.BINARY)

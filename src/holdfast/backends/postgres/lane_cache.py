@@ -1,0 +1,47 @@
+"""Lane ids by queue and task.
+
+A lane is written in a transaction of its own, before the jobs: were it written in the caller's, everyone else who
+enqueues to a new lane would wait until the caller commits. A lane without jobs does no harm, and none is ever removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.sql.steps import rows
+from holdfast.model.job import NewJob
+
+Lane = tuple[str, str]
+
+
+class Lanes:
+    """Remembers the lanes of this process, until a connection breaks.
+
+    The next may lead to a standby that took over without having heard of the latest lanes, and gives their ids to
+    others. A job in a lane that is not there would never be claimed.
+    """
+
+    def __init__(self, runner: PoolRunner) -> None:
+        self._runner = runner
+        self._known: dict[Lane, int] = {}
+        self._losses = 0
+
+    async def of(self, jobs: Iterable[NewJob]) -> dict[Lane, int]:
+        """Return the ids of all lanes that these jobs need, making those that are new."""
+        needed = {(job.queue, job.task) for job in jobs}
+        self._forget_if_lost()
+        while unknown := [lane for lane in needed if lane not in self._known]:
+            names = {"queues": [queue for queue, _ in unknown], "tasks": [task for _, task in unknown]}
+            # A lane that another process adds at this moment is not seen by the statement, but by the next one.
+            found = await self._runner.apart(partial(rows, "add_lanes", **names))
+            self._forget_if_lost()
+            for lane_id, queue, task in found:
+                self._known[queue, task] = lane_id
+        return self._known
+
+    def _forget_if_lost(self) -> None:
+        losses = self._runner.losses()
+        if losses != self._losses:
+            self._known, self._losses = {}, losses  # not cleared: somebody may be about to use the old one

@@ -1,0 +1,168 @@
+"""asyncpg: its connections, also those lent by its pool; and how the steps of a verb run on one.
+
+Statements are written for psycopg: `%(name)s`, mostly with the type after it. asyncpg numbers its parameters and
+encodes each as the type that the server tells. So a parameter with a type goes as text, which the server turns into
+that type, an array too: it needs no codec, be it one that asyncpg would have to ask the server for, or one that the
+caller has put in its place. One without a type goes as it is.
+
+A statement is prepared under no name, so that nothing of ours stays in the session or in the caller's cache of
+statements, and a transaction pooler may stand in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeGuard, TypeVar, cast
+
+import psycopg
+
+from holdfast.backends.postgres.statements import Statements, transposed
+from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Kind, is_closed, no_transaction
+from holdfast.backends.postgres.using.optional_types import comes_from, errors_of
+from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Rows, Together
+from holdfast.errors import ConfigError
+from holdfast.store.steps import Steps
+
+T = TypeVar("T")
+_PARAMETER = re.compile(r"%\((\w+)\)s(::)?|%%")
+_ESCAPED = re.compile(r'(["\\])')
+
+Place = tuple[str, bool]  # a parameter's name, and whether it goes as text
+
+
+def is_asyncpg(using: object) -> TypeGuard[AsyncpgConnection]:
+    """Tell whether it is a connection of asyncpg, or what its pool lends."""
+    return comes_from(using, "asyncpg.connection", "Connection") or comes_from(
+        using, "asyncpg.pool", "PoolConnectionProxy"
+    )
+
+
+def recognise(using: object) -> Kind | None:
+    """Return how to reach it; None if it is something else."""
+    if not is_asyncpg(using):
+        return None
+    connection = check_open(using)
+
+    async def reach() -> AsyncpgConnection:
+        return check_open(connection)
+
+    return Async(reach)
+
+
+def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
+    """See that a transaction is open, and that it can be used here."""
+    if getattr(connection, "_con", connection) is None or connection.is_closed():
+        raise is_closed()
+    loop = getattr(connection, "_loop", None)
+    if loop is not None and loop is not _running_loop():
+        message = (
+            "the asyncpg connection given as using= belongs to another event loop: await the call where the connection "
+            "was made, without `.sync`"
+        )
+        raise ConfigError(message)
+    if not connection.is_in_transaction():
+        raise no_transaction("`async with connection.transaction():`")
+    return connection
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def drive(connection: AsyncpgConnection, statements: Statements, steps: Steps[T]) -> T:
+    """Run a verb to its end; raises the errors of psycopg, by what the server said."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(await _answer(connection, statements, asked))
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        steps.close()
+
+
+async def _answer(connection: AsyncpgConnection, statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, BecameReady):
+        return []
+    if isinstance(asked, Together):
+        return [await _answer(connection, statements, ask) for ask in asked.asks]
+    if isinstance(asked, Each):
+        asked = transposed(asked)
+    if not isinstance(asked, Ask):
+        raise TypeError(asked)  # COPY and migrations run only on connections of our own
+    text, places = numbered(statements.text(asked.statement))
+    values = arguments(places, statements.parameters(asked.parameters))
+    try:
+        statement = await connection.prepare(text, name="")
+        found = await statement.fetch(*values)
+        if not statement.get_attributes():
+            return [()] * _changed(statement.get_statusmsg())
+        return [tuple(row) if asked.record is None else asked.record(*row) for row in found]
+    except errors_of("asyncpg", "PostgresError", "InterfaceError", "InternalClientError") as error:
+        raise as_psycopg(error) from error
+    except OSError as error:  # the link; or the connection's own limit for a command, a TimeoutError
+        raise as_psycopg(error) from error
+
+
+def _changed(status: str) -> int:
+    """Return how many rows a statement without columns has changed, from a tag such as `INSERT 0 5`."""
+    number = status.rpartition(" ")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def as_psycopg(error: Any) -> psycopg.Error:
+    """Return an error of asyncpg as psycopg would have raised it: told apart by the same codes of the server."""
+    code = getattr(error, "sqlstate", None)
+    text = str(error) or type(error).__name__
+    if comes_from(error, "asyncpg", "InterfaceError") and not comes_from(error, "asyncpg", "InternalClientError"):
+        return psycopg.InterfaceError(text)
+    if code is None:  # the link; a connection that is just being told of its end raises InternalClientError
+        return psycopg.OperationalError(text)
+    try:
+        return psycopg.errors.lookup(code)(text)
+    except KeyError:
+        return psycopg.DatabaseError(text)
+
+
+@lru_cache(maxsize=1024)
+def numbered(text: bytes) -> tuple[str, tuple[Place, ...]]:
+    """Return a statement of psycopg's as asyncpg takes it, and what belongs in its places."""
+    places: dict[Place, int] = {}
+
+    def replace(found: re.Match[str]) -> str:
+        name, typed = found.groups()
+        if name is None:
+            return "%"
+        number = places.setdefault((name, bool(typed)), len(places) + 1)
+        return f"${number}::text::" if typed else f"${number}"
+
+    return _PARAMETER.sub(replace, text.decode()), tuple(places)
+
+
+def arguments(places: tuple[Place, ...], parameters: Mapping[str, object]) -> list[object]:
+    """Return the parameters in their order."""
+    return [as_text(parameters[name]) if typed else parameters[name] for name, typed in places]
+
+
+def as_text(value: Any) -> str | None:
+    """Return a value as the server reads it from text."""
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return f"{{{','.join(map(_element, cast('list[object]', value)))}}}"
+        case _:
+            return str(value)
+
+
+def _element(value: object) -> str:
+    text = as_text(value)
+    return "NULL" if text is None else '"' + _ESCAPED.sub(r"\\\1", text) + '"'

@@ -1,0 +1,109 @@
+"""The steps of a run: plan it, produce its works, let them be consumed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import time
+from collections.abc import Callable, Generator
+
+import msgspec
+
+from holdfast.cli.demo.conductor import DemoConductor, Killings
+from holdfast.cli.demo.plan import DemoPlan, DemoRun
+from holdfast.cli.demo.records import Records
+from holdfast.cli.demo.view import DemoView
+
+_CHUNK = 5000
+
+
+class DemoWorkers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who consumes, in this run."""
+
+    consumers: int
+    batch_size: int
+    kill: int
+
+
+class DemoInterrupted(Exception):  # noqa: N818 - what happened, not an error
+    """Somebody asked to stop; the run can go on later."""
+
+    def __init__(self, ended: int) -> None:
+        super().__init__()
+        self.ended = ended
+
+
+async def produce(records: Records, run: DemoRun, progress: Callable[[int], None], asked: asyncio.Event) -> DemoRun:
+    """Enqueue the works that are missing, chunk by chunk; an interruption loses nothing."""
+    produced = run.produced
+    while produced < run.plan.jobs:
+        if asked.is_set():
+            raise DemoInterrupted(0)
+        last = min(produced + _CHUNK, run.plan.jobs)
+        await records.produce(run, produced + 1, last)
+        produced = last
+        progress(produced)
+    return msgspec.structs.replace(run, produced=produced)
+
+
+async def consume(
+    records: Records, run: DemoRun, crew: DemoWorkers, *, url: str, view: DemoView, asked: asyncio.Event
+) -> None:
+    """Let consumers do what is left of a run; raise `DemoInterrupted` if that did not come to its end."""
+    # A session's kills are drawn anew: those of the sessions before it are done.
+    chance = random.Random(f"{run.plan.seed}/kills/{run.killed}")  # noqa: S311 - a demo's chance, no secret
+    conductor = DemoConductor(
+        url,
+        consumers=crew.consumers,
+        batch_size=crew.batch_size,
+        killings=Killings(max(0, crew.kill - run.killed), run.plan.jobs, chance),
+        ended_before=await records.ended(run),
+        told=view.event,
+    )
+    began = time.monotonic()
+    view.consuming(conductor, run.plan.jobs)
+    watch = asyncio.create_task(_stop_when_asked(asked, conductor))
+    is_finished = False
+    try:
+        await conductor.run(view.refresh, every=view.period)
+        is_finished = not conductor.is_stopping
+    finally:
+        watch.cancel()
+        await records.end_session(conductor.killed, time.monotonic() - began, finished=is_finished)
+    if not is_finished:
+        raise DemoInterrupted(conductor.ended)
+
+
+async def _stop_when_asked(asked: asyncio.Event, conductor: DemoConductor) -> None:
+    """Pass every request to stop on: the first is gentle, the second is not."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        conductor.stop()
+
+
+@contextlib.contextmanager
+def stopping(asked: asyncio.Event) -> Generator[None]:
+    """Turn Ctrl-C and SIGTERM into requests."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, asked.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def new_plan(*, jobs: int, success_rate: float, max_attempts: int, work_timeout: float, seed: int | None) -> DemoPlan:
+    """Return the plan of a new run; without a seed one is drawn."""
+    return DemoPlan(
+        jobs=jobs,
+        success_rate=success_rate,
+        max_attempts=max_attempts,
+        work_timeout=work_timeout,
+        seed=random.SystemRandom().randrange(1_000_000) if seed is None else seed,
+    )

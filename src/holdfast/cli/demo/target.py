@@ -1,0 +1,132 @@
+"""Where a demo plays: a store of its own at the place that a URL names, so that it disturbs nobody.
+
+- SQLite: the file itself, which must hold nothing but demos;
+- PostgreSQL: a schema of its own beside the one that the URL names, `holdfast_demo` beside `holdfast`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import msgspec
+
+from holdfast.app.app import App
+from holdfast.errors import ConfigError
+
+SQLITE: Final = "sqlite"
+POSTGRES: Final = "postgresql"
+TABLES: Final = ("run", "work", "effect", "ledger")
+_SCHEMES = {"postgres": POSTGRES, "postgresql": POSTGRES}
+_SCHEMA = "holdfast"
+_SUFFIX = "_demo"
+_HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+_TABLE = re.compile(rf"\bholdfast_demo_(?:{'|'.join(TABLES)})\b")
+_MADE = re.compile(r"\bcreate\s+(?:\w+\s+)?table\s+(?:if\s+not\s+exists\s+)?(?:\"?\w+\"?\.)?\"?(\w+)", re.IGNORECASE)
+_LISTING = {SQLITE: "list_sqlite_tables", POSTGRES: "list_postgres_tables"}
+
+
+def own_url(url: str) -> str:
+    """Return the URL of the demo's own store at the place that a URL names."""
+    scheme = url.partition(":")[0].lower()
+    if _SCHEMES.get(scheme) != POSTGRES:
+        return url
+    place, _, query = url.partition("?")
+    settings = dict(parse_qsl(query, keep_blank_values=True))
+    settings["schema"] = settings.get("schema", _SCHEMA) + _SUFFIX
+    settings.pop("install", None)  # the demo's tables are the demo's to install
+    return f"{place}?{urlencode(settings, quote_via=quote)}"
+
+
+def _load() -> dict[str, str]:
+    parts = _HEADER.split(files("holdfast.cli.demo").joinpath("demo.sql").read_text(encoding="utf-8"))
+    texts = zip(parts[1::2], parts[2::2], strict=True)
+    return {name: _COMMENT.sub("", text).strip().rstrip(";") for name, text in texts}
+
+
+_STATEMENTS = _load()
+
+
+class DemoStatements(msgspec.Struct, frozen=True):
+    """The statements of a demo as its store reads them."""
+
+    store: str
+    schema: str
+    statements: Mapping[str, str]
+    known_tables: frozenset[str]
+
+    @classmethod
+    def of(cls, app: App) -> DemoStatements:
+        """Return the ground for an app's store; refuse one that a demo cannot play on."""
+        capabilities = app.backend.capabilities
+        store = capabilities.store
+        if store not in _LISTING or not capabilities.shared or not capabilities.joins_transactions:
+            message = (
+                "the demo needs a store that several processes share and whose transactions hold effect and completion "
+                "together: a SQLite file, as in sqlite:///demo.db, or PostgreSQL"
+            )
+            raise ConfigError(message)
+        _, _, query = app.backend.url.partition("?")
+        schema = dict(parse_qsl(query)).get("schema", _SCHEMA) if store == POSTGRES else ""
+        texts = {**_STATEMENTS, "list_tables": _STATEMENTS[_LISTING[store]]}
+        if store == POSTGRES:
+            texts = {name: _for_postgres(text, schema) for name, text in texts.items()}
+        made = frozenset(_MADE.findall(app.backend.schema.script()))
+        return cls(store, schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
+
+    @property
+    def is_shared_place(self) -> bool:
+        """Whether the URL names the very place, which may have been made for something else."""
+        return self.store == SQLITE
+
+    def link(self, connection: Any) -> StatementRunner:
+        """Return what runs the demo's statements through the connection of an open transaction."""
+        return StatementRunner(connection, self.statements)
+
+    async def has_tables(self, link: StatementRunner) -> bool:
+        """Tell whether a demo has made its tables here."""
+        return ("holdfast_demo_run",) in await link.rows("list_tables")
+
+    async def foreign_tables(self, link: StatementRunner) -> list[str]:
+        """Return the tables in the place that neither Holdfast nor a demo has made."""
+        names = {name for (name,) in await link.rows("list_tables")}
+        return sorted(names - self.known_tables)
+
+
+def _for_postgres(text: str, schema: str) -> str:
+    text = text.replace("?", "%s").replace("{schema}", schema)
+    return _TABLE.sub(lambda found: f'"{schema}".{found[0]}', text)
+
+
+class StatementRunner:
+    """Runs statements by name; the drivers of the stores differ in small things."""
+
+    def __init__(self, connection: Any, statements: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._statements = statements
+
+    async def run(self, name: str, *values: object) -> None:
+        """Run a statement that returns nothing."""
+        await self._connection.execute(self._statements[name], values)
+
+    async def rows(self, name: str, *values: object) -> list[Any]:
+        """Return what a statement finds."""
+        found = await self._connection.execute(self._statements[name], values)
+        fetched = found.fetchall()
+        rows: list[Any] = await fetched if inspect.isawaitable(fetched) else fetched
+        return rows
+
+    async def number(self, name: str) -> int:
+        """Return the number that a statement finds, 0 for none."""
+        return int((await self.rows(name))[0][0] or 0)
+
+    async def many(self, name: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run a statement for each row."""
+        connection = self._connection
+        target = connection if hasattr(connection, "executemany") else connection.cursor()
+        await target.executemany(self._statements[name], list(rows))

@@ -1,0 +1,86 @@
+"""What becomes of an event whose handler failed: pure.
+
+An event is tried again in place, with a growing wait, since order forbids to go on without it. After `max_attempts` the
+consumer's `on_error` decides. A handler that takes its node down leaves no exception behind, but the store counts how
+often a share was taken from a dead node at the same position (`losses`). A node takes all its shares with it, the
+innocent ones too. So from `SUSPECTED` losses on, the next event of a share is handled by itself, one such share of a
+process at a time, and the store is told before; from then on a loss counts only if it came during such a trial. Past
+`_GUILTY` the event counts as failed for good.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from holdfast.model.allocation import SUSPECTED
+from holdfast.model.outcome import Failure
+from holdfast.model.retry import decide
+from holdfast.streams.consumer import Consumer, OnError
+
+_GUILTY: Final = 5
+_BLOCKED_WAIT: Final = timedelta(seconds=30)
+
+
+class EventDecision(Enum):
+    """What to do with the event."""
+
+    AGAIN = "again"
+    SKIP = "skip"
+    PARK = "park"
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The step, how long to wait before it is tried again, and what was wrong with the retry policy, if anything."""
+
+    step: EventDecision
+    wait: timedelta = timedelta()
+    is_blocked: bool = False
+    problem: str | None = None
+
+
+def judge(consumer: Consumer, attempts: int, error: BaseException, *, draw: float) -> Judgement:
+    """Decide what to do after a failure; `attempts` counts it, `draw` is a random number in [0, 1)."""
+    decision = decide(consumer.retry, attempts, error=error, draw=draw)
+    if attempts < consumer.max_attempts and decision.delay is not None:
+        return Judgement(EventDecision.AGAIN, decision.delay, problem=decision.problem)
+    match consumer.on_error:
+        case OnError.SKIP:
+            return Judgement(EventDecision.SKIP, problem=decision.problem)
+        case OnError.PARK:
+            return Judgement(EventDecision.PARK, problem=decision.problem)
+        case OnError.BLOCK:
+            wait = _BLOCKED_WAIT if decision.delay is None else min(decision.delay, _BLOCKED_WAIT)
+            return Judgement(EventDecision.AGAIN, wait, is_blocked=True, problem=decision.problem)
+
+
+def goes_alone(losses: int) -> bool:
+    """Tell whether the next event is to be handled by itself, because nodes died with this share."""
+    return losses >= SUSPECTED
+
+
+def is_tried(consumer: Consumer) -> bool:
+    """Tell whether the store is to be told before: only if that would ever be held against the event."""
+    return consumer.on_error is not OnError.BLOCK
+
+
+def is_guilty(consumer: Consumer, losses: int) -> bool:
+    """Tell whether the next event counts as failed for good: its node died each time."""
+    return has_killed(losses) and consumer.on_error is not OnError.BLOCK
+
+
+def has_killed(losses: int) -> bool:
+    """Tell whether nodes have died so often that the event on trial must be what kills them.
+
+    A parked one stays parked then, whatever `on_error` says: it was a person who asked for it to be tried again.
+    """
+    return losses > _GUILTY
+
+
+def guilt(losses: int) -> Failure:
+    """Return what is noted of an event that took its nodes down."""
+    message = f"{losses} nodes died in a row before this event was done; look for a crash, or for memory running out"
+    return Failure("NodeLost", message)

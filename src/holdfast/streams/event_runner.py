@@ -1,0 +1,315 @@
+"""Running a consumer's handler: the attempts at one event, or at a batch.
+
+A handler may be interrupted: because the time to drain is over, the grant is stale, or the node is no longer sure that
+it owns the share. An async handler is cancelled; one in a thread may look at `ctx.lease_lost`. A handler that knows of
+the interruption and ends, whether it returns or raises, has not handled its event, unless it has committed: the event
+is neither done nor failed, and the next owner handles it. A thread that never looked has done its work.
+
+A commit whose outcome is unknown when the handler ends is never followed by another attempt from here: the share goes
+on from the position that the store has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.model.allocation import Grant
+from holdfast.model.event import StoredEvent
+from holdfast.model.outcome import Failure
+from holdfast.runtime.failure import describe
+from holdfast.runtime.handler_checks import undone_reason
+from holdfast.runtime.threads import Threads
+from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Commit, ParkedEvent
+from holdfast.streams.consumer import Consumer, OnError
+from holdfast.streams.context import EventContext
+from holdfast.streams.effect import EventEffect, StreamUnparked
+from holdfast.streams.event import Event
+from holdfast.streams.event_retry import EventDecision, Judgement, judge
+from holdfast.streams.progress import ShareProgress
+
+_logger = logging.getLogger("holdfast.streams")
+Pause = Callable[[float], Awaitable[bool]]
+_STORE_WAIT = 0.2
+_UNKNOWN: Final = "the handler has ended, and it is not known whether its transaction has committed"
+
+
+class Stopped(Exception):  # noqa: N818
+    """The share consumer was asked to end between two attempts at an event: the event is left as it is."""
+
+
+class OwnershipUncertain(Exception):  # noqa: N818
+    """The node is no longer sure that it owns the share: go on from what is committed, once it is sure again."""
+
+
+class ParkedRetry(msgspec.Struct, frozen=True):
+    """The result of another attempt at a parked event: a commit, which its handler may have made already."""
+
+    commit: Commit
+    is_committed: bool = False
+
+
+class _Failures(msgspec.Struct):
+    """How often the same events have failed in a row here, and whether they block their partition."""
+
+    count: int = 0
+    is_blocked: bool = False
+
+
+class EventRunner:
+    """Calls the handler of one consumer for the events of one share, as long as `may_dispatch` allows it."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        grant: Grant,
+        backend: Backend,
+        *,
+        threads: Threads,
+        limit: timedelta,
+        may_dispatch: Callable[[], bool],
+    ) -> None:
+        self._consumer = consumer
+        self._grant = grant
+        self._backend = backend
+        self._threads = threads
+        self._limit = limit
+        self._may_dispatch = may_dispatch
+        self._effect: EventEffect | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._is_abandoned = False
+        self._is_interrupted = False
+        self._is_cancelled = False
+
+    def abandon(self) -> None:
+        """Signal to the handler that the share is lost, and cancel it where that is possible."""
+        self._is_abandoned = True
+        self._end_attempt()
+
+    def interrupt(self) -> None:
+        """Do the same because the share may be lost; wait for a handler that cannot be cancelled."""
+        if self._running is not None:
+            self._is_interrupted = True
+            self._end_attempt()
+
+    def _end_attempt(self) -> None:
+        if self._effect is not None:
+            self._effect.lease_lost.set()
+        if self._running is not None and self._consumer.is_async:
+            self._is_cancelled = True
+            self._running.cancel()
+
+    async def handle(
+        self, events: Sequence[StoredEvent], progress: ShareProgress, replay_until: int, pause: Pause
+    ) -> None:
+        """Handle events in order until each is done, skipped or parked.
+
+        Raises `LeaseLost`, `Stopped` and `OwnershipUncertain`.
+        """
+        free: list[StoredEvent] = []
+        for event in events:
+            if progress.follows_parked(event):
+                if free:
+                    await self._handle_free(free, progress, replay_until, pause)
+                    free = []
+                progress.park(event)
+            else:
+                free.append(event)
+        if free:
+            await self._handle_free(free, progress, replay_until, pause)
+
+    async def _handle_free(
+        self, events: list[StoredEvent], progress: ShareProgress, replay_until: int, pause: Pause
+    ) -> None:
+        """Repeat until it succeeds or the consumer gives it up. A batch that failed once is handled one by one."""
+        failures = _Failures()
+        while True:
+            effect = self._begin(progress.commit_up_to(events[-1]))
+            try:
+                await self._call(effect, events, replay_until, progress, failures.count + 1)
+            except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
+                raise
+            except StoreUnavailable as error:  # the store's fault, not the event's
+                _logger.warning(
+                    "%s: the store failed during %r, which is handled again: %s", self._name, Event(events[0]), error
+                )
+                await self._wait(pause, _STORE_WAIT)
+                continue
+            except Exception as error:
+                if not effect.is_committed:
+                    failures.count += 1
+                    if await self._is_done_with(events, progress, replay_until, error, failures, pause):
+                        return
+                    continue
+                _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of(events))
+            self._note(effect, events, progress)
+            return
+
+    async def retry(self, parked: ParkedEvent, progress: ShareProgress) -> ParkedRetry:
+        """Handle a parked event once more; raises as `handle` does."""
+        place = progress.place(parked.event)
+        effect = self._begin(progress.commit_unparked(place, None, 1))
+        try:
+            await self._call(effect, [parked.event], 0, progress, parked.attempts + 1)
+        except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, StoreUnavailable, OutcomeUnknown):
+            raise
+        except Exception as error:
+            if not effect.is_committed:
+                _logger.warning("%s: parked %r failed again: %r", self._name, Event(parked.event), error)
+                return ParkedRetry(progress.commit_unparked(place, describe(error), 1))
+            _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of([parked.event]))
+        return ParkedRetry(effect.commit, is_committed=effect.is_committed)
+
+    def give_up(
+        self,
+        event: StoredEvent,
+        progress: ShareProgress,
+        failure: Failure,
+        *,
+        attempts: int,
+        error: BaseException | None = None,
+    ) -> None:
+        """Pass over an event as the consumer's `on_error` says; the log shows where `error` was raised."""
+        what = "parked, with the later ones of its stream," if self._consumer.on_error is OnError.PARK else "skipped"
+        _logger.error(
+            "%s: %r is %s after %d attempts: %s: %s",
+            self._name, Event(event), what, attempts, failure.error_class, failure.message, exc_info=error,
+        )  # fmt: skip
+        if self._consumer.on_error is OnError.PARK:
+            progress.park(event, failure, attempts)
+        else:
+            progress.passed(event)
+
+    @property
+    def _name(self) -> str:
+        return f"consumer {self._consumer.name}"
+
+    def _of(self, events: Sequence[StoredEvent]) -> tuple[str, Event]:
+        return self._name, Event(events[-1])
+
+    async def _is_done_with(
+        self,
+        events: list[StoredEvent],
+        progress: ShareProgress,
+        replay_until: int,
+        error: Exception,
+        failures: _Failures,
+        pause: Pause,
+    ) -> bool:
+        """Decide after a failure; True if the events are done, False if they are to be handled again."""
+        if len(events) > 1:
+            _logger.warning("%s: a batch of %d failed, one by one: %r", self._name, len(events), error, exc_info=error)
+            for one in events:
+                await self.handle([one], progress, replay_until, pause)
+            return True
+        (event,) = events
+        judgement = judge(self._consumer, failures.count, error, draw=random.random())  # noqa: S311 - jitter
+        if judgement.problem is not None:
+            _logger.error("%s: %s", self._name, judgement.problem)
+        if judgement.step is not EventDecision.AGAIN:
+            self.give_up(event, progress, describe(error), attempts=failures.count, error=error)
+            return True
+        self._log_failure(event, error, failures, judgement)
+        failures.is_blocked = judgement.is_blocked
+        await self._wait(pause, judgement.wait.total_seconds())
+        return False
+
+    def _log_failure(self, event: StoredEvent, error: Exception, failures: _Failures, judgement: Judgement) -> None:
+        """Log a failure; with the traceback only at first and when it begins to block: it may repeat for days."""
+        is_new = failures.count == 1 or (judgement.is_blocked and not failures.is_blocked)
+        _logger.log(
+            logging.ERROR if judgement.is_blocked else logging.WARNING,
+            "%s: %r %s (attempt %d), again in %.1f s: %r",
+            self._name,
+            Event(event),
+            "blocks its partition" if judgement.is_blocked else "failed",
+            failures.count,
+            judgement.wait.total_seconds(),
+            error,
+            exc_info=error if is_new else None,
+        )
+
+    async def _wait(self, pause: Pause, seconds: float) -> None:
+        """Wait between two attempts, but not past the end."""
+        if await pause(seconds):
+            raise Stopped
+
+    def _begin(self, commit: Commit) -> EventEffect:
+        if self._is_abandoned:
+            raise Stopped
+        if not self._may_dispatch():
+            raise OwnershipUncertain
+        self._effect = EventEffect(self._backend, self._grant, commit, self._limit)
+        return self._effect
+
+    def _note(self, effect: EventEffect, events: Sequence[StoredEvent], progress: ShareProgress) -> None:
+        progress.passed(events[-1])
+        if effect.is_committed:
+            progress.committed_to(effect.commit.position)
+
+    async def _call(
+        self,
+        effect: EventEffect,
+        events: Sequence[StoredEvent],
+        replay_until: int,
+        progress: ShareProgress,
+        attempt: int,
+    ) -> None:
+        seen = [Event(event, is_replayed=progress.place(event) <= replay_until) for event in events]
+        arguments: list[Any] = [seen if self._consumer.takes_batch else seen[0]]
+        if self._consumer.takes_context:
+            arguments.append(EventContext(effect, attempt))
+        try:
+            await self._run_to_end(effect, arguments)
+        except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
+            raise
+        except Exception as error:
+            if effect.is_unknown:
+                raise OutcomeUnknown(_UNKNOWN) from error
+            raise
+        if effect.is_unknown:
+            raise OutcomeUnknown(_UNKNOWN)
+
+    async def _run_to_end(self, effect: EventEffect, arguments: list[Any]) -> None:
+        running = self._running = asyncio.current_task()
+        assert running is not None  # noqa: S101 - a handler is called in a task
+        self._is_interrupted = self._is_cancelled = False
+        try:
+            await self._run(arguments)
+        except (asyncio.CancelledError, Exception) as error:
+            await effect.find_out()
+            if not self._knows_interruption(effect):
+                if isinstance(error, asyncio.CancelledError) and not running.cancelling():
+                    raise RuntimeError("the handler was cancelled by its own code") from None
+                raise
+        finally:
+            self._running = None
+            if self._is_cancelled:
+                running.uncancel()
+        if self._knows_interruption(effect) and not effect.is_committed:
+            raise Stopped if self._is_abandoned else OwnershipUncertain
+        await effect.find_out()
+
+    async def _run(self, arguments: list[Any]) -> None:
+        """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
+        if self._consumer.is_async:
+            timeout = self._consumer.timeout
+            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                value = await self._consumer.handler(*arguments)
+        else:
+            value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
+        reason = undone_reason(value)
+        if reason is not None:
+            raise ConfigError(f"consumer {self._consumer.name!r} {reason}")
+
+    def _knows_interruption(self, effect: EventEffect) -> bool:
+        """Whether the handler was interrupted and has noticed it."""
+        return (self._is_abandoned or self._is_interrupted) and (self._is_cancelled or effect.lease_lost.was_seen)

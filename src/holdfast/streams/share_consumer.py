@@ -1,0 +1,309 @@
+"""The consumption of one share by this node: fetch, handle, commit, until it is drained or dropped.
+
+One share is consumed by one task, event after event or batch after batch, in order. Nothing is fetched or handed to a
+handler unless the broker says that nobody else can have the share yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.model.allocation import Grant, Timing
+from holdfast.model.event import StoredEvent
+from holdfast.runtime.threads import Threads
+from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
+from holdfast.streams.consumer import Consumer
+from holdfast.streams.effect import StreamUnparked
+from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
+from holdfast.streams.event_runner import EventRunner, OwnershipUncertain, ParkedRetry, Stopped
+from holdfast.streams.progress import ShareProgress
+
+_logger = logging.getLogger("holdfast.streams")
+T = TypeVar("T")
+_STORE_WAIT: Final = 0.1  # seconds before the store is asked again; doubled up to
+_STORE_WAIT_MOST: Final = 2.0
+
+
+class NodeServices:
+    """What the consumptions of a node share."""
+
+    def __init__(self, backend: Backend, timing: Timing, may_dispatch: Callable[[], bool]) -> None:
+        self.backend = backend
+        self.timing = timing
+        self.may_dispatch = may_dispatch
+        self.threads = Threads("holdfast-consumer")
+        self.trial = asyncio.Lock()
+        """Held while an event is handled that may take this process down."""
+
+
+class ShareConsumer:
+    """One grant at work."""
+
+    def __init__(self, consumer: Consumer, grant: Grant, around: NodeServices) -> None:
+        self.grant = grant
+        self.consumer = consumer
+        self._around = around
+        self._store = around.backend.streams.consumers
+        self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._is_dropped = False
+        self._handling = EventRunner(
+            consumer,
+            grant,
+            around.backend,
+            threads=around.threads,
+            limit=self._limit(),
+            may_dispatch=around.may_dispatch,
+        )
+        self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
+        self._flushed = time.monotonic()
+
+    def __repr__(self) -> str:
+        """Show the share and its generation."""
+        share = self.grant.share
+        return f"<ShareConsumer {share.consumer} of {share.category}:{share.partition_id}, {self.grant.generation}>"
+
+    @property
+    def _by_version(self) -> bool:
+        return self.consumer.subscription.stream is not None
+
+    def _limit(self) -> timedelta:
+        """How long a handler's transaction may last: it must end before anybody else can be given the share.
+
+        Where it holds up the reports of this node, one that ends in time must leave them time to arrive.
+        """
+        timing = self._around.timing
+        one_writer = self._around.backend.capabilities.one_writer
+        return timing.self_fence - 2 * timing.beat if one_writer else timing.self_fence
+
+    # --- from outside -------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look for events now: there may be some."""
+        self._wake.set()
+
+    def drain(self) -> None:
+        """End after what is being handled, commit and release."""
+        self._stop.set()
+        self._wake.set()
+
+    def cut_short(self) -> None:
+        """End now, for the time to drain is up: what an async handler does is cancelled, the share is released."""
+        self.drain()
+        self._handling.abandon()
+
+    def interrupt(self) -> None:
+        """Hand nothing to the handler, and cancel what it does, until it is sure again that the share is ours."""
+        self._handling.interrupt()
+
+    def drop(self) -> None:
+        """End now: the grant is stale. What an async handler does is cancelled, and nothing more is written."""
+        self._is_dropped = True
+        self.cut_short()
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Consume until drained or dropped, and give the share back if it is still ours."""
+        try:
+            with contextlib.suppress(Stopped):
+                await self._consume()
+            if not self._is_dropped:
+                await self._flush()
+        except LeaseLost:
+            _logger.info("%r was taken away", self)
+            return
+        except (StoreError, StreamUnparked) as error:
+            _logger.warning("%r ends without its last commit, some events may be handled again: %r", self, error)
+        if not self._is_dropped:
+            with contextlib.suppress(StoreError):  # then the leader takes it when this node has left or is silent
+                await self._store.release(self.grant)
+
+    async def _consume(self) -> None:
+        await self._begin_again()
+        while not self._stop.is_set():
+            if not self._around.may_dispatch():
+                await self._rest(self._around.timing.beat.total_seconds())
+                continue
+            self._wake.clear()  # before the look: what is appended after it wakes us again
+            fetched = await self._patiently(self._fetch)
+            if fetched.is_lost:
+                raise LeaseLost
+            if not await self._work_or_begin_again(fetched):
+                await self._idle()
+
+    async def _begin_again(self) -> None:
+        """Go on after what is committed."""
+        position = await self._patiently(lambda: self._store.verify(self.grant))
+        if position is None:
+            raise LeaseLost
+        self._progress.back_to(position)
+
+    async def _fetch(self) -> Fetched:
+        return await self._store.fetch(self.grant, after=self._progress.done, limit=self.consumer.batch)
+
+    async def _work_or_begin_again(self, fetched: Fetched) -> bool:
+        """Do what was fetched; True if there was anything to do."""
+        try:
+            return await self._work(fetched)
+        except StreamUnparked:
+            await self._begin_again()
+        except OwnershipUncertain:
+            _logger.warning("%r: it is not sure that it is still ours, so what it handled was broken off", self)
+            await self._flush()  # fenced, so it does no harm, and what was done need not be done again
+            await self._begin_again()
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            _logger.warning("%r: the store failed, going on from what is committed: %s", self, error)
+            await self._rest(_STORE_WAIT)
+            await self._begin_again()
+        return True
+
+    async def _work(self, fetched: Fetched) -> bool:
+        self._progress.parked |= fetched.parked_streams
+        if fetched.retries:
+            await self._retry(fetched.retries, fetched.losses)
+            return True  # which streams are still parked is for the next fetch to tell
+        if fetched.events and goes_alone(fetched.losses):
+            await self._work_alone(fetched.events[0], fetched)
+            return True
+        for batch in self._batches(fetched.events):
+            if self._stop.is_set() or not self._around.may_dispatch():
+                break
+            await self._handling.handle(batch, self._progress, fetched.replay_until, self._rest)
+            if self._progress.is_due or self._is_flush_time():
+                await self._flush()
+        if not fetched.events:
+            await self._flush()
+        return bool(fetched.events)
+
+    async def _work_alone(self, event: StoredEvent, fetched: Fetched) -> None:
+        """Handle one event by itself, so that the store knows which it was if this process does not survive it."""
+        await self._flush()
+        if is_guilty(self.consumer, fetched.losses):
+            self._handling.give_up(event, self._progress, guilt(fetched.losses), attempts=fetched.losses)
+        elif not is_tried(self.consumer):
+            await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
+        elif await self._gets_its_turn():
+            try:
+                await self._tell_trial()
+                await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
+                await self._flush()
+            finally:
+                self._around.trial.release()
+        await self._flush()
+
+    async def _tell_trial(self) -> None:
+        trial = self._progress.commit_trial()
+        self._require(await self._patiently(lambda: self._commit(trial)))
+
+    async def _gets_its_turn(self) -> bool:
+        """Wait until no other event is on trial in this process; False if asked to end before."""
+        turn = asyncio.ensure_future(self._around.trial.acquire())
+        end = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([turn, end], return_when=asyncio.FIRST_COMPLETED)
+            return turn.done()
+        finally:
+            end.cancel()
+            turn.cancel()
+
+    async def _retry(self, retries: Sequence[ParkedEvent], losses: int) -> None:
+        """Try parked events again, in order; behind one that fails those of its stream wait on."""
+        failed: set[str] = set()
+        for parked in retries:
+            if self._stop.is_set():
+                return
+            if parked.event.stream in failed:
+                continue
+            retried = await (self._retry_alone(parked, losses) if goes_alone(losses) else self._retry_one(parked))
+            if retried is None:
+                return
+            losses = 0  # what was lost before was not for the others
+            if retried.commit.unparks[0].failure is not None:
+                failed.add(parked.event.stream)
+        self._progress.parked.clear()
+
+    async def _retry_one(self, parked: ParkedEvent) -> ParkedRetry:
+        retried = await self._handling.retry(parked, self._progress)
+        if not retried.is_committed:
+            self._require(await self._patiently(lambda: self._commit(retried.commit)))
+        self._progress.committed_to(retried.commit.position)
+        return retried
+
+    async def _retry_alone(self, parked: ParkedEvent, losses: int) -> ParkedRetry | None:
+        """Do it so that the store knows which event it was if this process does not survive; None if asked to end."""
+        if has_killed(losses):
+            commit = self._progress.commit_unparked(self._progress.place(parked.event), guilt(losses), 1)
+            self._require(await self._patiently(lambda: self._commit(commit)))
+            return ParkedRetry(commit, is_committed=True)
+        if not await self._gets_its_turn():
+            return None
+        try:
+            await self._tell_trial()
+            return await self._retry_one(parked)
+        finally:
+            self._around.trial.release()
+
+    def _batches(self, events: list[StoredEvent]) -> list[list[StoredEvent]]:
+        size = self.consumer.batch if self.consumer.takes_batch else 1
+        return [events[start : start + size] for start in range(0, len(events), size)]
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    def _is_flush_time(self) -> bool:
+        return time.monotonic() - self._flushed >= self.consumer.commit_interval.total_seconds()
+
+    async def _flush(self) -> None:
+        """Commit what is done; raises `LeaseLost`."""
+        self._flushed = time.monotonic()
+        if not self._progress.is_ahead:
+            return
+        commit = self._progress.commit_done()
+        self._require(await self._patiently(lambda: self._commit(commit)))
+        self._progress.committed_to(commit.position)
+
+    async def _commit(self, commit: Commit) -> CommitVerdict:
+        return await self._store.commit(self.grant, commit)
+
+    @staticmethod
+    def _require(verdict: CommitVerdict) -> None:
+        if verdict is CommitVerdict.LOST:
+            raise LeaseLost
+        if verdict is CommitVerdict.UNPARKED:
+            raise StreamUnparked
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the store until it answers; every verb is safe to repeat. Raises once dropped."""
+        wait = _STORE_WAIT
+        while True:
+            try:
+                return await call()
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                if self._is_dropped or (self._stop.is_set() and not self._around.may_dispatch()):
+                    raise
+                _logger.warning("%r: the store does not answer, trying again: %s", self, error)
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, _STORE_WAIT_MOST)
+
+    async def _idle(self) -> None:
+        """Wait for a hint that there may be events, or until it is time to look all the same."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.consumer.poll_interval.total_seconds()):
+                await self._wake.wait()
+
+    async def _rest(self, seconds: float) -> bool:
+        """Wait, but not past the end; True if it has come."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        return self._stop.is_set()

@@ -1,0 +1,356 @@
+"""Stands beside the port and writes down what the store was asked and what it answered.
+
+The work under torture needs no code for its history: every worker's backend is wrapped here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, Final, cast
+
+from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.model.instants import span_micros
+from holdfast.model.job import Lease
+from holdfast.model.outcome import Outcome, Retried, Snoozed
+from holdfast.store.backend import Backend, Transaction, Transactions
+from holdfast.store.jobs import Extender, JobStore
+from holdfast.store.values import Claim, ClaimRequest, Extension, Finish, Rescued, Verdict
+from holdfast.torture.events import (
+    Claimed,
+    EffectBegan,
+    EffectCommitted,
+    EffectRolledBack,
+    EffectUnknown,
+    ExtendAnswered,
+    Extended,
+    Finished,
+    ProgressAnswered,
+    Released,
+    RescueSeen,
+)
+from holdfast.torture.history import now_us
+from holdfast.torture.recorder import Recorder
+
+WORKER: Final = "HOLDFAST_TORTURE_WORKER"
+UNAVAILABLE: Final = "unavailable"
+UNKNOWN: Final = "unknown"
+_KEPT_FENCES: Final = 1000
+_joined: ContextVar[TransactionBeside | None] = ContextVar("holdfast_torture_joined", default=None)
+
+
+class Beside:
+    """A `Backend` around another; what is not written down goes straight through, also what the port gains later."""
+
+    def __init__(self, inner: Backend, recorder: Recorder) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._workers: dict[int, str] = {}
+        self.pulls = False
+        """Whether the program claims by itself, and has no worker that would."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the inner backend has."""
+        return getattr(self._inner, name)
+
+    @classmethod
+    def around(cls, inner: Backend, recorder: Recorder) -> tuple[Backend, Beside]:
+        """Return the same object twice: as the backend that it is, and as what it knows besides."""
+        beside = cls(inner, recorder)
+        return cast("Backend", beside), beside
+
+    def worker_of(self, fence: int) -> str:
+        """Return which worker has claimed under a fence: one of this process, or that of which this is a job child."""
+        return self._workers.get(fence, "") or os.environ.get(WORKER, "")
+
+    @property
+    def jobs(self) -> JobStore:  # noqa: D102
+        return cast("JobStore", JobsBeside(self._inner.jobs, self._recorder, self._workers, pulls=self.pulls))
+
+    @property
+    def transactions(self) -> Transactions:  # noqa: D102
+        return cast("Transactions", TransactionsBeside(self._inner.transactions, self._recorder))
+
+    def extender(self) -> Extender:  # noqa: D102
+        return cast("Extender", ExtenderBeside(self._inner.extender(), self._recorder))
+
+
+class JobsBeside:
+    """The verbs that move jobs, written down; the others go straight through."""
+
+    def __init__(self, inner: JobStore, recorder: Recorder, workers: dict[int, str], *, pulls: bool) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._workers = workers
+        self._pulls = pulls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def claim(self, request: ClaimRequest) -> Claim:
+        sent_us = now_us()
+        claim = await self._inner.claim(request)
+        at_us, lease_us = now_us(), span_micros(request.lease)
+        if claim.jobs:
+            os.environ[WORKER] = request.worker_id  # for the job children that are started from now on
+        for job in claim.jobs:
+            self._workers[job.fence] = request.worker_id
+            record = Claimed(
+                at_us=at_us,
+                job=job.id,
+                fence=job.fence,
+                attempt=job.attempt,
+                worker=request.worker_id,
+                queue=job.queue,
+                task=job.task,
+                sent_us=sent_us,
+                lease_us=lease_us,
+                turn_us=job.turn_us,
+                seq=job.seq,
+                pulled=self._pulls,
+            )
+            self._recorder.write(record)
+        while len(self._workers) > _KEPT_FENCES:
+            del self._workers[next(iter(self._workers))]
+        return claim
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        sent_us = now_us()
+        try:
+            verdicts = await self._inner.finish(finishes)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            self._finished(finishes, [_trouble(error)] * len(finishes), sent_us)
+            raise
+        joined = _joined.get()
+        if joined is None:
+            self._finished(finishes, verdicts, sent_us)
+        else:  # it is done when the transaction that it has joined is
+            joined.later.append(
+                lambda how: self._finished(finishes, verdicts if how is None else [how] * len(finishes), sent_us)
+            )
+        return verdicts
+
+    def _finished(self, finishes: Sequence[Finish], verdicts: Sequence[str], sent_us: int) -> None:
+        at_us = now_us()
+        for finish, verdict in zip(finishes, verdicts, strict=True):
+            record = Finished(
+                at_us=at_us,
+                job=finish.lease.job_id,
+                fence=finish.lease.fence,
+                outcome=type(finish.outcome).__name__.lower(),
+                verdict=str(verdict),
+                sent_us=sent_us,
+                delay_us=_delay_of(finish.outcome),
+            )
+            self._recorder.write(record)
+
+    async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
+        sent_us = now_us()
+        try:
+            verdicts = await self._inner.release(leases, started=started)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            self._released(leases, [_trouble(error)] * len(leases), sent_us, started=started)
+            raise
+        self._released(leases, verdicts, sent_us, started=started)
+        return verdicts
+
+    def _released(self, leases: Sequence[Lease], verdicts: Sequence[str], sent_us: int, *, started: bool) -> None:
+        at_us = now_us()
+        for lease, verdict in zip(leases, verdicts, strict=True):
+            record = Released(
+                at_us=at_us,
+                job=lease.job_id,
+                fence=lease.fence,
+                started=started,
+                verdict=str(verdict),
+                sent_us=sent_us,
+            )
+            self._recorder.write(record)
+
+    async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:
+        sent_us = now_us()
+        return self._rescued(await self._inner.rescue(unbroken, limit), sent_us)
+
+    async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
+        sent_us = now_us()
+        return self._rescued(await self._inner.rescue_worker(worker_id, reason, limit), sent_us)
+
+    def _rescued(self, jobs: list[Rescued], sent_us: int) -> list[Rescued]:
+        at_us = now_us()
+        for job in jobs:
+            record = RescueSeen(
+                at_us=at_us,
+                job=job.job_id,
+                attempt=job.attempt,
+                worker=job.worker_id,
+                state=str(job.state),
+                sent_us=sent_us,
+            )
+            self._recorder.write(record)
+        return jobs
+
+    async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
+        sent_us = now_us()
+
+        def written_down(verdict: str) -> None:
+            self._recorder.write(
+                ProgressAnswered(at_us=now_us(), job=lease.job_id, fence=lease.fence, verdict=verdict, sent_us=sent_us)
+            )
+
+        return await _told(self._inner.progress(lease, percent, note), written_down)
+
+    async def extend(self, lease: Lease, duration: timedelta) -> Verdict:
+        sent_us = now_us()
+
+        def written_down(verdict: str) -> None:
+            self._recorder.write(
+                ExtendAnswered(
+                    at_us=now_us(),
+                    job=lease.job_id,
+                    fence=lease.fence,
+                    verdict=verdict,
+                    sent_us=sent_us,
+                    lease_us=span_micros(duration),
+                )
+            )
+
+        return await _told(self._inner.extend(lease, duration), written_down)
+
+
+class TransactionsBeside:
+    """Handlers' transactions, written down: begun, committed, rolled back, unknown."""
+
+    def __init__(self, inner: Transactions, recorder: Recorder) -> None:
+        self._inner = inner
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @asynccontextmanager
+    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[Transaction]:
+        with self._written_down(lease) as effect:
+            async with self._inner.begin(lease, limit=limit) as transaction:
+                effect.transaction = transaction
+                yield effect
+
+    @contextmanager
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[Transaction]:
+        with self._written_down(lease) as effect, self._inner.begin_blocking(lease, limit=limit) as transaction:
+            effect.transaction = transaction
+            yield effect
+
+    @contextmanager
+    def _written_down(self, lease: Lease) -> Generator[TransactionBeside]:
+        effect = TransactionBeside()
+        job, fence, sent_us = lease.job_id, lease.fence, now_us()
+        self._recorder.write(EffectBegan(at_us=sent_us, job=job, fence=fence))
+        outer = _joined.get()
+        _joined.set(effect)
+        try:
+            yield effect
+        except OutcomeUnknown as error:
+            self._recorder.write(EffectUnknown(at_us=now_us(), job=job, fence=fence, error=str(error)))
+            effect.end(UNKNOWN)
+            raise
+        except BaseException as error:
+            self._recorder.write(EffectRolledBack(at_us=now_us(), job=job, fence=fence, error=type(error).__name__))
+            effect.end(UNAVAILABLE)
+            raise
+        finally:
+            _joined.set(outer)
+        effect.end(None)
+        if effect.completes:  # a step is no effect: steps are compared with their own table
+            self._recorder.write(EffectCommitted(at_us=now_us(), job=job, fence=fence, sent_us=sent_us))
+
+
+class TransactionBeside:
+    """A handler's transaction that knows whether it completes the job."""
+
+    def __init__(self) -> None:
+        self.transaction: Transaction | None = None
+        self.completes = False
+        self.later: list[Callable[[str | None], None]] = []
+        """What has joined it, to be written down when it is over."""
+
+    def end(self, how: str | None) -> None:
+        """Write down what has joined it: with this verdict, or, None, with the store's own."""
+        for write in self.later:
+            write(how)
+
+    @property
+    def connection(self) -> Any:
+        return self._open.connection
+
+    def complete(self, lease: Lease, result: str | None) -> Any:
+        self.completes = True
+        return self._open.complete(lease, result)
+
+    @property
+    def _open(self) -> Transaction:
+        if self.transaction is None:
+            raise LeaseLost("the transaction was never opened")
+        return self.transaction
+
+
+class ExtenderBeside:
+    """The extending thread's verbs, written down."""
+
+    def __init__(self, inner: Extender, recorder: Recorder) -> None:
+        self._inner = inner
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
+        sent_us = now_us()
+        try:
+            extension = self._inner.extend(leases, duration)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            self._extended([(lease, _trouble(error)) for lease in leases], duration, sent_us)
+            raise
+        others = {(lease.seq, lease.fence): "lost" for lease in extension.lost}
+        others |= {(lease.seq, lease.fence): "skipped" for lease in extension.skipped}
+        verdicts = [(lease, others.get((lease.seq, lease.fence), "done")) for lease in leases]
+        self._extended(verdicts, duration, sent_us)
+        return extension
+
+    def _extended(self, verdicts: Sequence[tuple[Lease, str]], duration: timedelta, sent_us: int) -> None:
+        at_us, lease_us = now_us(), span_micros(duration)
+        for lease, verdict in verdicts:
+            self._recorder.write(
+                Extended(
+                    at_us=at_us,
+                    job=lease.job_id,
+                    fence=lease.fence,
+                    verdict=verdict,
+                    sent_us=sent_us,
+                    lease_us=lease_us,
+                )
+            )
+
+
+async def _told(call: Awaitable[Verdict], written_down: Callable[[str], None]) -> Verdict:
+    """Wait for a verdict and write it down, or that there is none."""
+    try:
+        verdict = await call
+    except (StoreUnavailable, OutcomeUnknown) as error:
+        written_down(_trouble(error))
+        raise
+    written_down(str(verdict))
+    return verdict
+
+
+def _trouble(error: StoreUnavailable | OutcomeUnknown) -> str:
+    return UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
+
+
+def _delay_of(outcome: Outcome) -> int:
+    return span_micros(outcome.delay) if isinstance(outcome, Retried | Snoozed) else 0
+
+
+__all__ = ["Beside"]

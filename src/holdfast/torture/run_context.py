@@ -1,0 +1,23 @@
+"""What the nemesis can reach."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.torture.fleet import Fleet
+from holdfast.torture.log import Log
+from holdfast.torture.plan import RunPlan
+from holdfast.torture.proxy import Proxy
+from holdfast.torture.server import OwnServer
+from holdfast.torture.target import Target
+
+
+class RunContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A run under way. `proxy` is there where the store is reached by a network, `server` if the run has started it."""
+
+    plan: RunPlan
+    log: Log
+    fleet: Fleet
+    ground: Target
+    proxy: Proxy | None = None
+    server: OwnServer | None = None

@@ -1,0 +1,60 @@
+"""What all simulated processes share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from holdfast.torture.simulation.network import Rates, SimulatedNetwork
+from holdfast.torture.simulation.scenario import Scenario, SimulatedWork
+from holdfast.torture.simulation.store import Store
+from holdfast.torture.simulation.world import SECOND, SimulatedWorld, Violated
+
+
+class Environment:
+    """The world, the store, the dice, and what each job's handler will do.
+
+    Each kind of chance has dice of its own, so that a change in one place does not shift all others.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.world = SimulatedWorld()
+        self.store = Store(
+            self.world,
+            oldest=int(scenario.rates.oldest * SECOND) if scenario.rates.old_looks else 0,
+            until_empty=any(seat.settings.until_empty for seat in scenario.seats),
+        )
+        self.work = random.Random(f"work {scenario.seed}")  # noqa: S311 - a simulation is to be repeatable
+        self._wires = random.Random(f"wires {scenario.seed}")  # noqa: S311
+        self._looks = random.Random(f"looks {scenario.seed}")  # noqa: S311
+        self.rates = scenario.rates
+        self.works: dict[str, SimulatedWork] = {work.new.id: work for work in scenario.works}
+
+    def wire(self) -> SimulatedNetwork:
+        """Return a way to the store."""
+        return self._wire(lambda: self.rates.trouble)
+
+    def keeper_wire(self) -> SimulatedNetwork:
+        """Return a keeper's way to the store, which fares better or worse than the loop's."""
+        return self._wire(lambda: self.rates.keeper_trouble)
+
+    def _wire(self, trouble: Callable[[], float]) -> SimulatedNetwork:
+        slowest = self.scenario.lease * 1.5
+        weather = self.store.weather
+        return SimulatedNetwork(self.world, self._wires, weather, trouble=trouble, slowest=slowest, aged=self._aged)
+
+    def _aged(self, heard: int) -> int:
+        """Draw as of when a look is answered: now, or some time ago, but not before what its caller has heard."""
+        rates, now = self.rates, self.world.now
+        if not rates.old_looks or self._looks.random() >= rates.old_looks:
+            return now
+        return max(heard, now - int(self._looks.random() * rates.oldest * SECOND), 0)
+
+    def calm(self) -> None:
+        """Let no call go wrong from now on."""
+        self.rates = Rates()
+
+    def accuse(self, rule: str, message: str, job_id: str | None = None) -> None:
+        """Report a rule that a worker has broken."""
+        raise Violated(rule, message, job_id)

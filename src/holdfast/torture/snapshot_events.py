@@ -1,0 +1,79 @@
+"""The kinds of records that tell how the store looked from outside: in snapshots, and in the dump at the end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.torture.event import HistoryRecord, JobEvent
+
+
+class Clock(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """A reading of the store's clock: `store_us` was true at some instant from `sent_us` to `at_us`."""
+
+    sent_us: int
+
+
+class Snapshot(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """How many jobs stood in each state, read in one transaction between `sent_us` and `at_us`."""
+
+    counts: dict[str, int]
+    sent_us: int
+    pruned: int = 0
+
+
+class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An attempt without completion, as the store kept it; its clock."""
+
+    attempt: int
+    outcome: str
+    worker: str = ""
+    started_us: int = 0
+    ended_us: int = 0
+    error: str = ""
+
+
+class JobRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """A job in the final dump: one record for each state in which the store shows it, so two if it is in two places.
+
+    `completions` counts its rows in the ledger of completions. `call` is its header of that name.
+    """
+
+    job: str
+    state: str
+    attempt: int
+    max_attempts: int
+    seq: int = 0
+    completions: int = 0
+    worker: str = ""
+    run_us: int = 0
+    enqueued_us: int = 0
+    finished_us: int = 0
+    reason: str = ""
+    call: str = ""
+    queue: str = ""
+    task: str = ""
+    attempts: tuple[AttemptRow, ...] = ()
+
+
+class EffectRow(JobEvent, frozen=True, kw_only=True, gc=False):
+    """A row of the effect table in the final dump; that table has no unique constraint."""
+
+    attempt: int
+    worker: str = ""
+    seq: int = 0
+
+
+class Dumped(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """The final dump is whole, and what was found around it.
+
+    `rows` counts its job records. `leases`, `transactions`, `connections` and `processes` are what is left of the run
+    after all workers have ended; `integrity` is empty, or what the store says of its damage.
+    """
+
+    rows: int
+    effects: int
+    leases: int = 0
+    transactions: int = 0
+    connections: int = 0
+    processes: int = 0
+    integrity: str = ""

@@ -1,0 +1,121 @@
+"""When to claim, and how many.
+
+A claim costs the same for one job and for many, so fast handlers want large batches. But a job that waits here cannot
+run elsewhere, so slow handlers want none to wait. Both follow from the measured rate of endings: what will be begun
+within a quarter of a second is claimed ahead, and nothing at all where a handler takes a second or more.
+"""
+
+from __future__ import annotations
+
+from math import exp
+
+from holdfast.worker.backoff import Backoff
+from holdfast.worker.settings import WorkerConfig
+
+HORIZON = 0.25  # seconds of work to have at hand
+SLOW = 1.0  # handlers that take this long get nothing ahead
+SHORTEST_SAMPLE = 0.01
+MEMORY = 0.25  # seconds after which a measurement has lost most of its weight
+
+
+class EndRate:
+    """The rate of endings and the number of running handlers, both smoothed, over the time in which there was work."""
+
+    __slots__ = ("_at", "_rate", "_running", "_seen")
+
+    def __init__(self) -> None:
+        self._at = float("-inf")
+        self._seen = 0
+        self._rate = 0.0
+        self._running = 0.0
+
+    def sample(self, now: float, endings: int, *, running: int) -> None:
+        """Measure; `endings` is a running count. Time without any work is left out."""
+        span = now - self._at
+        idle = not running and endings == self._seen
+        if idle or span == float("inf"):
+            self._at = now
+            return
+        if span < SHORTEST_SAMPLE:
+            return
+        weight = 1.0 - exp(-span / MEMORY) if self._rate else 1.0
+        self._rate += weight * ((endings - self._seen) / span - self._rate)
+        self._running += weight * (running - self._running)
+        self._at = now
+        self._seen = endings
+
+    def forget(self) -> None:
+        """Measure anew: what was known has proved wrong."""
+        self._rate = 0.0
+
+    def ahead(self) -> int:
+        """Return how many jobs to have at hand beyond the free slots."""
+        if self._running >= self._rate * SLOW:
+            return 0
+        return int(self._rate * HORIZON)
+
+
+class Claims:
+    """The decision to claim: one claim in flight, again at once after a full one, else on a hint or by polling."""
+
+    __slots__ = ("_backoff", "_hungry", "_poll_at", "_settings", "in_flight", "pace")
+
+    def __init__(self, settings: WorkerConfig) -> None:
+        self._settings = settings
+        self._backoff = Backoff()
+        self._hungry = True  # there is reason to believe that the store has work
+        self._poll_at = float("inf")
+        self.in_flight = False
+        self.pace = EndRate()
+
+    @property
+    def hungry(self) -> bool:
+        """Whether a claim is wanted before the next poll."""
+        return self._hungry
+
+    def woken(self) -> None:
+        """Note a hint; one that comes while a claim is in flight counts after it."""
+        self._hungry = True
+
+    def ahead(self) -> int:
+        """Return how many jobs may wait beyond the free slots."""
+        return min(self.pace.ahead(), self._settings.prefetch_max)
+
+    def limit(self, now: float, *, free: int, prefetched: int) -> int:
+        """Return how many jobs to claim now, 0 for none; the claim is then in flight."""
+        room = 0 if self.in_flight else self._room(free, prefetched)
+        if not room or now < self._backoff.until or not (self._hungry or now >= self._poll_at):
+            return 0
+        self.in_flight = True
+        self._hungry = False
+        return room
+
+    def _room(self, free: int, prefetched: int) -> int:
+        ahead = self.ahead()
+        if prefetched >= free and 2 * (prefetched - free) >= max(ahead, 1):
+            return 0  # more than half is still here: wait for a larger batch
+        return min(free + ahead - prefetched, self._settings.batch_max)
+
+    def low(self) -> int:
+        """Return the number of prefetched jobs at which to look for more; -1: none is wanted now."""
+        return self.ahead() // 2 if self._hungry and not self.in_flight else -1
+
+    def due_at(self, *, free: int, prefetched: int) -> float:
+        """Return when `limit` will have something to say if nothing happens before."""
+        if self.in_flight or not self._room(free, prefetched):
+            return float("inf")
+        return max(self._backoff.until, float("-inf") if self._hungry else self._poll_at)
+
+    def answered(self, now: float, count: int, *, asked: int) -> None:
+        """Note what a claim brought."""
+        self.in_flight = False
+        self._backoff.succeeded()
+        self._poll_at = now + self._settings.poll_interval
+        if count >= asked:
+            self._hungry = True
+
+    def failed(self, now: float) -> None:
+        """Note that a claim failed."""
+        self.in_flight = False
+        self._backoff.failed(now)
+        self._hungry = True

@@ -1,0 +1,84 @@
+"""How each task's handler is to be run, decided once when the worker starts."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import msgspec
+
+from holdfast.jobs.context import Context
+from holdfast.jobs.run import arguments_of
+from holdfast.jobs.task import Executor, Task
+from holdfast.model.job import LeasedJob
+from holdfast.worker.job_child.pool import can_isolate
+
+_SUSPENDING = frozenset({"GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "YIELD_VALUE", "SEND"})
+
+
+def never_suspends(handler: Callable[..., Any]) -> bool:
+    """Tell whether a coroutine function has no place at which it could suspend: no await, async for, async with.
+
+    Such a coroutine runs to its end in one go. It needs no task of the event loop, which costs as much as everything
+    else that is done for a small job.
+    """
+    if not isinstance(handler, FunctionType) or not inspect.iscoroutinefunction(handler):
+        return False
+    # The implicit first RETURN_GENERATOR/POP_TOP/RESUME of a coroutine holds none of these.
+    return not any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(handler))
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """How to run one task."""
+
+    task: Task
+    handler: Callable[..., Any]
+    executor: Executor
+    takes_context: bool
+    ends_at_once: bool
+    is_custom: bool
+    isolates: bool
+    """Whether its jobs can run alone, in a child process."""
+    decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
+
+    def arguments(self, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
+        """Return what the handler is called with."""
+        if self.is_custom:
+            return [job, context], {}
+        return arguments_of(self.task, job, context)
+
+
+def plan_for(task: Task) -> Execution:
+    """Execution a task whose own handler runs."""
+    takes_context = task.signature.context is not None
+    at_once = (
+        task.executor is Executor.LOOP and not takes_context and task.timeout is None and never_suspends(task.handler)
+    )
+    return Execution(
+        task,
+        task.handler,
+        task.executor,
+        takes_context,
+        at_once,
+        is_custom=False,
+        isolates=can_isolate(task),
+        decode=task.signature.decode,
+    )
+
+
+def custom_plan_for(task: Task, process: Callable[..., Any]) -> Execution:
+    """Execution a task whose jobs go through a worker's own `process(job, ctx)`."""
+    executor = Executor.LOOP if inspect.iscoroutinefunction(process) else Executor.THREAD
+    return Execution(
+        task,
+        process,
+        executor,
+        takes_context=True,
+        ends_at_once=False,
+        is_custom=True,
+        isolates=False,
+        decode=task.signature.decode,
+    )

@@ -1,0 +1,103 @@
+"""Ends of attempts on their way to the store.
+
+```text
+   ended ──▶ buffer ──▶ flushing ──▶ verdicts
+                           │ ▲
+               no answer   ▼ │ again
+                          unsure
+```
+
+A finish that was sent once and not answered may have been written. So it is sent again until there is a verdict (the
+store answers a repeat with DONE), and a lease called lost meanwhile proves nothing: the row may be gone because the
+finish was written.
+"""
+
+from __future__ import annotations
+
+from holdfast.store.values import Finish
+from holdfast.worker.backoff import Backoff
+from holdfast.worker.settings import WorkerConfig
+
+
+class Finishes:
+    """The finish buffer, by seq; the machine appends to `buffer` itself, and sets `oldest` when it was empty."""
+
+    __slots__ = ("_settings", "backoff", "buffer", "flushing", "in_flight", "oldest", "unsure")
+
+    def __init__(self, settings: WorkerConfig) -> None:
+        self._settings = settings
+        self.backoff = Backoff()
+        self.buffer: dict[int, Finish] = {}
+        self.unsure: dict[int, Finish] = {}
+        self.flushing: dict[int, Finish] = {}
+        self.in_flight = False
+        self.oldest = 0.0
+
+    def __len__(self) -> int:
+        return len(self.buffer) + len(self.unsure) + len(self.flushing)
+
+    @property
+    def congested(self) -> bool:
+        """Whether finishes pile up, so that no more work should be claimed: memory stays bounded."""
+        return bool(self.unsure) or len(self.buffer) > 2 * self._settings.batch_max
+
+    def batch(self, now: float, *, idle: bool) -> list[Finish] | None:
+        """Return what to write now, if anything; it is then in flight."""
+        if now < self.due_at(idle=idle):
+            return None
+        most = self._settings.batch_max
+        if self.unsure or len(self.buffer) > most:
+            self.unsure.update(self.buffer)
+            ordered = list(self.unsure.items())
+            unsent = self.buffer.keys()
+            self.flushing = dict(ordered[:most])
+            rest = ordered[most:]
+            self.buffer, self.unsure = (
+                {seq: finish for seq, finish in rest if seq in unsent},
+                {seq: finish for seq, finish in rest if seq not in unsent},
+            )
+        else:
+            self.flushing, self.buffer = self.buffer, {}
+        self.in_flight = True
+        return list(self.flushing.values())
+
+    def due_at(self, *, idle: bool) -> float:
+        """Return when `batch` will have something to write if nothing happens before."""
+        if self.in_flight or not (self.buffer or self.unsure):
+            return float("inf")
+        if idle or self.unsure or len(self.buffer) >= self._settings.flush_rows:
+            return self.backoff.until
+        return max(self.oldest + self._settings.flush_after, self.backoff.until)
+
+    def answered(self) -> dict[int, Finish]:
+        """Note that the store has answered; return, by seq, what was in flight and is still held."""
+        answered, self.flushing = self.flushing, {}
+        self.in_flight = False
+        self.backoff.succeeded()
+        return answered
+
+    def failed(self, now: float) -> None:
+        """Keep what was in flight, to be sent again."""
+        self.unsure = self.flushing | self.unsure
+        self.flushing = {}
+        self.in_flight = False
+        self.backoff.failed(now)
+
+    def is_sent(self, seq: int) -> bool:
+        """Whether the finish was sent at least once."""
+        return seq in self.flushing or seq in self.unsure
+
+    def has(self, seq: int) -> bool:
+        """Whether the job has ended."""
+        return seq in self.buffer or self.is_sent(seq)
+
+    def forget(self, seq: int) -> bool:
+        """Drop the finish of a job that is ours no more; False if there was none."""
+        return any(part.pop(seq, None) is not None for part in (self.buffer, self.unsure, self.flushing))
+
+    def abandon(self) -> list[int]:
+        """Drop everything that is not in flight; return the seqs."""
+        seqs = [*self.unsure, *self.buffer]
+        self.unsure.clear()
+        self.buffer.clear()
+        return seqs

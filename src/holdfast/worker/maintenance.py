@@ -1,0 +1,150 @@
+"""What workers do for all: promote due jobs, rescue expired leases, prune old ones; and ask whether anything is left.
+
+None of it needs a leader: every step is atomic in the store and harmless when two do it at once. One such call is in
+flight at a time, so that upkeep never crowds out the work.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum, auto
+
+from holdfast.runtime.reachability import GAP_PER_LEASE, Access
+from holdfast.store.values import Promotion
+from holdfast.worker.backoff import Backoff
+from holdfast.worker.settings import WorkerConfig
+
+RESCUE_AFTER = 0.5  # of a lease: from then on the store agrees to rescue leases as long as ours
+RARELY = 5  # promotions are this much rarer while nothing seems to be scheduled
+SOONEST = 0.01  # a store that calls a job due and does not move it is not asked in a tight loop
+NEVER = float("inf")
+
+
+class Chore(Enum):
+    """A kind of upkeep, in the order of urgency."""
+
+    PROMOTE = auto()
+    RESCUE = auto()
+    CHECK_EMPTY = auto()
+    PRUNE = auto()
+
+
+class Maintenance:
+    """When each chore is due."""
+
+    __slots__ = ("_backoff", "_begun", "_half", "_settings", "_when", "access", "in_flight", "next_due_at")
+
+    def __init__(self, settings: WorkerConfig) -> None:
+        self._settings = settings
+        self._backoff = Backoff()
+        self._half = settings.lease * RESCUE_AFTER
+        self._begun: float | None = None  # the access for which rescue was last planned
+        self._when = {Chore.PROMOTE: -NEVER, Chore.RESCUE: -NEVER, Chore.CHECK_EMPTY: -NEVER, Chore.PRUNE: -NEVER}
+        self.access = Access(gap=settings.lease * GAP_PER_LEASE)
+        self.in_flight: Chore | None = None
+        self.next_due_at = NEVER  # when a scheduled job is due, as far as known
+
+    def chore(self, now: float, *, may_check: bool) -> Chore | None:
+        """Return the chore to do now, if any; it is then in flight."""
+        if self.in_flight is not None or now < self._backoff.until:
+            return None
+        self._plan_rescue(now)
+        for chore, when in self._when.items():
+            if now >= when and (chore is not Chore.CHECK_EMPTY or may_check):
+                self.in_flight = chore
+                self._when[chore] = now + self._period(chore)
+                if chore is Chore.RESCUE and self._begun is not None:
+                    self._when[chore] = self._rescue_at(now, self._begun)
+                return chore
+        return None
+
+    def due_at(self, *, may_check: bool) -> float:
+        """Return when `chore` will have something to say if nothing happens before; to be asked after it."""
+        if self.in_flight is not None:
+            return NEVER
+        whens = [when for chore, when in self._when.items() if chore is not Chore.CHECK_EMPTY or may_check]
+        return max(min(whens), self._backoff.until)
+
+    def unbroken(self, now: float) -> timedelta:
+        """Return the access so far."""
+        began = self.access.began(now)
+        return timedelta(seconds=0 if began is None else now - began)
+
+    def _period(self, chore: Chore) -> float:
+        settings = self._settings
+        match chore:
+            case Chore.PROMOTE:
+                return settings.promote_every * RARELY
+            case Chore.RESCUE:
+                return settings.rescue_period
+            case Chore.CHECK_EMPTY:
+                return settings.poll_interval
+            case Chore.PRUNE:
+                return settings.prune_every
+
+    def _plan_rescue(self, now: float) -> None:
+        began = self.access.began(now)
+        if began is None:
+            self._when[Chore.RESCUE] = NEVER
+        elif began != self._begun or self._when[Chore.RESCUE] == NEVER:
+            self._when[Chore.RESCUE] = self._rescue_at(now, began)
+        self._begun = began
+
+    def _rescue_at(self, now: float, began: float) -> float:
+        """Return the next time to rescue: by period, but also right when half a lease of access is reached."""
+        half = began + self._half
+        regular = now + self._settings.rescue_period
+        return half if now < half < regular else regular
+
+    def _sooner(self, chore: Chore, when: float) -> None:
+        self._when[chore] = min(self._when[chore], when)
+
+    def woken(self, now: float) -> None:
+        """Note a hint of new work: it may be scheduled work, and the store may not be empty any more."""
+        self._sooner(Chore.PROMOTE, now + self._settings.promote_every)
+        self._when[Chore.CHECK_EMPTY] = -NEVER
+
+    def scheduled(self, now: float, delay: float) -> None:
+        """Note that a job was scheduled from here."""
+        self.next_due_at = min(self.next_due_at, now + delay)
+        self._sooner(Chore.PROMOTE, now + max(delay, 0.0))
+
+    def promoted(self, now: float, promotion: Promotion) -> bool:
+        """Note what a promotion found; return whether there may be new work to claim."""
+        reached = now >= self.next_due_at  # another worker may have been quicker to move it
+        self.next_due_at = NEVER
+        if promotion.moved >= self._settings.promote_limit:
+            self._when[Chore.PROMOTE] = now
+        elif promotion.next_due is not None:
+            due = max(promotion.next_due.total_seconds(), SOONEST)
+            self.next_due_at = now + due
+            self._sooner(Chore.PROMOTE, now + min(due, self._settings.promote_every))
+        self._answered()
+        return reached or promotion.moved > 0
+
+    def rescued(self, now: float, count: int, *, asked: int) -> None:
+        """Note how many leases were rescued; a full batch is followed by another."""
+        if count >= asked:
+            self._when[Chore.RESCUE] = now
+        self._answered()
+
+    def pruned(self, now: float, count: int, *, asked: int) -> None:
+        """Note how many jobs were pruned; a full batch is followed by another."""
+        if count >= asked:
+            self._when[Chore.PRUNE] = now
+        self._answered()
+
+    def checked(self) -> None:
+        """Note that the check for emptiness was answered."""
+        self._answered()
+
+    def _answered(self) -> None:
+        self.in_flight = None
+        self._backoff.succeeded()
+
+    def failed(self, now: float) -> None:
+        """Note that the chore in flight failed; it is due again after a pause."""
+        if self.in_flight is not None and self.in_flight is not Chore.RESCUE:
+            self._when[self.in_flight] = now
+        self.in_flight = None
+        self._backoff.failed(now)
