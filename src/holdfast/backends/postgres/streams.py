@@ -13,7 +13,7 @@ from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import append as appending
 from holdfast.backends.postgres.verbs.fetch import fetch
-from holdfast.backends.postgres.verbs.share_locks import waiting_briefly, without_waiting
+from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocations import SqlAllocations
@@ -21,7 +21,7 @@ from holdfast.backends.sql.streams.facades import SqlConsumers, SqlEvents
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Timing
 from holdfast.model.event import Appended, NewEvent
-from holdfast.store.stream_values import Beat, Fetched
+from holdfast.store.stream_values import Beat, Fetched, NewNode
 
 COPY_FROM = 150  # so many events, and COPY pays for its further round trips
 _ATTEMPTS = 3
@@ -83,6 +83,17 @@ class PostgresAllocations(SqlAllocations):
         super().__init__(runner)
         self._swift = runner
         self._blockers = blockers
+
+    async def join(self, node: NewNode) -> None:  # noqa: D102
+        try:
+            await self._runner.write(lambda: nodes.join(node, before_shares=wait_for_former_owner))
+        except StoreUnavailable as error:
+            if waited_in_vain(error):  # for the process that had this id before: the next call finds it ended
+                survey = await self.survey()
+                owners = {each.share: each.owner for each in survey.allocations if each.owner is not None}
+                mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
+                await self._blockers.end_for_shares(mine)
+            raise
 
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
         return await self._swift.at_once(lambda: nodes.beat(node, timing))

@@ -13,7 +13,13 @@ from holdfast.backends.sql.streams.shares import share_lists
 from holdfast.model.allocation import GrantTo, Move
 from holdfast.store.steps import Steps
 
-_WAIT = 200  # milliseconds for one lock: a verb of an owner takes less, and a seizure in vain is planned again
+_WAIT = 500  # milliseconds for one lock: a verb of an owner takes less, and a seizure in vain is planned again
+_WAIT_TO_JOIN = 1000  # milliseconds for a transaction of the process that had the same node id
+
+
+def wait_for_former_owner() -> Steps[None]:
+    """Let a node that joins wait for a transaction of its older incarnation, for a moment."""
+    yield from rows("wait_at_most", milliseconds=_WAIT_TO_JOIN)
 
 
 def waiting_briefly(moves: Sequence[Move]) -> Steps[set[Move]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -43,8 +44,15 @@ def _key(node: NodeKey) -> dict[str, object]:
     return {"node_id": node.node_id, "incarnation": node.incarnation}
 
 
-def join(new: NewNode) -> Steps[None]:
-    """Register a node; the shares of an older incarnation become free, with the node itself as their target."""
+def _nothing() -> Steps[None]:
+    yield from ()
+
+
+def join(new: NewNode, *, before_shares: Callable[[], Steps[None]] = _nothing) -> Steps[None]:
+    """Register a node; the shares of an older incarnation become free, with the node itself as their target.
+
+    `before_shares` is a store's own step before these shares are locked.
+    """
     incarnation = yield from value("lock_node", node_id=new.node.node_id)
     if incarnation == new.node.incarnation:
         yield from beat(new.node, new.timing)
@@ -52,6 +60,7 @@ def join(new: NewNode) -> Steps[None]:
     members = msgspec.json.encode(new.members).decode()
     place = {"host": new.host, "pid": new.pid, "members": members, "ttl": span_micros(new.timing.ttl)}
     yield from run("put_node", **_key(new.node), **place)
+    yield from before_shares()
     owned = yield from records(ShareRow, "lock_shares_of_node", node_id=new.node.node_id)
     yield from _take(owned, target=new.node.node_id, is_loss=True)
 
