@@ -21,7 +21,7 @@ from holdfast.backends.sql.streams import nodes
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Extension, WorkerBeat
 
 T = TypeVar("T")
@@ -78,10 +78,10 @@ class PostgresExtender:
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._transact(verbs.beat(beat))
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
-        return self._transact(nodes.beat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
+        return self._transact(nodes.heartbeat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
 
-    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return self._transact(nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102

@@ -21,7 +21,7 @@ from holdfast.backends.sql.streams.facades import SqlConsumers, SqlEvents
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Timing
 from holdfast.model.event import Appended, NewEvent
-from holdfast.store.stream_values import Beat, Fetched, NewNode
+from holdfast.store.stream_values import Fetched, NewNode, OwnedShares
 
 COPY_FROM = 150  # so many events, and COPY pays for its further round trips
 _ATTEMPTS = 3
@@ -90,19 +90,19 @@ class PostgresAllocations(SqlAllocations):
         except StoreUnavailable as error:
             if waited_in_vain(error):  # for the process that had this id before: the next call finds it ended
                 survey = await self.survey()
-                owners = {each.share: each.owner for each in survey.allocations if each.owner is not None}
+                owners = {each.share: each.owner for each in survey.shares if each.owner is not None}
                 mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
                 await self._blockers.end_for_shares(mine)
             raise
 
-    async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
-        return await self._swift.at_once(lambda: nodes.beat(node, timing))
+    async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
+        return await self._swift.at_once(lambda: nodes.heartbeat(node, timing))
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:  # noqa: D102
         await self._blockers.end_stuck()
         return await self._runner.once(lambda: leading.lead(node, lease))
 
-    async def allot(  # noqa: D102
+    async def move_shares(  # noqa: D102
         self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
     ) -> list[bool] | None:
         try:

@@ -24,7 +24,7 @@ from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.steps import Runner
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -186,15 +186,15 @@ class SqliteExtender:
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._write(lambda tx: leases.beat(tx, beat))
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
         sent = time.monotonic()
 
         with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
             after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
             waited = timedelta(seconds=time.monotonic() - sent)
-            return msgspec.structs.replace(drive(tx, nodes.beat(node, timing), Ready()), waited=waited)
+            return msgspec.structs.replace(drive(tx, nodes.heartbeat(node, timing), Ready()), waited=waited)
 
-    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return self._read(lambda tx: drive(tx, nodes.owned(node), Ready()))
 
     def close(self) -> None:  # noqa: D102

@@ -17,7 +17,7 @@ from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.model.allocation import Grant, NodeKey, Timing
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Runner, Steps
-from holdfast.store.stream_values import Beat, Fetched
+from holdfast.store.stream_values import Fetched, OwnedShares
 
 
 class SqliteEvents(SqlEvents):
@@ -53,12 +53,12 @@ class SqliteAllocations(SqlAllocations):
         super().__init__(leading)
         self._heartbeats = heartbeats
 
-    async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+    async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
         sent = time.monotonic()
 
-        def record() -> Steps[Beat]:
+        def record() -> Steps[OwnedShares]:
             waited = timedelta(seconds=time.monotonic() - sent)  # until the transaction has begun
-            answer = yield from nodes.beat(node, timing)
+            answer = yield from nodes.heartbeat(node, timing)
             return msgspec.structs.replace(answer, waited=waited)
 
         return await self._heartbeats.write(record)

@@ -15,7 +15,7 @@ on conflict (node_id) do update
 set incarnation = excluded.incarnation, host = excluded.host, pid = excluded.pid, members = excluded.members,
     draining = false, ttl = excluded.ttl, joined_at = excluded.joined_at, beat_at = excluded.beat_at;
 
--- name: heartbeat
+-- name: node_heartbeat
 update {schema}.node set beat_at = {now}, ttl = %(ttl)s::bigint
 where node_id = %(node_id)s::text and incarnation = %(incarnation)s::text;
 

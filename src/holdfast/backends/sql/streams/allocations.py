@@ -9,7 +9,7 @@ from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, share_log, shares, survey
 from holdfast.model.allocation import Leadership, Move, NodeKey, Timing
 from holdfast.store.steps import Runner
-from holdfast.store.stream_values import Beat, LeaderView, NewNode, NodeView, Survey, Transition
+from holdfast.store.stream_values import LeaderView, NewNode, NodeView, OwnedShares, Survey, Transition
 
 
 class SqlAllocations:
@@ -21,10 +21,10 @@ class SqlAllocations:
     async def join(self, node: NewNode) -> None:  # noqa: D102 - the port states the contracts
         await self._runner.write(lambda: nodes.join(node))
 
-    async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
-        return await self._runner.write(lambda: nodes.beat(node, timing))
+    async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
+        return await self._runner.write(lambda: nodes.heartbeat(node, timing))
 
-    async def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+    async def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return await self._runner.look(lambda: nodes.owned(node))
 
     async def leave(self, node: NodeKey) -> None:  # noqa: D102
@@ -42,7 +42,7 @@ class SqlAllocations:
     async def survey(self) -> Survey:  # noqa: D102
         return await self._runner.read(survey.survey)
 
-    async def allot(  # noqa: D102
+    async def move_shares(  # noqa: D102
         self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
     ) -> list[bool] | None:
         return await self._runner.write(lambda: shares.move_shares(leadership, moves, grace))

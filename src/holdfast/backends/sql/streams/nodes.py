@@ -13,7 +13,7 @@ from holdfast.backends.sql.streams.share_rows import ShareRow, step, taken, writ
 from holdfast.model.allocation import AllocationState, Grant, NodeKey, Share, Timing
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Beat, Member, NewNode, NodeView, Owned
+from holdfast.store.stream_values import Member, NewNode, NodeView, OwnedShare, OwnedShares
 
 
 class _Owned(NamedTuple):
@@ -55,7 +55,7 @@ def join(new: NewNode, *, before_shares: Callable[[], Steps[None]] = _nothing) -
     """
     incarnation = yield from value("lock_node", node_id=new.node.node_id)
     if incarnation == new.node.incarnation:
-        yield from beat(new.node, new.timing)
+        yield from heartbeat(new.node, new.timing)
         return
     members = msgspec.json.encode(new.members).decode()
     place = {"host": new.host, "pid": new.pid, "members": members, "ttl": span_micros(new.timing.ttl)}
@@ -70,27 +70,27 @@ def _take(owned: list[ShareRow], *, target: str | None, is_loss: bool) -> Steps[
     yield from write(freed, [step(*change) for change in zip(owned, freed, strict=True)])
 
 
-def beat(node: NodeKey, timing: Timing) -> Steps[Beat]:
+def heartbeat(node: NodeKey, timing: Timing) -> Steps[OwnedShares]:
     """Record a heartbeat; return what the node owns."""
     known, owned = yield from together(
-        Ask("heartbeat", {**_key(node), "ttl": span_micros(timing.ttl)}), Ask("owned_shares", _key(node), _Owned)
+        Ask("node_heartbeat", {**_key(node), "ttl": span_micros(timing.ttl)}), Ask("owned_shares", _key(node), _Owned)
     )
     return _answer(owned, is_known=bool(known))
 
 
-def owned(node: NodeKey) -> Steps[Beat]:
+def owned(node: NodeKey) -> Steps[OwnedShares]:
     """Return what a node owns."""
     known, shares = yield from together(Ask("find_node", _key(node)), Ask("owned_shares", _key(node), _Owned))
     return _answer(shares, is_known=bool(known))
 
 
-def _answer(owned: list[_Owned], *, is_known: bool) -> Beat:
-    return Beat(is_known=True, owned=tuple(map(_owned, owned))) if is_known else Beat(is_known=False)
+def _answer(owned: list[_Owned], *, is_known: bool) -> OwnedShares:
+    return OwnedShares(is_known=True, owned=tuple(map(_owned, owned))) if is_known else OwnedShares(is_known=False)
 
 
-def _owned(row: _Owned) -> Owned:
+def _owned(row: _Owned) -> OwnedShare:
     left = row.drain_left
-    return Owned(
+    return OwnedShare(
         grant=Grant(Share(row.consumer, row.category, row.partition_id), row.generation),
         state=AllocationState(row.state),
         drain_left=None if left is None else timedelta(microseconds=max(0, left)),

@@ -11,7 +11,7 @@ from holdfast.model.allocation import FORGET_NODES_AFTER, AllocationState, Leade
 from holdfast.model.event import partitions_read
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Allotted, Survey
+from holdfast.store.stream_values import ShareState, Survey
 
 
 class _Listed(NamedTuple):
@@ -52,14 +52,14 @@ def survey() -> Steps[Survey]:
     )
     return Survey(
         nodes=tuple(map(node_view, nodes)),
-        allocations=tuple(map(_share, shares)),
+        shares=tuple(map(_share, shares)),
         paused=frozenset(name for (name,) in paused),
         is_complete=not any(share.is_read for share in missing),
     )
 
 
-def _share(row: _Listed) -> Allotted:
-    return Allotted(
+def _share(row: _Listed) -> ShareState:
+    return ShareState(
         share=Share(row.consumer, row.category, row.partition_id),
         state=AllocationState(row.state),
         generation=row.generation,

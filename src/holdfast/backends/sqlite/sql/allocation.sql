@@ -12,7 +12,7 @@ on conflict (node_id) do update
 set incarnation = excluded.incarnation, host = excluded.host, pid = excluded.pid, members = excluded.members,
     draining = 0, ttl = excluded.ttl, joined_at = excluded.joined_at, beat_at = excluded.beat_at;
 
--- name: heartbeat
+-- name: node_heartbeat
 update holdfast_node set beat_at = :now, ttl = :ttl where node_id = :node_id and incarnation = :incarnation;
 
 -- name: find_node

@@ -23,7 +23,6 @@ from holdfast.testing.conformance.streams.base import (
     REJOINED_A,
     SHARE,
     StreamConformance,
-    allot,
     begin_consumer,
     consuming,
     grant_to,
@@ -31,6 +30,7 @@ from holdfast.testing.conformance.streams.base import (
     join,
     lead,
     lose,
+    move_shares,
     revoke,
     seize,
     share_view,
@@ -50,7 +50,7 @@ class TestShareTransitions(StreamConformance):
         clock.advance(GONE)
         await revoke(backend, grant, target="node-b")
         await seize(backend, grant, SILENT)
-        await allot(backend, Seize(SHARE, generation, SILENT))
+        await move_shares(backend, Seize(SHARE, generation, SILENT))
         assert await backend.streams.allocations.transitions(limit=MANY) == [
             Transition(SHARE, epoch, generation + 1, REVOKING, FREE, "node-a", clock()),
             Transition(SHARE, epoch, generation, GRANTED, REVOKING, "node-a", clock()),
@@ -100,7 +100,7 @@ class TestShareTransitions(StreamConformance):
             await join(backend, NODE_A)
             shares = [Share(CONSUMER, CATEGORY, partition_id) for partition_id in range(partitions)]
             moves = [GrantTo(share, 2 * number, NODE_A) for share in shares]
-            assert await backend.streams.allocations.allot(leadership, moves, grace=GRACE) == [True] * partitions
+            assert await backend.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [True] * partitions
             await backend.streams.allocations.leave(NODE_A)
         steps = await backend.streams.allocations.transitions(limit=10 * KEPT_TRANSITIONS)
         assert KEPT_TRANSITIONS <= len(steps) <= KEPT_TRANSITIONS + 100 + partitions < 2 * rounds * partitions
