@@ -18,13 +18,13 @@ from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.error_map import took_too_long, translate
 from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.fence_check import PostgresFenceCheck
+from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.verbs.consumers import commit as commit_step
 from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
-from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.sql.steps import Ask, Place, Ready
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
@@ -33,6 +33,7 @@ from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
+from holdfast.store.verbs.finish import complete
 
 T = TypeVar("T")
 _CANCEL_PATIENCE = 5.0
@@ -298,7 +299,7 @@ class AsyncTransaction(AsyncOpenTransaction):
     async def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion."""
         self._check_whole()
-        return await self.run(complete(lease, result))
+        return await self.run(complete(PostgresJobRows(), lease, result))
 
 
 class BlockingTransaction(BlockingOpenTransaction):
@@ -307,7 +308,7 @@ class BlockingTransaction(BlockingOpenTransaction):
     def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion."""
         self._check_whole()
-        return drive_blocking(self.connection, self.owner, complete(lease, result), self._ready)
+        return drive_blocking(self.connection, self.owner, complete(PostgresJobRows(), lease, result), self._ready)
 
 
 class AsyncStreamTransaction(AsyncOpenTransaction):

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.verbs.consumers import held
-from holdfast.backends.sqlite.verbs.finish import standing
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.values import Standing
 
 
 class SqliteFenceCheck(NamedTuple):
@@ -26,7 +24,7 @@ def holding_job(lease: Lease) -> SqliteFenceCheck:
     """Return the holding of a job under a lease."""
 
     def check(tx: Tx) -> None:
-        if standing(tx, lease) is not Standing.HELD:
+        if tx.value("lock_lease", {"seq": lease.seq, "fence": lease.fence}) is None:
             message = (
                 f"job {lease.job_id} is no longer held under fence {lease.fence}: its lease expired or was taken away, "
                 "and another worker may run it. Nothing was written"

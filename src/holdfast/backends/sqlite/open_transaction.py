@@ -9,18 +9,21 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
+from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sqlite.connection import Connection, Parameters
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.deadlines import Deadline, Deadlines
+from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.fence_check import SqliteFenceCheck
+from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.verbs import consumers
-from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
+from holdfast.store.verbs.finish import complete
 
 T = TypeVar("T")
 
@@ -258,10 +261,10 @@ class BlockingConnection:
 
 def _run_completion(lease: Lease, result: str | None, notify: Callable[[], None]) -> Callable[[Connection], Verdict]:
     def run(connection: Connection) -> Verdict:
-        tx = connection.tx()
-        verdict = complete(tx, lease, result)
-        if tx.brought_up:
-            notify()  # early: who is woken waits for the write lock, or sees the commit by itself
+        ready = Ready()
+        verdict = drive(connection.tx(), complete(SqliteJobRows(), lease, result), ready)
+        if ready:
+            notify()  # early: a woken worker waits for the write lock, or sees the commit by itself
         return verdict
 
     return run
