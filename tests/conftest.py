@@ -1,15 +1,16 @@
-"""What all tests share: the profiles of Hypothesis.
+"""What all tests share: the profile of Hypothesis, and what is written at the end of a run.
 
-`quick` runs in `make test`, `long` in `make test-slow` (chosen per test by `tests.stateful`). With CI=true examples are
-derived from the test alone, so that a red build stays red when it is repeated.
+With CI=true examples are derived from the test alone, so that a red build stays red when it is repeated.
 """
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
-from tests.servers.missing import pytest_terminal_summary
+from tests.servers.missing import write_missing
+from tests.servers.store_times import write_times
 
 settings.register_profile(
     "quick",
@@ -20,4 +21,7 @@ settings.register_profile(
 )
 settings.load_profile("quick")
 
-__all__ = ["pytest_terminal_summary"]
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    write_times(terminalreporter)
+    write_missing(terminalreporter)

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.claim import TestWhatIsGiven, TestWhatIsTaken
+from holdfast.testing.conformance.claim import TestClaimLeases, TestClaimSelection
 
-__all__ = ["TestWhatIsGiven", "TestWhatIsTaken"]
+__all__ = ["TestClaimLeases", "TestClaimSelection"]

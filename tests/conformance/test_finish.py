@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.finish import TestLostAndCancelled, TestTransitions, TestWhatIsKept
+from holdfast.testing.conformance.finish import TestLostAndCancelled, TestRecordedOutcomes, TestTransitions
 
-__all__ = ["TestLostAndCancelled", "TestTransitions", "TestWhatIsKept"]
+__all__ = ["TestLostAndCancelled", "TestRecordedOutcomes", "TestTransitions"]

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.order_keys import TestTheEndOfTheHead, TestTheLine
+from holdfast.testing.conformance.order_keys import TestHeadEnds, TestOrderKey
 
-__all__ = ["TestTheEndOfTheHead", "TestTheLine"]
+__all__ = ["TestHeadEnds", "TestOrderKey"]

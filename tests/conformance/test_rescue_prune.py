@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.rescue_prune import TestByAPersonsWord, TestPromote, TestPrune, TestRescue
+from holdfast.testing.conformance.rescue_prune import TestOperatorActions, TestPromote, TestPrune, TestRescue
 
-__all__ = ["TestByAPersonsWord", "TestPromote", "TestPrune", "TestRescue"]
+__all__ = ["TestOperatorActions", "TestPromote", "TestPrune", "TestRescue"]

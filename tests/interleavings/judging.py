@@ -108,7 +108,7 @@ class Judge:
 @contextmanager
 def _beside(model: Reference, hidden: Sequence[ReferenceJob], *, parts: bool) -> Generator[None]:
     """Let the jobs of a worker not be alone while another of its jobs is passed over: it is still held."""
-    passed_over = [record.hold for record in hidden if record.hold is not None]
+    passed_over = [record.lease for record in hidden if record.lease is not None]
     workers = {hold.worker_id for hold in passed_over}
     holds = [hold for _, hold in model.held() if hold.isolated and hold.worker_id in workers]
     number = len(model.held())
@@ -148,12 +148,12 @@ def _job(record: ReferenceJob) -> dict[str, Any]:
         seen["result"] = record.result
     elif record.is_final:
         seen["lost"] = counters.lost
-    if record.hold is not None:
+    if record.lease is not None:
         seen |= {
-            "worker_id": record.hold.worker_id,
-            "lease_until": record.hold.expires_us,
-            "lease_span": record.hold.duration_us,
-            "isolated": record.hold.isolated,
+            "worker_id": record.lease.worker_id,
+            "lease_until": record.lease.expires_us,
+            "lease_span": record.lease.duration_us,
+            "isolated": record.lease.isolated,
             "cancel_reason": record.cancel_reason,
         }
     return seen

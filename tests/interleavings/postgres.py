@@ -23,7 +23,6 @@ from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_worth_repeating
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, run
@@ -140,9 +139,15 @@ class SteppingRunner:
 class PostgresVerbs:
     """What the operations call, on one side."""
 
-    def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
+    def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(runner, PostgresJobRows(), lanes=lanes, floors=Floors())
+        self.jobs: JobStore = PostgresJobs(
+            runner,
+            PostgresJobRows(),
+            lanes=whole._lanes,
+            floors=Floors(),
+            blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
+        )
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: extend_many(held, duration))

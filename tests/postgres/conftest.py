@@ -1,4 +1,4 @@
-"""A schema of its own for each test, on the server that the whole run shares."""
+"""A schema for each test, on the server that the whole run shares."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, OwnServer, own_schema, own_server
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast.store.backend import Backend
 from holdfast.testing.stores import open_store
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    with own_schema() as url:
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an installed, empty schema; of one that does not exist yet for a test marked `new_schema`."""
+    is_new = request.node.get_closest_marker("new_schema") is not None
+    with own_schema() if is_new else clean_schema() as url:
         yield url
 
 

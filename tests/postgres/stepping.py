@@ -120,7 +120,7 @@ class Verbs:
         runner = GatedRunner(connection, arena.statements, gate, commits=commits)
         self.events = PostgresEvents(runner, categories=arena.categories, appended=lambda: None)
         self.consumers = PostgresConsumers(runner, arena.backend._parts.transactions)
-        self.allocations = PostgresAllocations(runner)
+        self.allocations = PostgresAllocations(runner, arena.backend._parts.blockers)
 
 
 Operation = Callable[[Verbs, Any], Awaitable[Any]]

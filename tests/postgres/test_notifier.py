@@ -95,7 +95,7 @@ async def test_a_listener_whose_link_fell_silent_notices_it_by_its_probe_and_lis
     backend: Backend, url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(notify_listener, "_PROBE_EVERY", 0.5)
-    monkeypatch.setattr(notify_listener, "_PROBE_PATIENCE", 0.5)
+    monkeypatch.setattr(notify_listener, "_PROBE_TIMEOUT", 0.5)
     proxy = Proxy(url)
     async with open_store(proxy.url) as other:
         heard, wake = waker()

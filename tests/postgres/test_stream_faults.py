@@ -62,7 +62,7 @@ def way(cluster: Cluster, proxy: Proxy | None = None) -> str:
     parts = urlsplit(cluster.store.url)
     if proxy is not None:
         parts = parts._replace(netloc=urlsplit(proxy.url).netloc)
-    return with_settings(urlunsplit(parts), application_name="worker", patience="2")
+    return with_settings(urlunsplit(parts), application_name="worker", reply_timeout="2")
 
 
 def stream_of(cluster: Cluster, owner: str) -> str:

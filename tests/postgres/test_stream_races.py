@@ -26,7 +26,7 @@ from holdfast.testing.conformance.streams.base import (
     LEADER,
     NODE_A,
     NODE_B,
-    REBORN_A,
+    REJOINED_A,
     SHARE,
     TIMING,
     a_node,
@@ -150,7 +150,7 @@ async def usurping(verbs: Verbs, _: Any) -> Any:
 
 
 async def coming_back(verbs: Verbs, _: Any) -> Any:
-    return await verbs.allocations.join(a_node(REBORN_A))
+    return await verbs.allocations.join(a_node(REJOINED_A))
 
 
 async def beating(verbs: Verbs, _: Any) -> Any:

@@ -271,11 +271,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def of_each_line_one_job_is_outside_blocked(self) -> None:
-        lines: dict[tuple[str, str], list[JobState]] = {}
+        by_order_key: dict[tuple[str, str], list[JobState]] = {}
         for record in self.model.records.values():
-            if record.line is not None and not record.is_final:
-                lines.setdefault(record.line, []).append(record.state)
-        for states in lines.values():
+            if record.order_scope is not None and not record.is_final:
+                by_order_key.setdefault(record.order_scope, []).append(record.state)
+        for states in by_order_key.values():
             assert sum(state is not JobState.BLOCKED for state in states) == 1
 
     @invariant()

@@ -204,15 +204,15 @@ class StreamsRules(RuleBasedStateMachine):
         """Let time pass; some nodes report at its end, the others were paused."""
         self.clock.advance(timedelta(seconds=span) + TICK)
         for key in self.keys:
-            if key.node_id in beating and self.model.is_there(key):
+            if key.node_id in beating and self.model.is_registered(key):
                 self._beat(key, TIMING)
 
     # -- what nodes do
 
     @rule(node_id=st.sampled_from(NODES), is_reborn=st.booleans())
     def join(self, node_id: str, is_reborn: bool) -> None:
-        lives = sum(key.node_id == node_id for key in self.keys)
-        key = NodeKey(node_id, f"life-{max(lives, 1) + is_reborn}")
+        is_live = sum(key.node_id == node_id for key in self.keys)
+        key = NodeKey(node_id, f"life-{max(is_live, 1) + is_reborn}")
         if key not in self.keys:
             self.keys.append(key)
         members = tuple(Member(name) for name in sorted(SUBSCRIPTIONS))
@@ -220,7 +220,7 @@ class StreamsRules(RuleBasedStateMachine):
         self.both(lambda streams: streams.allocations.join(new))
 
     def key(self, data: st.DataObject) -> NodeKey:
-        return self.draw(data, self.keys, self.model.is_there)
+        return self.draw(data, self.keys, self.model.is_registered)
 
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), factor=st.sampled_from([1, 1, 3]))
@@ -288,7 +288,7 @@ class StreamsRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def hand_out(self, data: st.DataObject) -> None:
         """Grant all that is free to nodes that live, as a leader does that has just looked."""
-        if any(self.model.lives(key) for key in self.keys):
+        if any(self.model.is_live(key) for key in self.keys):
             moves = [self._move(data, seen, "grant") for seen in self._survey() if seen.state is AllocationState.FREE]
             current = [pair for pair in self.leaderships if self.model.leads(pair.model)]
             self._allot((current or self.leaderships)[-1], moves, timedelta(0))
@@ -307,7 +307,7 @@ class StreamsRules(RuleBasedStateMachine):
         """Pause a node for too long, and let whoever may lead take what it has."""
         self.advance(13, set(NODES) - {silent})
         for key in self.keys:
-            if self.model.lives(key):
+            if self.model.is_live(key):
                 self._lead(key, timedelta(seconds=5))
         held = [seen for seen in self._survey() if seen.state is not AllocationState.FREE]
         moves: list[Pair[Move]] = [
@@ -331,7 +331,7 @@ class StreamsRules(RuleBasedStateMachine):
         make: Callable[[int], Move]
         match kind:
             case "grant":
-                key = self.draw(data, self.keys, self.model.lives)
+                key = self.draw(data, self.keys, self.model.is_live)
                 make = lambda generation: GrantTo(seen.share, generation, key)  # noqa: E731
             case "revoke":
                 drain = data.draw(st.sampled_from([None, timedelta(seconds=1), timedelta(seconds=3)]), label="drain")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, server_url
+from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.stateful.streams_machine import StreamsMachine
 
 STORES = ["sqlite", "sqlite-memory", "postgres"]
@@ -28,20 +27,19 @@ def machine_for(store: str, folder: Path) -> type[StreamsMachine]:
 
 
 def _machine_for_postgres() -> type[StreamsMachine]:
-    try:
-        server_url()
-    except NoServerError as error:
-        give_up("PostgreSQL", str(error))
+    return_schema(take_schema())  # skips the test where there is no server
 
     class Machine(StreamsMachine):
+        schema: InstalledSchema | None = None
+
         def url(self) -> str:
-            self.schema_url = new_schema_url()
-            return self.schema_url
+            self.schema = take_schema()
+            return self.schema.url
 
         def teardown(self) -> None:
             super().teardown()
-            if hasattr(self, "schema_url"):
-                drop_schema(self.schema_url)
+            if self.schema is not None:
+                return_schema(self.schema)
 
     return Machine
 

@@ -22,7 +22,7 @@ MUTANTS = Mutants()
 def current(model: Reference, lease: Lease) -> Lease:
     """Return the lease under whatever fence the job is held at present."""
     record = model.records.get(lease.job_id)
-    return lease if record is None or record.hold is None else Lease(lease.job_id, lease.seq, record.hold.fence)
+    return lease if record is None or record.lease is None else Lease(lease.job_id, lease.seq, record.lease.fence)
 
 
 @MUTANTS.common
@@ -237,7 +237,7 @@ def a_rescued_job_runs_though_it_is_to_be_cancelled(patch: Patch) -> None:
 
 @MUTANTS.common
 def the_jobs_of_a_line_are_all_ready(patch: Patch) -> None:
-    patch.setattr(ReferenceState, "in_line", lambda model, line: [])
+    patch.setattr(ReferenceState, "of_order_key", lambda model, scope: [])
 
 
 @MUTANTS.stalling

@@ -73,7 +73,7 @@ async def test_a_store_is_opened_through_the_proxy_under_the_name_of_its_host(se
     ground = ground_of(new_schema_url().replace(server["host"], "localhost", 1))
     try:
         with proxy_before(ground.url) as proxy:
-            async with App(with_settings(proxy.url, patience="5")):
+            async with App(with_settings(proxy.url, reply_timeout="5")):
                 assert proxy.links > 0
     finally:
         drop_schema(ground.url)

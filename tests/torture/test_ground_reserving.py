@@ -109,7 +109,7 @@ def test_a_run_whose_reservation_went_to_another_removes_nothing():
 
 async def test_sessions_of_a_run_in_another_schema_are_neither_counted_nor_ended():
     with schema() as one, schema() as other:
-        workers_url = with_settings(one.url, patience="5")
+        workers_url = with_settings(one.url, reply_timeout="5")
         async with App(workers_url):
             assert one.sessions()
             assert one.leftovers().connections == len(one.sessions())

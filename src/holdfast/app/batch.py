@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.app.claimed_job import ClaimedJob, failed_outcome, retry_outcome
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
-from holdfast.jobs.attempt_lease import AttemptLease, still_unknown
-from holdfast.jobs.context import refuse_inside
+from holdfast.jobs.effect import transaction_limit
 from holdfast.model.outcome import Completed, Outcome
+from holdfast.runtime.effect import refuse_nested, still_unknown
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend, Transaction
@@ -93,7 +93,7 @@ async def open_batch(app: App, jobs: Sequence[ClaimedJob]) -> AsyncGenerator[Bat
     """Open a transaction over claimed jobs; see `App.batch`."""
     _check(app, jobs)
     backend = await app.opened()
-    refuse_inside(backend)
+    refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         async with AsyncExitStack() as stack:
@@ -120,7 +120,7 @@ def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob]) -> Generator[Batch
     _check(app, jobs)
     call = app.portal.call
     backend = call(app.opened())
-    refuse_inside(backend)
+    refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         with ExitStack() as stack:
@@ -177,7 +177,7 @@ def _begin_blocking(app: App, backend: Backend, jobs: Sequence[ClaimedJob], stac
 
 
 def _limit(jobs: Sequence[ClaimedJob]) -> timedelta:
-    return min(AttemptLease(job.job, job.span, None).transaction_limit for job in jobs)
+    return min(transaction_limit(job.span) for job in jobs)
 
 
 async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[ClaimedJob], first: int) -> Batch:

@@ -91,7 +91,7 @@ class _Call(Generic[T]):
             if self.is_broken_off:
                 return
             self._task = asyncio.get_running_loop().create_task(self._work)
-        self._thread.lend_to(self._task)
+        self._thread.attach_to(self._task)
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
@@ -99,7 +99,7 @@ class _Call(Generic[T]):
             task.exception()  # looked at, so that nobody complains of it where no thread waits for it any more
         self._portal.forget(self)
         self._over.set()
-        self._thread.dismiss()
+        self._thread.stop()
 
     def wait(self) -> T:
         """Wait for the task and return its result; whatever interrupts this thread is raised at once."""
@@ -131,7 +131,7 @@ class _Call(Generic[T]):
         task = self._task
         if task is not None and not self._is_cancelled:  # once: a second time would cut short how it winds up
             self._is_cancelled = True
-            self._thread.has_gone()
+            self._thread.interrupted()
             task.cancel()
 
 

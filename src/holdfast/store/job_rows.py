@@ -161,11 +161,6 @@ class CompletedRows(NamedTuple):
 class JobRows(Protocol):
     """What a store implements for the rules of jobs. Each method is a generator of the store's own requests."""
 
-    @property
-    def looks_before_rescue(self) -> bool:
-        """Whether a rescue first looks, in a cheap read, if a lease has expired."""
-        ...
-
     def lock(self, selection: Selection) -> Steps[Locked]:
         """Return the selected rows, to be changed by `write` in the same verb."""
         ...
@@ -195,6 +190,10 @@ class JobRows(Protocol):
 
     def promote(self, limit: int) -> Steps[int]:
         """Move at most `limit` due jobs from scheduled to ready, the longest due first; return how many."""
+        ...
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
+        """Return the changes that can be written without waiting for a lock: a rescue waits for no other client."""
         ...
 
     def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:

@@ -67,11 +67,13 @@ class JobsOverRows(ABC):
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
         asked_at = time.monotonic()
-        if self._rows.looks_before_rescue and not await self._runner.look(
-            lambda: rescuing.any_expired(self._rows, unbroken)
-        ):
+        if not await self.prepare_rescue(unbroken):
             return []
         return await self._runner.write(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
+
+    async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
+        """Look, in a cheap read, whether a lease has expired; False if there is nothing to take."""
+        return await self._runner.look(lambda: rescuing.any_expired(self._rows, unbroken))
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
         return await self._runner.write(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))

@@ -21,7 +21,7 @@ from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
-from holdfast.streams.context import StreamUnparked
+from holdfast.streams.effect import StreamUnparked
 from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
 from holdfast.streams.event_runner import EventRunner, OwnershipUncertain, ParkedRetry, Stopped
 from holdfast.streams.progress import ShareProgress

@@ -1,1 +1,1 @@
-"""What tests need: a clock moved by hand, opened stores, a reference model, and the suite that every store passes."""
+"""Test support: a manual clock, opened stores, a reference model and the conformance suite that every store passes."""

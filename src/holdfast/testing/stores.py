@@ -1,4 +1,4 @@
-"""Stores for tests: opened, with their schema, closed afterwards."""
+"""Stores for tests: opened with their schema installed, closed afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.store.backend import Backend
 
 @asynccontextmanager
 async def open_store(url: str, *, clock: Callable[[], int] | None = None) -> AsyncGenerator[Backend]:
-    """Open the store behind a URL with its schema installed, and close it in the end.
+    """Open the store at a URL, install its schema, and close the store on exit.
 
     `clock` replaces the store's clock; see `ManualClock`.
     """

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.fencing import TestLeaders, TestStaleGrants, TestUsurpers
+from holdfast.testing.conformance.streams.fencing import TestConcurrentLeaders, TestLeaders, TestStaleGrants
 
-__all__ = ["TestLeaders", "TestStaleGrants", "TestUsurpers"]
+__all__ = ["TestConcurrentLeaders", "TestLeaders", "TestStaleGrants"]

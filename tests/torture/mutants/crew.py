@@ -86,7 +86,7 @@ class Crew:
     def _start(self, role: str, name: str, settings: msgspec.Struct, failpoints: str = "") -> subprocess.Popen[bytes]:
         url = self.ground.url
         if self.proxy is not None:
-            url = with_settings(self.proxy.url, patience="5", install="never")
+            url = with_settings(self.proxy.url, reply_timeout="5", install="never")
         with (self._history / f"{name}.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", f"holdfast.torture.programs.{role}", msgspec.json.encode(settings)],

@@ -149,7 +149,7 @@ def test_a_list_is_narrowed_by_queue_and_task(shop):
 def test_a_name_that_no_terminal_can_show_is_refused_in_words(shop, words, option):
     shop.enqueue()
     told = shop.run("job", *words, option, os.fsdecode(b"\xff"), code=78).stderr
-    assert r"name '\udcff' is not allowed: begin with a letter or an underscore" in told
+    assert r"name '\udcff' is invalid: start with an ASCII letter or an underscore" in told
 
 
 def test_a_cursor_without_a_state_and_a_limit_without_bounds_are_refused(shop):

@@ -16,15 +16,21 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
+from holdfast.backends.postgres.fenced_verbs import FENCED
+from holdfast.backends.postgres.handler_transaction import (
+    PostgresAsyncTransaction,
+    PostgresBlockingTransaction,
+    PostgresPlace,
+)
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresInsight, PostgresJobs
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
-from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
@@ -47,28 +53,34 @@ class _Parts:
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self.process = os.getpid()
-        self._pools = AsyncPools(location, for_verbs=True)
-        self._handlers = AsyncPools(location)
-        self._blocking = BlockingPool(location)
+        self._pools = pools_for_verbs(location)
+        self._handlers = pools_for_handlers(location)
+        self._blocking = blocking_pool(location)
         self.runner = PoolRunner(self._pools, statements, location, self._became_ready)
         self.notifier = PostgresNotifier(location)
-        self.transactions = PostgresTransactions(
-            self._handlers,
-            self._blocking,
-            statements,
-            location,
-            suspect=self._drop_idle,
-            became_ready=self._became_ready,
+        place = PostgresPlace(
+            statements, FENCED, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
+        self.transactions = PostgresTransactions(self._handlers, self._blocking, place)
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.callers = Callers(location, statements)
+        self.blockers = Blockers(self.runner)
         self.rows = PostgresJobRows()
         self.jobs = PostgresJobs(
-            self.runner, self.rows, lanes=self.lanes, floors=self.floors, may_copy=lambda: not self.runner.joins
+            self.runner,
+            self.rows,
+            lanes=self.lanes,
+            floors=self.floors,
+            blockers=self.blockers,
+            may_copy=lambda: not self.runner.joins,
         )
         self.streams = PostgresStreams(
-            self.runner, self.transactions, notify=self.notifier.notify, callers=self.callers.runner
+            self.runner,
+            self.transactions,
+            blockers=self.blockers,
+            notify=self.notifier.notify,
+            callers=self.callers.runner,
         )
 
     def _became_ready(self, places: Sequence[Place]) -> None:
@@ -170,10 +182,10 @@ class PostgresBackend:
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102
@@ -181,7 +193,9 @@ class PostgresBackend:
 
     def join(self, using: object) -> PostgresJobs:  # noqa: D102
         parts = self._parts
-        return PostgresJobs(parts.callers.runner(using), parts.rows, lanes=parts.lanes, floors=parts.floors)
+        return PostgresJobs(
+            parts.callers.runner(using), parts.rows, lanes=parts.lanes, floors=parts.floors, blockers=parts.blockers
+        )
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
         return self._parts.callers.run_blocking(using, complete(self._parts.rows, lease, result))

@@ -24,10 +24,10 @@ async def drive(
     steps: Steps[T],
     ready: Ready,
     *,
-    patience: float | None = None,
+    reply_timeout: float | None = None,
     frame: Frame = (),
 ) -> T:
-    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates.
+    """Run a verb to its end. No statement may take longer than `reply_timeout`, but for what loads or migrates.
 
     `frame`: what goes before and behind statements that are asked together.
     """
@@ -38,7 +38,7 @@ async def drive(
                 ready.add(asked)
                 asked = steps.send([])
                 continue
-            with bounded(connection, patience if isinstance(asked, Ask | Together | Each) else None):
+            with bounded(connection, reply_timeout if isinstance(asked, Ask | Together | Each) else None):
                 if isinstance(asked, Together):
                     rows: Rows = await _answer_together(connection, statements, asked, frame)
                 else:

@@ -25,7 +25,7 @@ from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
 
 T = TypeVar("T")
-_PATIENCE = timedelta(seconds=5)
+_TIMEOUT = timedelta(seconds=5)
 _SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
 _SILENCE = 2  # times that, and a second at least: the server itself did not break it off, so the line is dead
 
@@ -42,17 +42,20 @@ class PostgresExtender:
         self._rows = PostgresJobRows()
         self._connection: Connection[Any] | None = connect_blocking(location)
 
-    def _transact(self, steps: Steps[T], patience: timedelta = _PATIENCE) -> T:
+    def _transact(self, steps: Steps[T], reply_timeout: timedelta = _TIMEOUT) -> T:
         connection = self._connection
         if connection is None or has_gone(connection):
             self.close()
             connection = self._connection = connect_blocking(self._location)
         committing = False
-        milliseconds = max(100, int(patience.total_seconds() * 1000))
+        milliseconds = max(100, int(reply_timeout.total_seconds() * 1000))
+        silence = max(1000, _SILENCE * milliseconds)
         try:
-            with bounded_blocking(connection, max(1.0, _SILENCE * milliseconds / 1000)):
+            with bounded_blocking(connection, silence / 1000):
+                # A process that is stopped before the commit would keep the rows of all its leases from a rescue.
                 connection.execute(
-                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
+                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}; "
+                    f"set local idle_in_transaction_session_timeout = {silence}".encode()
                 )
                 result = drive_blocking(connection, self._statements, steps, Ready())
                 committing = True
@@ -67,7 +70,7 @@ class PostgresExtender:
         return result
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states it
-        return self._transact(extend_many(leases, duration), min(_PATIENCE, duration / _SHARE))
+        return self._transact(extend_many(leases, duration), min(_TIMEOUT, duration / _SHARE))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
         return self._transact(cancel_asked(self._rows, worker_id))

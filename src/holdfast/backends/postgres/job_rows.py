@@ -8,7 +8,7 @@ from datetime import timedelta
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import Numbers, Place, became_ready, rows, run
-from holdfast.store.job_rows import CompletedRows
+from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
@@ -29,6 +29,14 @@ class PostgresJobRows(SqlJobRows):
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Do in one statement what the shared code does in five: the end of every head comes here."""
         return (yield from rows("bring_up", line_ids=Numbers(line_ids)))
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
+        """Leave out the ends of heads whose order key another session has locked."""
+        ending = {change.old.seq for change in changes if change.settles}
+        if not ending:
+            return changes
+        free = {seq for (seq,) in (yield from rows("free_order_keys", seqs=Numbers(sorted(ending))))}
+        return [change for change in changes if change.old.seq not in ending - free]
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from run("fold_counts", limit=_FOLD)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import psycopg
 
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.lane_cache import Lanes
@@ -33,11 +35,13 @@ class PostgresJobs(JobsOverRows):
         *,
         lanes: Lanes,
         floors: Floors,
+        blockers: Blockers,
         may_copy: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(runner, rows)
         self._lanes = lanes
         self._floors = floors
+        self._blockers = blockers
         self._may_copy = may_copy
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
@@ -80,6 +84,14 @@ class PostgresJobs(JobsOverRows):
                     return [Verdict.DONE] * len(finishes)
                 return await self._runner.look(lambda: verdicts(self._rows, finishes, refused))
         return await super().finish(finishes)
+
+    async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
+        """End the sessions of frozen clients that hold what a rescue needs."""
+        await self._blockers.end_stuck()
+        if not await super().prepare_rescue(unbroken):
+            return False
+        await self._blockers.end_for_leases(unbroken)
+        return True
 
 
 class PostgresInsight(InsightOverRows):

@@ -82,8 +82,6 @@ class EndedLease(NamedTuple):
 class SqlJobRows(ABC):
     """What the dialects share. A dialect adds its hot paths, `complete` and `promote`, and may replace `bring_up`."""
 
-    looks_before_rescue = True
-
     @abstractmethod
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
         """See the port."""
@@ -135,6 +133,10 @@ class SqlJobRows(ABC):
         seqs, fences = Numbers(lease.seq for lease in leases), Numbers(lease.fence for lease in leases)
         found = yield from records(EndedLease, "ended", seqs=seqs, fences=fences)
         return {(row.seq, row.fence): row.outcome for row in found}
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
+        yield from ()
+        return changes
 
     def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
         yield from ()

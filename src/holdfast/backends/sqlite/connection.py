@@ -97,11 +97,11 @@ class Tx:
 
 
 @contextmanager
-def looking_at(path: Path, *, patience: float) -> Generator[Tx]:
+def looking_at(path: Path, *, timeout: float) -> Generator[Tx]:
     """See what is in a file without changing it: a `Connection` would switch it to a write-ahead log, for good."""
     try:
         uri = f"file:{quote(os.fsencode(path))}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)) as raw:
+        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as raw:
             raw.execute("pragma trusted_schema = off")
             yield Tx(raw, 0)
     except sqlite3.Error as error:
@@ -116,8 +116,8 @@ class Connection:
         self._clock = clock
         self._process = os.getpid()
         self._in_control = False
-        self._patience = location.busy_timeout
-        self._be_patient = f"pragma busy_timeout = {round(location.busy_timeout * 1000)}"
+        self._timeout = location.busy_timeout
+        self._set_busy_timeout = f"pragma busy_timeout = {round(location.busy_timeout * 1000)}"
         try:
             self.raw = sqlite3.connect(
                 location.path or ":memory:",
@@ -149,7 +149,7 @@ class Connection:
 
     def _write_ahead(self) -> str:
         """Switch to the write-ahead log; of several that open a new file at once, SQLite lets one and fails others."""
-        give_up = time.monotonic() + self._patience
+        give_up = time.monotonic() + self._timeout
         while True:
             try:
                 return str(self.raw.execute("pragma journal_mode = wal").fetchone()[0])
@@ -203,14 +203,14 @@ class Connection:
     def begin(self) -> None:
         """Begin a transaction that holds the write lock, as soon as it is free; fails when that takes too long."""
         self._check_process()
-        give_up = time.monotonic() + self._patience
+        give_up = time.monotonic() + self._timeout
         try:
             self.raw.execute("pragma busy_timeout = 0")  # 3 µs
             try:
                 while not self._takes_lock(or_raise=time.monotonic() > give_up):
                     time.sleep(random.uniform(*_ASK_AGAIN))  # noqa: S311
             finally:
-                self.raw.execute(self._be_patient)
+                self.raw.execute(self._set_busy_timeout)
         except sqlite3.Error as error:
             self.rollback()
             raise translate(error, self.where) from error

@@ -21,10 +21,6 @@ from holdfast.store.values import Finish
 class SqliteJobRows(SqlJobRows):
     """`JobRows` on SQLite. `steady` None: the clock is set by hand, and is meant to jump."""
 
-    # A rescue takes the write lock before it judges, though nearly always nothing has expired: access to the store
-    # counts for a rescue only if the caller could write, as workers that extend their leases must.
-    looks_before_rescue = False
-
     def __init__(self, steady: Steady | None = None) -> None:
         self._steady = steady
 

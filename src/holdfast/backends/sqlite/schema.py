@@ -36,8 +36,8 @@ class SqliteSchema:
         ever, which changes nothing: whoever closes it last tidies up, but for a connection that cannot write.
         """
         if self._location.path is not None:
-            path, patience = self._location.path, self._location.busy_timeout
-            found = await asyncio.to_thread(_look, path, patience)
+            path, timeout = self._location.path, self._location.busy_timeout
+            found = await asyncio.to_thread(_look, path, timeout)
             if found is not None:
                 _compare(found)
                 return
@@ -56,11 +56,11 @@ class SqliteSchema:
         return "\n".join(MIGRATIONS.values())
 
 
-def _look(path: Path, patience: float) -> int | None:
+def _look(path: Path, timeout: float) -> int | None:
     """Return the version of the tables in a file, 0 if there is none; None if it keeps a write-ahead log."""
     if not path.exists():
         return 0
-    with looking_at(path, patience=patience) as tx:
+    with looking_at(path, timeout=timeout) as tx:
         return None if tx.pragma("journal_mode") == "wal" else _version(tx)
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from holdfast.model.budget import after_interruption, after_loss, after_return, was_alone
 from holdfast.model.instants import span_micros
-from holdfast.model.job import JobState, Lease
+from holdfast.model.job import Lease
 from holdfast.model.lease_rules import LATE_PARTS, longest_covered
 from holdfast.model.outcome import Failure
 from holdfast.store.job_lists import AnyExpired
@@ -67,13 +67,14 @@ def _take(
         alone = was_alone(isolated=row.isolated, held=row.held)
         lost = lose(row, now, failure, alone=alone, by_holder=False)
         changes.append(lost._replace(unextended=unextended, clears_isolation=True))
-    if not changes:
+    reachable = yield from rows.reachable(changes)
+    if not reachable:
         return []
-    refused = {change.old.seq for change in (yield from rows.write(now, changes))}
+    refused = {change.old.seq for change in (yield from rows.write(now, reachable))}
     return [
-        Rescued(row.id, row.task, row.queue, row.worker_id or "", row.attempt, JobState(change.new.state))
-        for row, change in zip(taken, changes, strict=True)
-        if row.seq not in refused
+        Rescued(old.id, old.task, old.queue, old.worker_id or "", old.attempt, new.state)
+        for old, new, *_ in reachable
+        if old.seq not in refused
     ]
 
 

@@ -1,14 +1,14 @@
-"""The suite that every store passes: the sentences of the port as tests.
+"""The conformance suite that every store passes: each contract sentence of the port as a test.
 
-A backend binds it with three fixtures and a module per theme that imports the classes:
+A backend binds the suite with these fixtures and one module per theme that imports the test classes:
 
-- `clock` - a `holdfast.testing.clock.ManualClock`.
-- `backend` - an opened `Backend` over an empty store whose clock that is.
-- `make_backend` - an async function that opens a second `Backend` on the same store, where it can be shared.
-- `effects` - an `Effects`: a table for the effects of handlers, where the store joins transactions.
+- `clock`: a `holdfast.testing.clock.ManualClock`.
+- `backend`: an open `Backend` over an empty store that uses this clock.
+- `make_backend`: an async function that opens another `Backend` on the same store (only for shared stores).
+- `effects`: an `EffectTable` for the effects of handlers (only for stores with transactions).
 
-A class states in `needs` the capabilities without which its sentences mean nothing. Where a store lacks one, its tests
-are skipped with the store's own reason, and `refusals` checks that the store refuses.
+A test class lists the capabilities that it requires in `needs`. If a store lacks one, its tests are skipped with the
+store's own reason, and `refusals` checks that the store raises `Unsupported`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ THEMES = (
     "claim",
     "finish",
     "order_keys",
-    "order_lines",
+    "blocked_jobs",
     "leases",
     "fencing",
     "rescue_prune",
@@ -35,5 +35,5 @@ THEMES = (
     "refusals",
 )
 
-# So that a failed assert shows its values, as in the tests of a project itself.
+# Lets pytest show the operands of a failed assert, as it does for test modules.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("base", *THEMES)))

@@ -1,4 +1,4 @@
-"""What the themes of the suite share: the fixtures they ask for, and short words for common steps."""
+"""Shared by all themes of the suite: fixtures, and helpers for common steps."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ OUTCOMES: dict[str, Outcome] = {
 
 
 class EffectTable(Protocol):
-    """A table in the store for the effects of handlers; SQL and drivers differ, so the binding gives it."""
+    """A table in the store for the effects of handlers. The binding provides it, because SQL and drivers differ."""
 
     async def create(self) -> None:
-        """Create the table, empty."""
+        """Create an empty table."""
         ...
 
     async def insert(self, connection: Any, job_id: str) -> None:
-        """Write the effect of a job through the connection of an async transaction."""
+        """Write a job's effect through the connection of an async transaction."""
         ...
 
     def insert_blocking(self, connection: Any, job_id: str) -> None:
-        """Write the effect of a job through the connection of a blocking transaction, or through one's own."""
+        """Write a job's effect through the connection of a blocking transaction, or through the caller's connection."""
         ...
 
     async def count(self, job_id: str) -> int:
-        """Return how many effects of a job are committed."""
+        """Return the number of committed effects of a job."""
         ...
 
     def connect(self) -> AbstractContextManager[Any]:
-        """Open the caller's own connection with a transaction begun; it has `commit()` and `rollback()`."""
+        """Open a connection of the caller, inside a transaction; it has `commit()` and `rollback()`."""
         ...
 
 
 class Conformance:
-    """The base of all themes."""
+    """The base class of all themes."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
     @pytest.fixture(autouse=True)
-    def _has_what_it_needs(self, backend: Backend) -> None:
+    def _skip_without_capabilities(self, backend: Backend) -> None:
         for need in sorted(self.needs):
             if not getattr(backend.capabilities, need):
                 reasons = "; ".join(backend.capabilities.refusals.values())
@@ -126,7 +126,7 @@ async def claim(
 
 
 async def claim_one(backend: Backend, *, worker_id: str = "worker-a", lease: timedelta = LEASE) -> LeasedJob:
-    """Claim the next job, which must be there."""
+    """Claim the next job; there must be one."""
     (job,) = await claim(backend, 1, worker_id=worker_id, lease=lease)
     return job
 
@@ -142,13 +142,13 @@ async def hold_one(
 
 
 async def finish(backend: Backend, lease: Lease, outcome: Outcome) -> Verdict:
-    """Write the end of one attempt."""
+    """Finish one attempt; return the verdict."""
     (verdict,) = await backend.jobs.finish([Finish(lease=lease, outcome=outcome)])
     return verdict
 
 
 async def state_of(backend: Backend, job_id: str) -> JobState:
-    """Return where a job stands."""
+    """Return the state of a job."""
     return (await backend.insight.job(job_id)).job.state
 
 
@@ -160,18 +160,18 @@ async def lease_of(backend: Backend, job_id: str) -> LeaseView:
 
 
 async def queue_view(backend: Backend, name: str) -> QueueView:
-    """Return one queue as people see it."""
+    """Return the view of one queue."""
     (view,) = [view for view in await backend.insight.queues() if view.name == name]
     return view
 
 
 async def snapshot(backend: Backend, *job_ids: str) -> list[JobDetails]:
-    """Return all that is known of jobs, to compare before and after."""
+    """Return all details of jobs, to compare before and after."""
     return [await backend.insight.job(job_id) for job_id in job_ids]
 
 
 async def in_extender(backend: Backend, act: Callable[[Extender], T]) -> T:
-    """Run `act` with an extender in a thread of its own, as the extending thread does."""
+    """Run `act` with an extender in another thread, as the lease keeper does."""
 
     def run() -> T:
         extender = backend.extender()
@@ -184,7 +184,7 @@ async def in_extender(backend: Backend, act: Callable[[Extender], T]) -> T:
 
 
 async def bring_to(backend: Backend, state: JobState) -> tuple[str, Lease]:
-    """Make a job that stands in `state`; return it with a lease that it once had or, if it runs, has."""
+    """Create a job in `state`; return its id and its current or last lease."""
     job = await hold_one(backend)
     match state:
         case JobState.RUNNING:
@@ -196,13 +196,13 @@ async def bring_to(backend: Backend, state: JobState) -> tuple[str, Lease]:
         case JobState.COMPLETED | JobState.FAILED | JobState.CANCELLED:
             assert await finish(backend, job.lease, OUTCOMES[state]) is Verdict.DONE
         case JobState.BLOCKED:
-            pytest.fail("what is blocked waits for other jobs: see order_keys")
+            pytest.fail("a blocked job needs other jobs: see order_keys")
     assert await state_of(backend, job.id) is state
     return job.id, job.lease
 
 
 async def make_stale(backend: Backend, clock: ManualClock) -> LeasedJob:
-    """Return a job whose lease expired, was rescued, and went to another worker: the handle is stale."""
+    """Return a job whose lease expired, was rescued and went to another worker, so that its lease is stale."""
     job = await hold_one(backend)
     clock.advance(LEASE + timedelta(seconds=1))
     assert [rescued.job_id for rescued in await backend.jobs.rescue(None, MANY)] == [job.id]

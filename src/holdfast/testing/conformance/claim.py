@@ -25,7 +25,7 @@ from holdfast.testing.conformance.base import (
 )
 
 
-class TestWhatIsTaken(Conformance):
+class TestClaimSelection(Conformance):
     """`JobStore.claim`, sentences 1 and 4."""
 
     async def test_it_takes_at_most_limit_jobs(self, backend: Backend) -> None:
@@ -61,7 +61,7 @@ class TestWhatIsTaken(Conformance):
         (first,) = await enqueue(backend, a_job())
         (second,) = await enqueue(backend, a_job())
         clock.advance(59)
-        (ahead,) = await enqueue(backend, a_job(priority=1))  # a head start of one minute: due a second before them
+        (ahead,) = await enqueue(backend, a_job(priority=1))  # a head start of one minute puts it one second ahead
         clock.advance(2)
         (behind,) = await enqueue(backend, a_job(priority=1))
         (last,) = await enqueue(backend, a_job(priority=-1))
@@ -106,7 +106,7 @@ async def _claim_bytes(backend: Backend, max_bytes: int) -> list[str]:
     return [job.id for job in (await backend.jobs.claim(request)).jobs]
 
 
-class TestWhatIsGiven(Conformance):
+class TestClaimLeases(Conformance):
     """`JobStore.claim`, sentences 2 and 3."""
 
     async def test_it_raises_attempt_of_each_and_gives_all_of_them_one_new_fence_larger_than_any_before(
@@ -144,7 +144,7 @@ class TestWhatIsGiven(Conformance):
         clock.advance(LEASE * 2)
         assert await claim(backend, worker_id="worker-b") == []
 
-    async def test_a_lease_says_who_holds_the_job_and_for_how_long(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_lease_names_its_worker_and_its_remaining_time(self, backend: Backend, clock: ManualClock) -> None:
         job = await hold_one(backend, worker_id="worker-c", lease=timedelta(seconds=12))
         clock.advance(2)
         lease = await lease_of(backend, job.id)

@@ -1,4 +1,4 @@
-"""Concurrency: whoever else claims, finishes or rescues meanwhile, each job has one holder and one end."""
+"""Concurrency: under concurrent claims, finishes and rescues each job has one holder and one outcome."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -37,11 +37,9 @@ async def _claim_all(backend: Backend, worker_id: str) -> list[LeasedJob]:
 
 
 class TestManyTasks(Conformance):
-    """Many tasks of one process over one backend."""
+    """Many asyncio tasks of one process over one backend."""
 
-    async def test_a_job_is_leased_to_one_worker_at_a_time_whoever_else_claims_meanwhile(
-        self, backend: Backend
-    ) -> None:
+    async def test_a_job_is_leased_to_one_worker_at_a_time_under_concurrent_claims(self, backend: Backend) -> None:
         ids = await enqueue(backend, *(a_job() for _ in range(200)))
         hauls = await asyncio.gather(*(_claim_all(backend, f"worker-{n}") for n in range(8)))
         assert Counter(job.id for haul in hauls for job in haul) == Counter(ids)
@@ -51,13 +49,13 @@ class TestManyTasks(Conformance):
                 owners.setdefault(job.fence, set()).add(f"worker-{number}")
         assert all(len(workers) == 1 for workers in owners.values())
 
-    async def test_of_many_who_finish_under_one_fence_the_job_has_one_end(self, backend: Backend) -> None:
+    async def test_concurrent_finishes_under_one_fence_end_the_job_once(self, backend: Backend) -> None:
         job = await hold_one(backend)
         verdicts = await asyncio.gather(*(finish(backend, job.lease, OUTCOMES["failed"]) for _ in range(8)))
         assert set(verdicts) == {Verdict.DONE}
         assert len((await backend.insight.job(job.id)).attempts) == 1
 
-    async def test_an_enqueue_repeated_meanwhile_makes_one_job(self, backend: Backend) -> None:
+    async def test_concurrent_repeats_of_an_enqueue_make_one_job(self, backend: Backend) -> None:
         job = a_job()
         answers = await asyncio.gather(*(backend.jobs.enqueue([job]) for _ in range(8)))
         assert sorted(answer for (answer,) in answers) == [False] * 7 + [True]
@@ -75,7 +73,7 @@ class TestManyTasks(Conformance):
 
 
 class TestManyBackends(Conformance):
-    """Several backends on one store, as several processes have."""
+    """Several backends on one store, one per process."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"shared"})
 

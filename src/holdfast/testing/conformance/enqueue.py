@@ -40,7 +40,7 @@ class TestEnqueue(Conformance):
         assert await backend.jobs.enqueue([job, job]) == [True, False]
         assert [leased.id for leased in await claim(backend)] == [job.id]
 
-    async def test_no_jobs_are_put_in_by_an_empty_call(self, backend: Backend) -> None:
+    async def test_an_empty_call_enqueues_nothing(self, backend: Backend) -> None:
         assert await backend.jobs.enqueue([]) == []
         assert await claim(backend) == []
 
@@ -49,14 +49,14 @@ class TestEnqueue(Conformance):
         assert await state_of(backend, job_id) is JobState.READY
 
     @pytest.mark.parametrize("seconds", [-60, 0])
-    async def test_a_job_with_a_delay_or_run_at_that_is_past_is_ready(
+    async def test_a_job_with_a_delay_or_run_at_in_the_past_is_ready(
         self, backend: Backend, clock: ManualClock, seconds: int
     ) -> None:
         span = timedelta(seconds=seconds)
         ids = await enqueue(backend, a_job(delay=span), a_job(run_at=clock.now + span))
         assert [await state_of(backend, job_id) for job_id in ids] == [JobState.READY, JobState.READY]
 
-    async def test_a_job_with_a_delay_or_run_at_that_is_to_come_is_scheduled(
+    async def test_a_job_with_a_delay_or_run_at_in_the_future_is_scheduled(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         span = timedelta(seconds=1)
@@ -73,7 +73,7 @@ class TestEnqueue(Conformance):
         assert sorted(leased, key=lambda job_id: leased[job_id]) == [*shuffled, last]
         assert len(set(leased.values())) == 4
 
-    async def test_every_field_comes_back_as_it_went_in(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_every_field_round_trips(self, backend: Backend, clock: ManualClock) -> None:
         job = NewJob(
             id=new_id(),
             queue="orders",
@@ -100,14 +100,14 @@ class TestEnqueue(Conformance):
         (leased,) = await claim(backend, tasks=[job.task], queues=[queue])
         assert (leased.queue, leased.task) == (queue, job.task)
 
-    async def test_a_large_batch_goes_in_as_one(self, backend: Backend) -> None:
+    async def test_a_large_batch_is_enqueued_in_one_call(self, backend: Backend) -> None:
         jobs = [a_job() for _ in range(2500)]
         assert await backend.jobs.enqueue(jobs) == [True] * 2500
         assert [job.id for job in await claim(backend, 3000)] == [job.id for job in jobs]
 
-    async def test_jobs_are_put_in_all_or_none(self, backend: Backend) -> None:
-        good, bad = a_job(), a_job(payload="\ud800")  # a lone surrogate: text that no store can write
-        with pytest.raises(Exception):  # noqa: B017, PT011 - what a driver says of it is its own affair
+    async def test_jobs_are_enqueued_all_or_none(self, backend: Backend) -> None:
+        good, bad = a_job(), a_job(payload="\ud800")  # a lone surrogate: no store can encode it
+        with pytest.raises(Exception):  # noqa: B017, PT011 - the driver decides which error it raises
             await backend.jobs.enqueue([good, bad])
         with pytest.raises(JobNotFound):
             await backend.insight.job(good.id)

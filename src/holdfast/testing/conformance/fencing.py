@@ -1,4 +1,4 @@
-"""Fencing: every write under a stale fence changes nothing, however the handle became stale."""
+"""Fencing: a write under a stale fence changes nothing, however the lease was lost."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -93,7 +93,7 @@ every_zombie = pytest.mark.parametrize("zombie", ZOMBIES, ids=lambda zombie: zom
 
 
 class TestStaleHandles(Conformance):
-    """Every write made under a lease, for every way in which the lease was lost."""
+    """Every write under a lease, for every way in which the lease can be lost."""
 
     @every_zombie
     @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -129,14 +129,14 @@ class TestStaleHandles(Conformance):
         assert await backend.jobs.verify(forged) is Standing.LOST
         assert await snapshot(backend, job.id) == before
 
-    async def test_the_fence_of_one_job_does_not_open_another(self, backend: Backend) -> None:
+    async def test_the_fence_of_one_job_is_not_valid_for_another(self, backend: Backend) -> None:
         mine, other = await hold_one(backend), await hold_one(backend, worker_id="worker-b")
         before = await snapshot(backend, other.id)
         crossed = Lease(job_id=other.id, seq=other.seq, fence=mine.fence)
         assert await finish(backend, crossed, OUTCOMES["completed"]) is Verdict.LOST
         assert await snapshot(backend, other.id) == before
 
-    async def test_after_a_retry_by_a_person_the_fence_that_failed_the_job_cannot_write(self, backend: Backend) -> None:
+    async def test_after_an_operators_retry_the_fence_that_failed_the_job_cannot_write(self, backend: Backend) -> None:
         job = await hold_one(backend)
         await finish(backend, job.lease, OUTCOMES["failed"])
         assert await backend.jobs.retry(job.id)

@@ -1,4 +1,4 @@
-"""Finish: each outcome from each state, repeats, records, and the counters that follow."""
+"""Finish: each outcome from each state, repeats, attempt records and counters."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -43,7 +43,7 @@ NOT_RUNNING = [state for state in JobState if state not in {JobState.RUNNING, Jo
 
 
 class TestTransitions(Conformance):
-    """`JobStore.finish`, sentences 1, 2 and 4: the transition table, exhausted."""
+    """`JobStore.finish`, sentences 1, 2 and 4: the complete transition table."""
 
     @pytest.mark.parametrize("outcome", GOES_TO)
     async def test_completed_goes_to_the_ledger_retried_and_snoozed_to_scheduled_failed_and_cancelled_to_their_own(
@@ -75,7 +75,7 @@ class TestTransitions(Conformance):
         assert await snapshot(backend, stale.id) == before
 
     @pytest.mark.parametrize("outcome", GOES_TO)
-    async def test_the_fence_of_a_lease_that_was_given_back_is_stale(self, backend: Backend, outcome: str) -> None:
+    async def test_the_fence_of_a_released_lease_is_stale(self, backend: Backend, outcome: str) -> None:
         for started in (True, False):
             job = await hold_one(backend)
             await backend.jobs.release([job.lease], started=started)
@@ -84,7 +84,7 @@ class TestTransitions(Conformance):
             assert await snapshot(backend, job.id) == before
             await claim_one(backend)
 
-    async def test_the_others_are_written_all_the_same_one_verdict_for_each_in_order(
+    async def test_the_other_finishes_are_written_with_one_verdict_each_in_order(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         stale = await make_stale(backend, clock)
@@ -106,7 +106,7 @@ class TestTransitions(Conformance):
         assert await snapshot(backend, job.id) == before
 
     @pytest.mark.parametrize("outcome", GOES_TO)
-    async def test_another_end_under_the_same_fence_is_no_repeat_and_is_answered_lost(
+    async def test_a_different_outcome_under_the_same_fence_is_no_repeat_and_is_answered_lost(
         self, backend: Backend, outcome: str
     ) -> None:
         job = await hold_one(backend)
@@ -122,9 +122,9 @@ class TestTransitions(Conformance):
             once = Finish(job.lease, outcome)
             assert await backend.jobs.finish([once, once]) == [Verdict.DONE, Verdict.DONE]
             assert len((await backend.insight.job(job.id)).attempts) == (0 if isinstance(outcome, Completed) else 1)
-            await claim(backend)  # those that are ready again are out of the way
+            await claim(backend)  # claims those that are ready again
 
-    async def test_an_expired_lease_that_nobody_has_rescued_can_be_finished(
+    async def test_an_expired_lease_that_was_not_rescued_can_be_finished(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         job = await hold_one(backend)
@@ -147,8 +147,8 @@ class TestTransitions(Conformance):
         assert (await backend.jobs.outstanding(["greet"], None)).is_empty
 
 
-class TestWhatIsKept(Conformance):
-    """`JobStore.finish`: what remains of each outcome."""
+class TestRecordedOutcomes(Conformance):
+    """`JobStore.finish`: what is recorded for each outcome."""
 
     async def test_the_result_of_a_completed_job_is_stored(self, backend: Backend) -> None:
         job = await hold_one(backend)
@@ -201,7 +201,7 @@ class TestWhatIsKept(Conformance):
             assert (record.error_class, record.message) == (FAILURE.error_class, FAILURE.message)
             assert (record.traceback, record.signature) == (FAILURE.traceback, FAILURE.signature)
 
-    async def test_the_first_few_and_the_last_few_are_kept(self, backend: Backend) -> None:
+    async def test_the_first_and_the_last_attempt_records_are_kept(self, backend: Backend) -> None:
         job = await hold_one(backend, max_attempts=1000)
         for _ in range(120):
             await finish(backend, job.lease, Retried(timedelta(0), FAILURE))
@@ -212,7 +212,7 @@ class TestWhatIsKept(Conformance):
         assert kept[-2:] == [119, 120]
         assert len(kept) < 100
 
-    async def test_the_error_text_may_hold_anything_that_is_text(self, backend: Backend) -> None:
+    async def test_an_error_text_may_contain_any_characters(self, backend: Backend) -> None:
         job = await hold_one(backend)
         failure = type(FAILURE)(error_class="Odd", message="nul \x00, quote ', emoji 🙂, long " + "x" * 50_000)
         assert await finish(backend, job.lease, Failed(failure)) is Verdict.DONE
@@ -254,7 +254,7 @@ class TestLostAndCancelled(Conformance):
         assert await state_of(backend, job.id) is JobState.FAILED
 
     @pytest.mark.parametrize("outcome", ["retried", "snoozed", "lost"])
-    async def test_a_job_that_would_run_again_though_somebody_asked_to_cancel_it_is_cancelled_instead(
+    async def test_a_job_with_a_cancel_request_is_cancelled_instead_of_run_again(
         self, backend: Backend, outcome: str
     ) -> None:
         job = await hold_one(backend)
@@ -265,18 +265,14 @@ class TestLostAndCancelled(Conformance):
         assert len(details.attempts) == 1
 
     @pytest.mark.parametrize("started", [True, False])
-    async def test_a_job_given_back_though_somebody_asked_to_cancel_it_is_cancelled_instead(
-        self, backend: Backend, *, started: bool
-    ) -> None:
+    async def test_a_released_job_with_a_cancel_request_is_cancelled(self, backend: Backend, *, started: bool) -> None:
         job = await hold_one(backend)
         await backend.jobs.cancel(job.id, "not wanted")
         assert await backend.jobs.release([job.lease], started=started) == [Verdict.DONE]
         assert await state_of(backend, job.id) is JobState.CANCELLED
 
     @pytest.mark.parametrize("outcome", ["completed", "failed"])
-    async def test_a_handler_may_still_end_a_job_that_somebody_asked_to_cancel(
-        self, backend: Backend, outcome: str
-    ) -> None:
+    async def test_a_handler_may_still_finish_a_job_with_a_cancel_request(self, backend: Backend, outcome: str) -> None:
         job = await hold_one(backend)
         await backend.jobs.cancel(job.id, "not wanted")
         assert await finish(backend, job.lease, OUTCOMES[outcome]) is Verdict.DONE

@@ -1,4 +1,4 @@
-"""Insight: lists and counts agree with the truth."""
+"""Insight: lists and counts match the stored state."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -31,7 +31,7 @@ from holdfast.testing.conformance.base import (
     queue_view,
 )
 
-# In this order no step claims the job of another: what is left ready comes last.
+# Ordered so that no step claims the job of another: jobs that stay ready come last.
 EVERY_STATE = [
     JobState.RUNNING,
     JobState.COMPLETED,
@@ -43,7 +43,7 @@ EVERY_STATE = [
 
 
 async def _pages(backend: Backend, selection: JobFilter) -> list[list[str]]:
-    """Return the ids of all pages; the last may not promise another that is empty for ever."""
+    """Return the ids of all pages; fails if the last page has a cursor to an empty one."""
     pages: list[list[str]] = []
     while True:
         page = await backend.insight.jobs(selection)
@@ -62,7 +62,7 @@ class TestJobs(Conformance):
         with pytest.raises(JobNotFound):
             await backend.insight.job(new_id())
 
-    async def test_all_that_is_known_of_a_job_is_returned(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_all_details_of_a_job_are_returned(self, backend: Backend, clock: ManualClock) -> None:
         new = a_job("mail", payload='{"to":"ada"}', priority=2, max_attempts=7, delay=timedelta(seconds=5))
         await enqueue(backend, new)
         details = await backend.insight.job(new.id)
@@ -73,9 +73,7 @@ class TestJobs(Conformance):
         assert (details.payload, details.headers, details.attempts) == ('{"to":"ada"}', {}, [])
         assert (details.result, details.lease) == (None, None)
 
-    async def test_all_that_a_copy_of_a_job_takes_is_returned_before_during_and_after_its_run(
-        self, backend: Backend
-    ) -> None:
+    async def test_a_job_can_be_copied_from_its_details_before_during_and_after_its_run(self, backend: Backend) -> None:
         new = NewJob(
             id=new_id(),
             queue="mail",
@@ -201,7 +199,7 @@ class TestLists(Conformance):
         mail = await queue_view(backend, "mail")
         assert (mail.ready, mail.running, mail.oldest_ready) == (1, 0, timedelta(seconds=3))
 
-    async def test_the_oldest_has_been_due_since_its_instant_whatever_its_head_start(
+    async def test_the_age_of_the_oldest_job_counts_from_when_it_was_due_whatever_its_priority(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         await enqueue(backend, a_job("early", priority=5), a_job("late", priority=-5))
@@ -238,7 +236,7 @@ class TestLists(Conformance):
         assert [lease.job_id for lease in await backend.insight.leases(1)] == [short.id]
         assert [lease.job_id for lease in await backend.insight.leases(MANY, expired_only=True)] == [short.id]
 
-    async def test_a_lease_that_ended_is_listed_no_more(self, backend: Backend) -> None:
+    async def test_an_ended_lease_is_no_longer_listed(self, backend: Backend) -> None:
         for outcome in OUTCOMES.values():
             job = await hold_one(backend)
             await finish(backend, job.lease, outcome)
@@ -264,12 +262,12 @@ class TestLists(Conformance):
         assert (later.completed, later.retried, later.failed, later.cancelled, later.lost) == (1, 1, 1, 1, 1)
         assert later.run_us >= 1_000_000
 
-    async def test_counts_of_earlier_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_older_counts_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, a_job())
         clock.advance(timedelta(hours=2))
         assert await backend.insight.counts(timedelta(hours=1)) == []
         assert len(await backend.insight.counts(timedelta(hours=3))) == 1
 
-    async def test_no_worker_has_reported_to_a_new_store(self, backend: Backend) -> None:
+    async def test_a_new_store_lists_no_workers(self, backend: Backend) -> None:
         assert await backend.insight.workers() == []
         assert await in_extender(backend, lambda extender: extender.cancel_asked("worker-a")) == []

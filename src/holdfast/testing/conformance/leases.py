@@ -87,7 +87,7 @@ class TestRelease(Conformance):
 class TestUnheard(Conformance):
     """`JobStore.unheard`."""
 
-    async def test_it_lists_what_a_worker_holds_under_larger_fences_than_it_knows_of(self, backend: Backend) -> None:
+    async def test_it_lists_a_workers_leases_under_larger_fences_than_it_knows(self, backend: Backend) -> None:
         known = await hold_one(backend)
         expected = await enqueue(backend, *(a_job() for _ in range(3)))
         lost = await claim(backend)
@@ -95,7 +95,7 @@ class TestUnheard(Conformance):
         assert await backend.jobs.unheard("worker-a", known.fence) == [job.lease for job in lost]
         assert await backend.jobs.unheard("worker-a", lost[0].fence) == []
 
-    async def test_what_others_hold_and_what_is_held_no_more_is_not_listed(self, backend: Backend) -> None:
+    async def test_leases_of_others_and_ended_leases_are_not_listed(self, backend: Backend) -> None:
         known = await hold_one(backend)
         ended, returned = await hold_one(backend), await hold_one(backend)
         await enqueue(backend, a_job())
@@ -104,7 +104,7 @@ class TestUnheard(Conformance):
         await backend.jobs.release([returned.lease], started=False)
         assert await backend.jobs.unheard("worker-a", known.fence) == []
 
-    async def test_what_it_lists_can_be_given_back_and_nothing_was_lost_by_it(self, backend: Backend) -> None:
+    async def test_listed_leases_can_be_released_without_cost(self, backend: Backend) -> None:
         (job_id,) = await enqueue(backend, a_job(max_attempts=1))
         await claim(backend)
         unheard = await backend.jobs.unheard("worker-a", 0)
@@ -142,7 +142,7 @@ class TestExtend(Conformance):
         assert await snapshot(backend, stale.id) == before
         assert (await lease_of(backend, live.id)).expires_in == LEASE * 9
 
-    async def test_a_lease_that_has_expired_but_that_nobody_has_rescued_is_extended(
+    async def test_an_expired_lease_that_was_not_rescued_is_extended(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         jobs = [await hold_one(backend), await hold_one(backend)]
@@ -155,7 +155,7 @@ class TestExtend(Conformance):
     async def test_of_two_fences_of_one_job_in_one_call_only_the_stale_one_is_lost(
         self, backend: Backend, clock: ManualClock
     ) -> None:
-        """A worker that lost a job and claimed it again extends both until the first handler has noticed."""
+        """A worker that lost a job and claimed it again extends both leases until the first handler notices."""
         job = await hold_one(backend)
         assert await backend.jobs.reset(job.id)
         again = await claim_one(backend)
@@ -165,15 +165,13 @@ class TestExtend(Conformance):
         assert (one_way.lost, other_way.lost) == ([job.lease], [job.lease])
         assert (await lease_of(backend, again.id)).expires_in == LEASE
 
-    async def test_extending_tells_which_jobs_somebody_asked_to_cancel(self, backend: Backend) -> None:
+    async def test_extending_reports_cancel_requests(self, backend: Backend) -> None:
         asked, other = await hold_one(backend), await hold_one(backend)
         await backend.jobs.cancel(asked.id, "not wanted")
         extension = await in_extender(backend, lambda extender: extender.extend([asked.lease, other.lease], LEASE))
         assert extension.cancel_asked == [asked.lease]
 
-    async def test_the_leases_of_a_worker_whose_jobs_somebody_asked_to_cancel_are_returned(
-        self, backend: Backend
-    ) -> None:
+    async def test_the_leases_of_a_worker_with_cancel_requests_are_returned(self, backend: Backend) -> None:
         mine = await hold_one(backend, worker_id="worker-a")
         other = await hold_one(backend, worker_id="worker-b")
         await hold_one(backend, worker_id="worker-a")
@@ -186,7 +184,9 @@ class TestExtend(Conformance):
         extension = await in_extender(backend, lambda extender: extender.extend([], LEASE))
         assert (extension.lost, extension.cancel_asked, extension.skipped) == ([], [], [])
 
-    async def test_a_beat_tells_the_store_that_this_worker_lives(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_heartbeat_registers_the_worker_and_ends_its_silence(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         beat = WorkerBeat(
             worker_id="worker-a", host="here", pid=7, queues=("mail",), concurrency=4, lease=LEASE, running=0
         )
@@ -203,13 +203,13 @@ class TestExtend(Conformance):
 class TestProgressAndVerify(Conformance):
     """`JobStore.progress` and `JobStore.verify`."""
 
-    async def test_progress_notes_how_far_an_attempt_has_come(self, backend: Backend) -> None:
+    async def test_progress_records_percent_and_note(self, backend: Backend) -> None:
         job = await hold_one(backend)
         assert await backend.jobs.progress(job.lease, 42.5, "halfway") is Verdict.DONE
         lease = await lease_of(backend, job.id)
         assert (lease.percent, lease.note) == (42.5, "halfway")
 
-    async def test_progress_is_forgotten_with_its_attempt(self, backend: Backend) -> None:
+    async def test_progress_ends_with_its_attempt(self, backend: Backend) -> None:
         job = await hold_one(backend)
         await backend.jobs.progress(job.lease, 42.5, "halfway")
         await backend.jobs.release([job.lease], started=False)
@@ -217,7 +217,7 @@ class TestProgressAndVerify(Conformance):
         lease = await lease_of(backend, again.id)
         assert (lease.percent, lease.note) == (None, None)
 
-    async def test_verify_tells_how_a_lease_stands(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_verify_returns_the_standing_of_a_lease(self, backend: Backend, clock: ManualClock) -> None:
         stale = await make_stale(backend, clock)
         assert await backend.jobs.verify(stale.lease) is Standing.LOST
         job = await hold_one(backend)

@@ -1,4 +1,4 @@
-"""Notify: hints arrive, never block, never raise, and stop when told."""
+"""Notify: notifications arrive, never block, never raise, and stop on unsubscribe."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -15,7 +15,7 @@ PATIENCE = 10.0
 
 
 def waker() -> tuple[asyncio.Event, Callable[[], None]]:
-    """Return an event and a function that sets it from any thread."""
+    """Return an event, and a function that sets it from any thread."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def wake() -> None:
@@ -24,8 +24,8 @@ def waker() -> tuple[asyncio.Event, Callable[[], None]]:
     return event, wake
 
 
-async def _hears_of_work(backend: Backend, heard: asyncio.Event) -> None:
-    """Enqueue until somebody elsewhere has heard of it: a hint may be lost while a listener is only just arriving."""
+async def _enqueue_until_notified(backend: Backend, heard: asyncio.Event) -> None:
+    """Enqueue until another backend was notified: a notification may be lost while its listener is connecting."""
     async with asyncio.timeout(PATIENCE):
         waiting = asyncio.create_task(heard.wait())
         while not heard.is_set():
@@ -37,7 +37,7 @@ async def _hears_of_work(backend: Backend, heard: asyncio.Event) -> None:
 class TestNotify(Conformance):
     """`Notifier` within one process."""
 
-    async def test_a_hint_wakes_all_listeners_here(self, backend: Backend) -> None:
+    async def test_a_notification_wakes_all_local_listeners(self, backend: Backend) -> None:
         (first, wake_first), (second, wake_second) = waker(), waker()
         stops = [backend.notifier.listen(wake_first), backend.notifier.listen(wake_second)]
         backend.notifier.notify()
@@ -52,17 +52,17 @@ class TestNotify(Conformance):
         stop_silent = backend.notifier.listen(wake_silent)
         stop_heard = backend.notifier.listen(wake_heard)
         stop_silent()
-        stop_silent()  # twice is once
+        stop_silent()  # idempotent
         backend.notifier.notify()
         async with asyncio.timeout(PATIENCE):
             await heard.wait()
         assert not silent.is_set()
         stop_heard()
 
-    async def test_a_hint_without_listeners_does_nothing(self, backend: Backend) -> None:
+    async def test_a_notification_without_listeners_does_nothing(self, backend: Backend) -> None:
         backend.notifier.notify()
 
-    async def test_a_listener_that_fails_is_dropped_and_neither_the_hint_nor_an_enqueue_fails_of_it(
+    async def test_a_listener_that_raises_is_removed_and_neither_notify_nor_enqueue_fails(
         self, backend: Backend
     ) -> None:
         calls = 0
@@ -81,7 +81,7 @@ class TestNotify(Conformance):
         await enqueue(backend, a_job())
         backend.notifier.notify()
         assert calls == 1
-        stop_failing()  # though it was dropped already
+        stop_failing()  # although it was already removed
         stop()
 
 
@@ -90,16 +90,16 @@ class TestNotifyOthers(Conformance):
 
     needs: ClassVar[frozenset[str]] = frozenset({"notifies", "shared"})
 
-    async def test_a_hint_of_new_work_wakes_listeners_in_other_processes(
+    async def test_a_notification_of_new_work_wakes_listeners_in_other_processes(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
         heard, wake = waker()
         stop = other.notifier.listen(wake)
-        await _hears_of_work(backend, heard)
+        await _enqueue_until_notified(backend, heard)
         stop()
 
-    async def test_hints_from_other_processes_go_on_though_a_listener_fails_of_one(
+    async def test_notifications_from_other_processes_continue_after_a_listener_raised(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
@@ -112,6 +112,6 @@ class TestNotifyOthers(Conformance):
         stop = other.notifier.listen(wake)
         for _ in range(2):
             heard.clear()
-            await _hears_of_work(backend, heard)
+            await _enqueue_until_notified(backend, heard)
         stop_failing()
         stop()

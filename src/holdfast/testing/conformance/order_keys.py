@@ -1,6 +1,6 @@
-"""Order keys: of each line the head alone may run, and its end brings up the next.
+"""Order keys: only the head of each order key may run, and its end unblocks the next job.
 
-The rest of it, those who wait, concurrency and transactions, is in `order_lines`.
+Blocked jobs, concurrency and transactions are in `blocked_jobs`.
 """
 
 # ruff: noqa: D102 - a test's name is its sentence
@@ -35,34 +35,36 @@ ENDS = ("completed", "failed", "cancelled")
 
 
 def keyed(order_key: str = "customer-3", queue: str = "default", *, task: str = "greet", **options: object) -> NewJob:
-    """Return a job with an order_key."""
+    """Return a new job with an order key."""
     return msgspec.structs.replace(a_job(queue, task=task), order_key=order_key, **options)
 
 
 async def states(backend: Backend, *job_ids: str) -> list[JobState]:
-    """Return where jobs stand."""
+    """Return the states of jobs."""
     return [await state_of(backend, job_id) for job_id in job_ids]
 
 
 async def hold_head(backend: Backend, *, waiting: int, max_attempts: int = 5) -> tuple[LeasedJob, list[str]]:
-    """Put jobs into one line and claim the head; return it, and the ids of those behind it."""
+    """Enqueue jobs with one order key and claim the head; return it and the ids of the blocked jobs."""
     head, *others = await enqueue(backend, *(keyed(max_attempts=max_attempts) for _ in range(waiting + 1)))
     job = await claim_one(backend)
     assert job.id == head
     return job, others
 
 
-class TestTheLine(Conformance):
+class TestOrderKey(Conformance):
     """`JobStore.enqueue` and `JobStore.claim` with order keys."""
 
-    async def test_only_the_head_of_a_line_is_ready_the_others_are_blocked(self, backend: Backend) -> None:
+    async def test_only_the_head_of_an_order_key_is_ready_the_others_are_blocked(self, backend: Backend) -> None:
         first = await enqueue(backend, keyed(), keyed())
         second = await enqueue(backend, keyed())
         assert await states(backend, *first, *second) == [JobState.READY, JobState.BLOCKED, JobState.BLOCKED]
         assert [job.id for job in await claim(backend)] == first[:1]
         assert await claim(backend) == []
 
-    async def test_the_jobs_of_one_line_run_one_at_a_time_in_the_order_of_their_seq(self, backend: Backend) -> None:
+    async def test_the_jobs_of_one_order_key_run_one_at_a_time_in_the_order_of_their_seq(
+        self, backend: Backend
+    ) -> None:
         ids = await enqueue(backend, *(keyed() for _ in range(3)))
         ids += await enqueue(backend, keyed(priority=100), keyed(priority=-100))
         done: list[str] = []
@@ -72,11 +74,11 @@ class TestTheLine(Conformance):
             assert await finish(backend, job.lease, Completed()) is Verdict.DONE
         assert done == ids
 
-    async def test_lines_do_not_wait_for_each_other(self, backend: Backend) -> None:
+    async def test_order_keys_do_not_wait_for_each_other(self, backend: Backend) -> None:
         ids = await enqueue(backend, keyed("a"), keyed("a"), keyed("b"), a_job(), keyed("b"))
         assert [job.id for job in await claim(backend)] == [ids[0], ids[2], ids[3]]
 
-    async def test_a_line_is_of_one_queue_and_of_all_its_tasks(self, backend: Backend) -> None:
+    async def test_an_order_key_belongs_to_one_queue_and_spans_its_tasks(self, backend: Backend) -> None:
         ids = await enqueue(backend, keyed(queue="mail"), keyed(queue="sale"), keyed(queue="mail", task="charge"))
         assert await states(backend, *ids) == [JobState.READY, JobState.READY, JobState.BLOCKED]
 
@@ -97,9 +99,7 @@ class TestTheLine(Conformance):
         await finish(backend, job.lease, Completed())
         assert (await claim_one(backend)).id == later
 
-    async def test_a_job_that_comes_up_before_it_is_due_is_scheduled(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_a_job_unblocked_before_it_is_due_is_scheduled(self, backend: Backend, clock: ManualClock) -> None:
         (head,) = await enqueue(backend, keyed())
         (delayed,) = await enqueue(backend, keyed(delay=timedelta(minutes=5)))
         job = await claim_one(backend)
@@ -111,9 +111,7 @@ class TestTheLine(Conformance):
         await backend.jobs.promote(MANY)
         assert (await claim_one(backend)).id == delayed
 
-    async def test_a_blocked_job_that_fell_due_meanwhile_comes_up_ready(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_a_job_unblocked_after_it_fell_due_is_ready(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, keyed())
         (delayed,) = await enqueue(backend, keyed(delay=timedelta(seconds=5)))
         job = await claim_one(backend)
@@ -121,7 +119,7 @@ class TestTheLine(Conformance):
         await finish(backend, job.lease, Completed())
         assert await state_of(backend, delayed) is JobState.READY
 
-    async def test_a_repeated_enqueue_changes_no_line(self, backend: Backend) -> None:
+    async def test_a_repeated_enqueue_changes_no_order_key(self, backend: Backend) -> None:
         jobs = [keyed(), keyed()]
         await enqueue(backend, *jobs)
         for _ in range(2):
@@ -135,14 +133,14 @@ class TestTheLine(Conformance):
             assert await backend.jobs.enqueue([job]) == [False]
         assert len(await claim(backend)) == 1
 
-    async def test_an_id_given_twice_in_a_call_stands_in_the_line_once(self, backend: Backend) -> None:
+    async def test_an_id_given_twice_in_a_call_is_queued_once(self, backend: Backend) -> None:
         job = keyed()
         assert await backend.jobs.enqueue([job, job]) == [True, False]
         held = await claim_one(backend)
         await finish(backend, held.lease, Completed())
         assert await claim(backend) == []
 
-    async def test_a_repeat_of_a_job_that_has_ended_leaves_the_line_free(self, backend: Backend) -> None:
+    async def test_a_repeat_of_a_job_that_has_ended_leaves_its_order_key_free(self, backend: Backend) -> None:
         job = keyed()
         await enqueue(backend, job)
         await finish(backend, (await claim_one(backend)).lease, Completed())
@@ -150,11 +148,11 @@ class TestTheLine(Conformance):
         (following,) = await enqueue(backend, keyed())
         assert await state_of(backend, following) is JobState.READY
 
-    async def test_a_claim_tells_the_key(self, backend: Backend) -> None:
+    async def test_a_claim_returns_the_order_key(self, backend: Backend) -> None:
         await enqueue(backend, keyed("customer-3"), a_job())
         assert [job.order_key for job in await claim(backend)] == ["customer-3", None]
 
-    async def test_very_many_jobs_of_many_keys_go_in_at_once(self, backend: Backend) -> None:
+    async def test_a_large_batch_of_many_order_keys_is_enqueued_in_one_call(self, backend: Backend) -> None:
         names = [f"customer-{number % 50}" for number in range(1000)]
         jobs = [keyed(name) for name in names]
         await enqueue(backend, *jobs)
@@ -164,24 +162,24 @@ class TestTheLine(Conformance):
         assert [job.id for job in await claim(backend)] == [job.id for job in jobs[50:100]]
 
 
-class TestTheEndOfTheHead(Conformance):
-    """Whatever ends the head brings up the next, once."""
+class TestHeadEnds(Conformance):
+    """Every way in which the head ends unblocks the next job, once."""
 
     @pytest.mark.parametrize("end", ENDS)
-    async def test_the_end_of_the_head_brings_up_the_next(self, backend: Backend, end: str) -> None:
+    async def test_the_end_of_the_head_unblocks_the_next(self, backend: Backend, end: str) -> None:
         job, others = await hold_head(backend, waiting=2)
         assert await finish(backend, job.lease, OUTCOMES[end]) is Verdict.DONE
         assert await states(backend, *others) == [JobState.READY, JobState.BLOCKED]
         assert [each.id for each in await claim(backend)] == others[:1]
 
     @pytest.mark.parametrize("end", ENDS)
-    async def test_a_repeat_of_the_finish_brings_up_nobody_else(self, backend: Backend, end: str) -> None:
+    async def test_a_repeat_of_the_finish_unblocks_no_other(self, backend: Backend, end: str) -> None:
         job, others = await hold_head(backend, waiting=2)
         for _ in range(3):
             assert await finish(backend, job.lease, OUTCOMES[end]) is Verdict.DONE
         assert await states(backend, *others) == [JobState.READY, JobState.BLOCKED]
 
-    async def test_a_plain_completion_among_others_brings_up_the_next(self, backend: Backend) -> None:
+    async def test_a_completion_in_a_batch_unblocks_the_next(self, backend: Backend) -> None:
         ids = await enqueue(backend, keyed("a"), a_job(), keyed("b"), a_job(), keyed("a"), keyed("b"), keyed("b"))
         jobs = await claim(backend)
         verdicts = await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
@@ -189,7 +187,7 @@ class TestTheEndOfTheHead(Conformance):
         assert [job.id for job in await claim(backend)] == [ids[4], ids[5]]
 
     @pytest.mark.parametrize("outcome", ["retried", "snoozed"])
-    async def test_a_head_that_comes_back_later_keeps_its_key(
+    async def test_a_head_that_runs_again_later_keeps_its_key(
         self, backend: Backend, clock: ManualClock, outcome: str
     ) -> None:
         job, others = await hold_head(backend, waiting=1)
@@ -224,7 +222,7 @@ class TestTheEndOfTheHead(Conformance):
         assert [each.id for each in await claim(backend)] == others
 
     @pytest.mark.parametrize("by", ["expiry", "worker"])
-    async def test_a_head_failed_by_a_rescue_brings_up_the_next(
+    async def test_a_head_failed_by_a_rescue_unblocks_the_next(
         self, backend: Backend, clock: ManualClock, by: str
     ) -> None:
         job, others = await hold_head(backend, waiting=2)
@@ -239,7 +237,7 @@ class TestTheEndOfTheHead(Conformance):
             ready = await claim(backend)
         assert (await state_of(backend, job.id), [each.id for each in ready]) == (JobState.FAILED, others[:1])
 
-    async def test_a_head_failed_by_a_release_brings_up_the_next(self, backend: Backend) -> None:
+    async def test_a_head_failed_by_a_release_unblocks_the_next(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1, max_attempts=1)
         while job.id not in others:
             await backend.jobs.release([job.lease], started=True)
@@ -247,7 +245,9 @@ class TestTheEndOfTheHead(Conformance):
         assert await state_of(backend, others[0]) is JobState.RUNNING
 
     @pytest.mark.parametrize("state", [JobState.READY, JobState.SCHEDULED])
-    async def test_a_head_cancelled_before_it_began_brings_up_the_next(self, backend: Backend, state: JobState) -> None:
+    async def test_a_head_cancelled_before_it_started_unblocks_the_next(
+        self, backend: Backend, state: JobState
+    ) -> None:
         delay = timedelta(minutes=5) if state is JobState.SCHEDULED else None
         head, *others = await enqueue(backend, keyed(delay=delay), keyed(), keyed())
         assert await state_of(backend, head) is state
@@ -255,7 +255,7 @@ class TestTheEndOfTheHead(Conformance):
         assert await states(backend, *others) == [JobState.READY, JobState.BLOCKED]
 
     @pytest.mark.parametrize("how", ["retried", "release", "rescue", "reset"])
-    async def test_a_head_that_somebody_asked_to_cancel_brings_up_the_next_when_it_ends(
+    async def test_a_head_with_a_cancel_request_unblocks_the_next_when_it_ends(
         self, backend: Backend, clock: ManualClock, how: str
     ) -> None:
         job, others = await hold_head(backend, waiting=1)
@@ -273,7 +273,7 @@ class TestTheEndOfTheHead(Conformance):
         assert await states(backend, job.id, *others) == [JobState.CANCELLED, JobState.READY]
 
     @pytest.mark.parametrize("outcome", sorted(OUTCOMES))
-    async def test_a_stale_fence_brings_up_nobody(self, backend: Backend, clock: ManualClock, outcome: str) -> None:
+    async def test_a_stale_fence_unblocks_none(self, backend: Backend, clock: ManualClock, outcome: str) -> None:
         stale, others = await hold_head(backend, waiting=1)
         clock.advance(LEASE * 2)
         await backend.jobs.rescue(None, MANY)
@@ -282,7 +282,7 @@ class TestTheEndOfTheHead(Conformance):
         assert await finish(backend, stale.lease, OUTCOMES[outcome]) is Verdict.LOST
         assert await snapshot(backend, again.id, *others) == before
 
-    async def test_what_comes_up_has_its_old_turn(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_an_unblocked_job_keeps_its_turn(self, backend: Backend, clock: ManualClock) -> None:
         job, (following,) = await hold_head(backend, waiting=1)
         clock.advance(LEASE / 2)
         (other,) = await enqueue(backend, a_job())

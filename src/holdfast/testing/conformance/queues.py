@@ -1,4 +1,4 @@
-"""Queues: pause and resume, and what is outstanding."""
+"""Queues: pause and resume, and outstanding work."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -28,7 +28,7 @@ from holdfast.testing.conformance.base import (
 def left(
     *, ready: int = 0, retrying: int = 0, running: int = 0, delayed: int = 0, paused: int = 0, unknown: int = 0
 ) -> Outstanding:
-    """Return what is left, zero where nothing is said."""
+    """Return the outstanding work, zero where not given."""
     return Outstanding(
         ready=ready,
         retrying=retrying,
@@ -43,7 +43,7 @@ def left(
 class TestQueues(Conformance):
     """`QueueStore`."""
 
-    async def test_a_queue_comes_into_being_with_its_first_job(self, backend: Backend) -> None:
+    async def test_a_queue_exists_from_its_first_job(self, backend: Backend) -> None:
         assert await backend.insight.queues() == []
         await enqueue(backend, a_job("mail"), a_job("mail"))
         view = await queue_view(backend, "mail")

@@ -1,4 +1,4 @@
-"""Refusals: what a store cannot do it refuses with a reason, at once and in words."""
+"""Refusals: what a store does not support raises `Unsupported` immediately, with a reason."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -12,7 +12,7 @@ from holdfast.testing.conformance.base import LEASE, Conformance, hold_one
 
 
 class TestRefusals(Conformance):
-    """`Capabilities` and what follows from them."""
+    """`Capabilities` and the refusals that follow from them."""
 
     async def test_every_refusal_has_a_reason_and_raises_unsupported_with_it(self, backend: Backend) -> None:
         capabilities = backend.capabilities
@@ -24,7 +24,7 @@ class TestRefusals(Conformance):
             assert capabilities.store in str(refused.value)
 
     async def test_what_is_not_refused_is_allowed(self, backend: Backend) -> None:
-        backend.capabilities.require("something that nobody refused")
+        backend.capabilities.require("something that is not refused")
 
     async def test_a_store_that_lacks_something_says_why(self, backend: Backend) -> None:
         capabilities = backend.capabilities

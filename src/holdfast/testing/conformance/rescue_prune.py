@@ -1,4 +1,4 @@
-"""Upkeep: promote, rescue, reset, cancel, retry, prune; bounded, repeatable, safe beside live workers."""
+"""Maintenance: promote, rescue, reset, cancel, retry and prune are bounded, repeatable and safe while workers run."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -87,7 +87,7 @@ class TestRescue(Conformance):
         assert await backend.jobs.rescue(timedelta(seconds=29), MANY) == []
         assert [each.job_id for each in await backend.jobs.rescue(timedelta(seconds=30), MANY)] == [long.id]
 
-    async def test_when_a_person_asks_every_expired_one_is_taken(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_an_operators_rescue_takes_every_expired_lease(self, backend: Backend, clock: ManualClock) -> None:
         held = {(await hold_one(backend, lease=lease)).id for lease in (SECOND, LEASE)}
         alive = await hold_one(backend, lease=timedelta(hours=2))
         clock.advance(3600)
@@ -108,7 +108,7 @@ class TestRescue(Conformance):
         assert (rescued.job_id, rescued.worker_id, rescued.attempt) == (job.id, "worker-a", 1)
         assert (rescued.task, rescued.queue, rescued.state) == ("greet", "default", JobState.READY)
 
-    async def test_being_lost_beside_others_is_excused_but_the_job_runs_alone_from_now_on(
+    async def test_a_job_lost_together_with_others_is_excused_and_runs_isolated_from_then_on(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         job = await hold_one(backend)
@@ -122,7 +122,7 @@ class TestRescue(Conformance):
     async def test_what_becomes_of_each_job_is_decided_by_after_loss(
         self, backend: Backend, clock: ManualClock
     ) -> None:
-        """Lost once beside others, then alone: the attempts count, and the third loss fails the job."""
+        """Lost once together with others, then isolated: the attempts count, and the third loss fails the job."""
         (job_id,) = await enqueue(backend, a_job(max_attempts=50))
         states: list[JobState] = []
         for expected in (1, 1, 2):
@@ -136,7 +136,7 @@ class TestRescue(Conformance):
         assert "worker lost 3 times" in details.job.reason
         assert [record.outcome for record in details.attempts] == ["lost"] * 3
 
-    async def test_a_job_that_never_runs_alone_is_excused_within_a_bound(
+    async def test_a_job_that_never_runs_isolated_is_excused_within_a_bound(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         (job_id,) = await enqueue(backend, a_job(max_attempts=1))
@@ -157,9 +157,7 @@ class TestRescue(Conformance):
         await backend.jobs.rescue(None, MANY)
         assert [each.id for each in await claim(backend)] == [job.id, other]
 
-    async def test_a_rescued_job_that_somebody_asked_to_cancel_is_cancelled(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_a_rescued_job_with_a_cancel_request_is_cancelled(self, backend: Backend, clock: ManualClock) -> None:
         job = await hold_one(backend)
         await backend.jobs.cancel(job.id, "not wanted")
         clock.advance(LEASE * 2)
@@ -167,7 +165,7 @@ class TestRescue(Conformance):
         assert rescued.state is JobState.CANCELLED
         assert (await backend.insight.job(job.id)).job.reason == "not wanted"
 
-    async def test_of_a_worker_that_is_known_to_be_dead_leases_are_taken_expired_or_not(self, backend: Backend) -> None:
+    async def test_all_leases_of_a_worker_known_to_be_dead_are_taken_expired_or_not(self, backend: Backend) -> None:
         dead = {(await hold_one(backend, worker_id="worker-z")).id for _ in range(3)}
         alive = await hold_one(backend)
         first = await backend.jobs.rescue_worker("worker-z", "killed by signal 9", 2)
@@ -190,17 +188,17 @@ class TestRescue(Conformance):
         assert [worker.beat.worker_id for worker in await backend.insight.workers()] == ["worker-a"]
 
 
-class TestByAPersonsWord(Conformance):
+class TestOperatorActions(Conformance):
     """`JobStore.reset`, `cancel` and `retry`."""
 
-    async def test_a_running_jobs_lease_is_taken_away_and_its_holder_becomes_stale(self, backend: Backend) -> None:
+    async def test_a_reset_revokes_a_running_jobs_lease_and_its_holder_becomes_stale(self, backend: Backend) -> None:
         job = await hold_one(backend)
         assert await backend.jobs.reset(job.id)
         assert await backend.jobs.verify(job.lease) is Standing.LOST
         again = await claim_one(backend, worker_id="worker-b")
         assert (again.id, again.attempt, again.used_attempts) == (job.id, 2, 1)
 
-    async def test_a_reset_job_that_somebody_asked_to_cancel_is_cancelled_and_its_holder_becomes_stale(
+    async def test_a_reset_job_with_a_cancel_request_is_cancelled_and_its_holder_becomes_stale(
         self, backend: Backend
     ) -> None:
         job = await hold_one(backend)
@@ -218,7 +216,7 @@ class TestByAPersonsWord(Conformance):
             assert await state_of(backend, job_id) is state
 
     @pytest.mark.parametrize("state", [JobState.SCHEDULED, JobState.READY])
-    async def test_a_job_that_has_not_begun_is_cancelled(self, backend: Backend, state: JobState) -> None:
+    async def test_a_job_that_has_not_started_is_cancelled(self, backend: Backend, state: JobState) -> None:
         job_id, lease = await bring_to(backend, state)
         assert await backend.jobs.cancel(job_id, "not wanted") is Cancellation.CANCELLED
         details = await backend.insight.job(job_id)
@@ -234,7 +232,7 @@ class TestByAPersonsWord(Conformance):
         assert (await backend.jobs.promote(MANY)).moved == 0
         assert await claim(backend) == []
 
-    async def test_the_worker_that_runs_a_job_is_asked(self, backend: Backend) -> None:
+    async def test_the_cancellation_of_a_running_job_is_requested_of_its_worker(self, backend: Backend) -> None:
         job = await hold_one(backend)
         assert await backend.jobs.cancel(job.id, "not wanted") is Cancellation.ASKED
         assert await backend.jobs.verify(job.lease) is Standing.HELD
@@ -264,7 +262,7 @@ class TestByAPersonsWord(Conformance):
         assert not await backend.jobs.retry(job_id)
         assert await snapshot(backend, job_id) == before
 
-    async def test_what_was_asked_before_a_retry_is_forgotten(self, backend: Backend) -> None:
+    async def test_a_retry_clears_an_earlier_cancel_request(self, backend: Backend) -> None:
         job = await hold_one(backend)
         await backend.jobs.cancel(job.id, "not wanted")
         await finish(backend, job.lease, OUTCOMES["retried"])
@@ -282,7 +280,7 @@ class TestByAPersonsWord(Conformance):
         with pytest.raises(JobNotFound):
             await backend.jobs.reset(new_id())
 
-    async def test_a_job_that_was_ever_lost_runs_alone_after_a_retry_too(
+    async def test_a_job_that_was_ever_lost_runs_isolated_after_a_retry_too(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         for asked in (False, True):
@@ -338,7 +336,7 @@ class TestPrune(Conformance):
     async def test_what_is_kept_stays_near_rate_times_retention_in_whatever_order_jobs_finish(
         self, backend: Backend, clock: ManualClock
     ) -> None:
-        """More jobs finish between two calls than one call may delete, and long ones finish behind short ones."""
+        """More jobs finish between two calls than one call may delete, and long jobs finish after short ones."""
         retention = Retention(completed=timedelta(minutes=10), counts=None)
         await enqueue(backend, *(a_job("long") for _ in range(60)))
         long = await claim(backend, queues=["long"], lease=timedelta(hours=2))
@@ -350,7 +348,7 @@ class TestPrune(Conformance):
             await backend.jobs.finish([Finish(each.lease, OUTCOMES["completed"]) for each in ended])
             kept += len(ended)
             pruned = 10
-            while pruned == 10:  # a worker follows a full batch by another
+            while pruned == 10:  # a worker prunes again at once after a full batch
                 pruned = await backend.jobs.prune(retention, 10)
                 kept -= pruned
         assert kept == 21 * 10

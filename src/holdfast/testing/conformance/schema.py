@@ -1,4 +1,4 @@
-"""Schema: installed from nothing, repeatable, checked, and printable without a connection."""
+"""Schema: installs into an empty store, is repeatable, is checked, and can be printed without a connection."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -36,7 +36,7 @@ class TestSchema(Conformance):
         await backend.open()
         await state_of(backend, job.id)
 
-    async def test_the_url_is_shown_and_the_facts_are_told(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_the_url_and_the_facts_are_shown(self, backend: Backend, clock: ManualClock) -> None:
         assert ":" in backend.url
         facts = await backend.insight.facts()
         assert facts["now_us"] == str(clock())
@@ -45,7 +45,7 @@ class TestSchema(Conformance):
 
 
 class TestSharedSchema(Conformance):
-    """`Schema` beside other backends."""
+    """`Schema` with several backends on one store."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"shared"})
 

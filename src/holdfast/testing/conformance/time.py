@@ -27,7 +27,7 @@ TICK = timedelta(microseconds=1)
 
 
 class TestTime(Conformance):
-    """What the store's clock decides."""
+    """Decisions that use the store's clock."""
 
     async def test_a_job_is_due_at_its_microsecond_and_not_before(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, a_job(delay=timedelta(seconds=1)))

@@ -36,7 +36,7 @@ SHORT = timedelta(seconds=2)
 
 
 class HandlerError(Exception):
-    """What a handler raises in the middle of its transaction."""
+    """Raised by a handler in the middle of its transaction."""
 
 
 class TestAsync(Conformance):
@@ -107,7 +107,7 @@ class TestAsync(Conformance):
     async def test_the_lease_is_safe_while_the_transaction_is_open(
         self, backend: Backend, effects: EffectTable, clock: ManualClock
     ) -> None:
-        """A rescuer beside it waits or passes over; it never takes a lease between effect and completion."""
+        """A concurrent rescuer waits or skips the lease; it never takes a lease between effect and completion."""
         await effects.create()
         job = await hold_one(backend)
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
@@ -140,7 +140,7 @@ class TestAsync(Conformance):
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
             assert await backend.jobs.enqueue([kept]) == [True]
             assert await transaction.complete(job.lease, None) is Verdict.DONE
-        other = await hold_one_beside(backend)
+        other = await lease_one_in_separate_queue(backend)
         with pytest.raises(HandlerError):
             async with backend.transactions.begin(other.lease, limit=LIMIT):
                 assert await backend.jobs.enqueue([dropped]) == [True]
@@ -159,8 +159,8 @@ class TestAsync(Conformance):
         assert [each.id for each in await claim(backend, tasks=["brand-new"])] == [job_id]
 
 
-async def hold_one_beside(backend: Backend) -> LeasedJob:
-    """Enqueue a job to a queue of its own and claim it, whatever else is ready."""
+async def lease_one_in_separate_queue(backend: Backend) -> LeasedJob:
+    """Enqueue a job to a separate queue and claim it, even if other jobs are ready."""
     await enqueue(backend, a_job("beside"))
     (job,) = await claim(backend, queues=["beside"])
     return job
@@ -213,7 +213,7 @@ class TestBlocking(Conformance):
 
 
 class TestShared(Conformance):
-    """The caller's own connection and transaction, and others beside it."""
+    """The caller's own connection and transaction, with concurrent callers."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
@@ -294,7 +294,7 @@ class TestShared(Conformance):
         assert (await extending).lost == []
         assert await effects.count(job.id) == 1
 
-    async def test_a_lease_that_was_skipped_is_told_and_not_extended_and_the_next_extension_works(
+    async def test_a_skipped_lease_is_reported_and_not_extended_and_the_next_extension_works(
         self, backend: Backend, clock: ManualClock, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
@@ -306,14 +306,14 @@ class TestShared(Conformance):
             )
             await asyncio.wait([extending], timeout=0.2)
         extension = await extending
-        assert extension.skipped in ([], [job.lease])  # with one write lock it waits for the end, and skips nothing
+        assert extension.skipped in ([], [job.lease])  # with one write lock it waits for the end and skips nothing
         assert (await lease_of(backend, job.id)).expires_in == (SHORT if extension.skipped else LEASE)
         assert (await lease_of(backend, free.id)).expires_in == LEASE
         again = await in_extender(other, lambda extender: extender.extend([job.lease], LEASE))
         assert (again.lost, again.skipped) == ([], [])
         assert (await lease_of(backend, job.id)).expires_in == LEASE
 
-    async def test_a_completion_of_the_callers_own_that_is_rolled_back_leaves_a_lease_that_is_told_as_it_stands(
+    async def test_after_a_callers_completion_is_rolled_back_the_extension_reports_the_lease_correctly(
         self, backend: Backend, clock: ManualClock, effects: EffectTable, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
@@ -340,7 +340,7 @@ class TestShared(Conformance):
             assert not done
         assert await verifying is Standing.COMPLETED
 
-    async def test_what_a_transaction_has_not_committed_nobody_else_sees(
+    async def test_uncommitted_writes_are_invisible_to_others(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()

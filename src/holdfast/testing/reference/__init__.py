@@ -1,15 +1,15 @@
-"""The reference model: what a store means, in dicts and integers.
+"""The reference model: the semantics of a store, in dicts and integers.
 
-It is synchronous and deterministic, does no I/O and draws no random numbers; time is an integer that its owner moves.
-A store is right when no sequence of verbs tells it from this model. Where the port leaves a choice open the model takes
-one; comparisons must not depend on it.
+It is synchronous and deterministic, does no I/O and draws no random numbers; time is an integer that its owner
+advances. A store is correct if no sequence of verbs distinguishes it from this model. Where the port leaves a choice
+open, the model makes one, and comparisons must not depend on it.
 
-- `records` - what is kept of a job, a lease and a worker.
-- `model` - the verbs of a job's life under a lease.
-- `upkeep` - the verbs that nobody's lease covers: promote, rescue, prune, and a person's word.
-- `views` - what people see.
-- `streams` - the same for events, consumers and allocation.
-- `backend` - the model behind the port, so that the conformance suite holds it to the same sentences as any store.
+- `records`: the state of a job, a lease and a worker.
+- `model`: the verbs of a job's life under a lease.
+- `upkeep`: the verbs without a lease: promote, rescue, prune and operator actions.
+- `views`: what lists and details show.
+- `streams`: the same for events, consumers and shares.
+- `backend`: the model behind the port, so that it passes the conformance suite like any store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference model behind the port: what the simulation runs on passes the suite that every store passes."""
+"""The reference model behind the port, so that it passes the same conformance suite as the stores."""
 
 # ruff: noqa: D102 - the port states the contract of every method here
 
@@ -39,8 +39,8 @@ from holdfast.testing.reference import views
 from holdfast.testing.reference.model import Reference
 from holdfast.testing.reference.streams import ReferenceStreams, StreamReference
 
-_NO_TRANSACTIONS = "the reference model is no database: there is nothing to write an effect to"
-_NOT_SHARED = "the reference model lives in one process"
+_NO_TRANSACTIONS = "the reference model is not a database; it has no place for an effect"
+_NOT_SHARED = "the reference model exists in one process"
 
 
 class ReferenceBackend:
@@ -53,7 +53,7 @@ class ReferenceBackend:
         self.capabilities = Capabilities(
             store="reference",
             version="1",
-            durability="none: the model lives in memory",
+            durability="none: in memory",
             notifies=False,
             joins_transactions=False,
             shared=False,
@@ -71,7 +71,7 @@ class ReferenceBackend:
         """Do nothing: the model is always open."""
 
     async def close(self) -> None:
-        """Do nothing: the model holds nothing of the process."""
+        """Do nothing: the model holds no resources."""
 
     def extender(self) -> ReferenceExtender:
         """Return the blocking verbs."""
@@ -206,14 +206,14 @@ class ReferenceSchema:
         return 1
 
     async def check(self) -> None:
-        """Do nothing: there are no tables that could be of another version."""
+        """Do nothing: without tables there is no schema version."""
 
     def script(self) -> str:
         return "-- the reference model has no tables\n"
 
 
 class ReferenceTransactions:
-    """`Transactions`, all refused."""
+    """`Transactions`; every method raises `Unsupported`."""
 
     def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:
         self._refuse(lease, limit)
@@ -244,7 +244,7 @@ class ReferenceNotifier:
         for wake in tuple(self._listeners):
             try:
                 wake()
-            except Exception:  # noqa: BLE001 - a hint never fails whoever gives it
+            except Exception:  # noqa: BLE001 - a notification never fails its sender
                 self._drop(wake)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:

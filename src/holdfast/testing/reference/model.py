@@ -24,11 +24,11 @@ from holdfast.testing.reference.upkeep import ReferenceMaintenance
 
 
 class Reference(ReferenceMaintenance):
-    """The reference model: every verb of the port that concerns jobs and queues."""
+    """The reference model: every verb of the port for jobs and queues."""
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
-        """Put jobs in, all or none; True for each that is new."""
-        sizes = [len(job.payload.encode()) for job in jobs]  # before the first is written: text may not be encodable
+        """Enqueue jobs, all or none; True for each new one."""
+        sizes = [len(job.payload.encode()) for job in jobs]  # before the first write: a payload may not be encodable
         return [self._enqueue(job, size) for job, size in zip(jobs, sizes, strict=True)]
 
     def _enqueue(self, job: NewJob, size: int) -> bool:
@@ -47,7 +47,7 @@ class Reference(ReferenceMaintenance):
             new=job, size=size, seq=seq, state=state, enqueued_us=now, run_us=due, turn_us=due, place=seq
         )
         record.due_at(due)
-        if record.line is not None and self.in_line(record.line):
+        if record.order_scope is not None and self.of_order_key(record.order_scope):
             record.state = JobState.BLOCKED
         self.records[job.id] = record
         self.queues.add(job.queue)
@@ -68,7 +68,7 @@ class Reference(ReferenceMaintenance):
             record.counters = msgspec.structs.replace(counters, attempt=counters.attempt + 1)
             record.state = JobState.RUNNING
             record.retrying = False
-            record.hold = ReferenceLease(
+            record.lease = ReferenceLease(
                 fence=fence,
                 worker_id=request.worker_id,
                 started_us=self.now,
@@ -93,61 +93,61 @@ class Reference(ReferenceMaintenance):
         return sorted(claimable, key=lambda record: (record.turn_us, record.seq))
 
     def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
-        """Write the ends of attempts; one verdict for each, in order."""
+        """Write the outcomes of attempts; one verdict each, in order."""
         return [self._finish(each.lease, each.outcome) for each in finishes]
 
     def _finish(self, lease: Lease, outcome: Outcome) -> Verdict:
         record = self.of_lease(lease)
-        if record is None or record.hold is None:
+        if record is None or record.lease is None:
             known = self.records.get(lease.job_id)
             repeated = known is not None and known.ended_by.get(lease.fence) is type(outcome)
             return Verdict.DONE if repeated else Verdict.LOST
-        hold = record.hold
-        record.ended_by[hold.fence] = type(outcome)
-        self.count(record, "run_us", by=self.now - hold.started_us)
+        active = record.lease
+        record.ended_by[active.fence] = type(outcome)
+        self.count(record, "run_us", by=self.now - active.started_us)
         match outcome:
             case Completed(result):
                 self.end(record, JobState.COMPLETED, None)
-                record.completed_by, record.result = hold.fence, result
+                record.completed_by, record.result = active.fence, result
                 self.count(record, "completed")
             case Retried(delay, failure):
-                self.note(record, hold, "retried", failure)
+                self.record_attempt(record, active, "retried", failure)
                 self._later(record, delay)
                 self.count(record, "retried")
             case Snoozed(delay):
-                self.note(record, hold, "snoozed", None)
+                self.record_attempt(record, active, "snoozed", None)
                 record.counters = after_return(record.counters)
                 self._later(record, delay)
             case Failed(failure):
-                self.note(record, hold, "failed", failure)
+                self.record_attempt(record, active, "failed", failure)
                 self.fail(record, failure.message)
             case Cancelled(reason):
-                self.note(record, hold, "cancelled", None)
-                self.give_up(record, reason)
+                self.record_attempt(record, active, "cancelled", None)
+                self.set_cancelled(record, reason)
             case Lost(failure):
-                self.lose(record, hold, failure, alone=True)
+                self.lose(record, active, failure, alone=True)
             case _:
                 assert_never(outcome)
         return Verdict.DONE
 
     def _later(self, record: ReferenceJob, delay: timedelta) -> None:
-        """Make the job due again after `delay`, unless somebody asked to cancel it."""
+        """Make the job due again after `delay`, unless its cancellation was requested."""
         if record.cancel_reason is not None:
-            self.give_up(record, record.cancel_reason)
+            self.set_cancelled(record, record.cancel_reason)
             return
         record.leave(JobState.SCHEDULED)
         record.retrying = True
         record.due_at(self.now + span_micros(delay))
 
     def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
-        """Give jobs back; they are ready again at their old turn."""
+        """Release jobs; they are ready again at their old turn."""
         return [self._release(lease, started=started) for lease in leases]
 
     def _release(self, lease: Lease, *, started: bool) -> Verdict:
         record = self.of_lease(lease)
-        if record is None or record.hold is None:
+        if record is None or record.lease is None:
             return Verdict.LOST
-        self.note(record, record.hold, "released", None)
+        self.record_attempt(record, record.lease, "released", None)
         decision = BudgetDecision(after_return(record.counters), None)
         if started:
             decision = after_interruption(record.counters, max_attempts=record.new.max_attempts)
@@ -156,46 +156,48 @@ class Reference(ReferenceMaintenance):
 
     def unheard(self, worker_id: str, after: int) -> list[Lease]:
         """List the leases of a worker under fences larger than `after`."""
-        held = [(record, hold) for record, hold in self.held() if hold.worker_id == worker_id and hold.fence > after]
-        return [Lease(record.new.id, record.seq, hold.fence) for record, hold in held]
+        held = [
+            (record, active) for record, active in self.held() if active.worker_id == worker_id and active.fence > after
+        ]
+        return [Lease(record.new.id, record.seq, active.fence) for record, active in held]
 
     def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
-        """Note how far an attempt has come."""
+        """Record the progress of an attempt."""
         record = self.of_lease(lease)
-        if record is None or record.hold is None:
+        if record is None or record.lease is None:
             return Verdict.LOST
-        hold = record.hold
-        hold.percent = hold.percent if percent is None else percent
-        hold.note = hold.note if note is None else note
+        active = record.lease
+        active.percent = active.percent if percent is None else percent
+        active.note = active.note if note is None else note
         return Verdict.DONE
 
     def extend(self, lease: Lease, duration: timedelta) -> Verdict:
-        """Extend one lease to `duration` from now, if that is later than its end; an expired one is revived."""
+        """Extend one lease to `duration` from now, if that is later than its expiry; an expired one is revived."""
         record = self.of_lease(lease)
-        if record is None or record.hold is None:
+        if record is None or record.lease is None:
             return Verdict.LOST
-        record.hold.expires_us = max(record.hold.expires_us, self.now + span_micros(duration))
+        record.lease.expires_us = max(record.lease.expires_us, self.now + span_micros(duration))
         return Verdict.DONE
 
     def extend_all(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
-        """Extend leases to `duration` from now; tell which are lost and which somebody asked to cancel."""
+        """Extend leases to `duration` from now; return which are lost and which have a cancel request."""
         lost = [lease for lease in leases if self.extend(lease, duration) is Verdict.LOST]
-        for record, hold in self.held():
-            if Lease(job_id=record.new.id, seq=record.seq, fence=hold.fence) in leases:
-                hold.duration_us = span_micros(duration)
+        for record, active in self.held():
+            if Lease(job_id=record.new.id, seq=record.seq, fence=active.fence) in leases:
+                active.duration_us = span_micros(duration)
         asked = [lease for lease in leases if (held := self.of_lease(lease)) and held.cancel_reason is not None]
         return Extension(lost=lost, cancel_asked=asked)
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:
-        """Return the leases of a worker whose jobs somebody asked to cancel."""
+        """Return the leases of a worker with a cancel request."""
         return [
-            Lease(job_id=record.new.id, seq=record.seq, fence=hold.fence)
-            for record, hold in self.held()
-            if hold.worker_id == worker_id and record.cancel_reason is not None
+            Lease(job_id=record.new.id, seq=record.seq, fence=active.fence)
+            for record, active in self.held()
+            if active.worker_id == worker_id and record.cancel_reason is not None
         ]
 
     def verify(self, lease: Lease) -> Standing:
-        """Tell how a lease stands."""
+        """Return the standing of a lease."""
         if self.of_lease(lease) is not None:
             return Standing.HELD
         record = self.records.get(lease.job_id)

@@ -1,4 +1,4 @@
-"""What the reference model keeps."""
+"""The state of the reference model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEPT_LAST = 20
 
 @dataclass(slots=True)
 class ReferenceLease:
-    """An active lease: who holds the job, under which fence, until when."""
+    """An active lease: worker, fence and expiry."""
 
     fence: int
     worker_id: str
@@ -32,7 +32,7 @@ class ReferenceLease:
 
 @dataclass(slots=True)
 class ReferenceJob:
-    """All that is known of a job."""
+    """The complete state of a job."""
 
     new: NewJob
     size: int
@@ -43,7 +43,7 @@ class ReferenceJob:
     turn_us: int
     place: int
     counters: Counters = field(default_factory=Counters)
-    hold: ReferenceLease | None = None
+    lease: ReferenceLease | None = None
     retrying: bool = False
     cancel_reason: str | None = None
     finished_us: int | None = None
@@ -59,34 +59,34 @@ class ReferenceJob:
         return self.state in FINAL_STATES
 
     @property
-    def line(self) -> tuple[str, str] | None:
-        """The line in which the job stands, in order of `place`: its queue and its order_key."""
+    def order_scope(self) -> tuple[str, str] | None:
+        """The queue and order key of the job; jobs of one pair are ordered by `place`."""
         return None if self.new.order_key is None else (self.new.queue, self.new.order_key)
 
     def due_at(self, run_us: int) -> None:
-        """Set when the job is due, and with it its turn."""
+        """Set when the job is due, and thereby its turn."""
         self.run_us = run_us
         self.turn_us = turn_of(run_us, self.new.priority)
 
     def leave(self, state: JobState) -> None:
-        """End the present lease, if there is one; the job goes to `state`."""
+        """End the current lease, if any, and move the job to `state`."""
         self.state = state
-        self.hold = None
+        self.lease = None
 
     def end(self, state: JobState, now_us: int, reason: str | None = None) -> None:
-        """Put the job into a final state."""
+        """Move the job to a final state."""
         self.leave(state)
         self.finished_us = now_us
         self.reason = reason
 
-    def note_attempt(self, view: AttemptView) -> None:
-        """Keep the record of an attempt that did not complete: the first few and the last few."""
+    def keep_attempt(self, view: AttemptView) -> None:
+        """Keep the record of an attempt that did not complete: the first few and the last few are kept."""
         self.attempts.append(view)
         if len(self.attempts) > KEPT_FIRST + KEPT_LAST:
             del self.attempts[KEPT_FIRST]
 
     def leased(self, fence: int) -> LeasedJob:
-        """Return the job as a claim hands it out."""
+        """Return the job as a claim returns it."""
         new, counters = self.new, self.counters
         return LeasedJob(
             id=new.id,
@@ -111,7 +111,7 @@ class ReferenceJob:
 
 @dataclass(slots=True)
 class WorkerRecord:
-    """A worker that has reported."""
+    """A worker that sent a heartbeat."""
 
     beat: WorkerBeat
     started_us: int
@@ -119,7 +119,7 @@ class WorkerRecord:
 
 
 class ReferenceState:
-    """The whole of a store: jobs, queues, workers, counts, the last fence and the last seq."""
+    """The complete state of a store: jobs, queues, workers, counts, the last fence and the last seq."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -137,23 +137,23 @@ class ReferenceState:
         return self.clock()
 
     def of_lease(self, lease: Lease) -> ReferenceJob | None:
-        """Return the job that is held under this very fence, or None if the fence is stale."""
+        """Return the job leased under exactly this fence, or None if the fence is stale."""
         record = self.records.get(lease.job_id)
-        if record is None or record.hold is None or record.hold.fence != lease.fence:
+        if record is None or record.lease is None or record.lease.fence != lease.fence:
             return None
         return record
 
-    def in_line(self, line: tuple[str, str]) -> list[ReferenceJob]:
-        """Return the jobs of a line that have not ended: its head, then those who wait, in order."""
-        standing = [record for record in self.records.values() if record.line == line and not record.is_final]
-        return sorted(standing, key=lambda record: (record.state is JobState.BLOCKED, record.place))
+    def of_order_key(self, scope: tuple[str, str]) -> list[ReferenceJob]:
+        """Return the unfinished jobs of an order key: its head, then the blocked jobs, in order."""
+        unfinished = [record for record in self.records.values() if record.order_scope == scope and not record.is_final]
+        return sorted(unfinished, key=lambda record: (record.state is JobState.BLOCKED, record.place))
 
     def held(self) -> list[tuple[ReferenceJob, ReferenceLease]]:
-        """Return the jobs that somebody holds, the next to expire first."""
-        held = [(record, record.hold) for record in self.records.values() if record.hold is not None]
+        """Return the leased jobs, the next to expire first."""
+        held = [(record, record.lease) for record in self.records.values() if record.lease is not None]
         return sorted(held, key=lambda pair: (pair[1].expires_us, pair[0].seq))
 
     def count(self, record: ReferenceJob, what: str, by: int = 1) -> None:
-        """Add to the count of the present minute."""
+        """Add to the count of the current minute."""
         minute = self.now - self.now % 60_000_000
         self.counts.setdefault((minute, record.new.queue, record.new.task), Counter())[what] += by

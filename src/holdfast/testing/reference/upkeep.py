@@ -1,4 +1,4 @@
-"""What moves jobs without a lease: time, the rescue of silent workers, retention, and a person's word."""
+"""Transitions without a lease: time, the rescue of silent workers, retention and operator actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.testing.reference.records import ReferenceJob, ReferenceLease, Ref
 
 
 class ReferenceMaintenance(ReferenceState):
-    """The verbs that no lease covers, and the ends that several verbs share."""
+    """The verbs without a lease, and the transitions that several verbs share."""
 
     def promote(self, limit: int) -> Promotion:
         """Move at most `limit` due jobs from scheduled to ready, the longest due first."""
@@ -44,75 +44,75 @@ class ReferenceMaintenance(ReferenceState):
         """Take at most `limit` expired leases from their workers."""
         access = None if unbroken is None else span_micros(unbroken)
         expired = [
-            (record, hold)
-            for record, hold in self.held()
-            if hold.expires_us <= self.now and (access is None or 2 * access >= hold.duration_us)
+            (record, active)
+            for record, active in self.held()
+            if active.expires_us <= self.now and (access is None or 2 * access >= active.duration_us)
         ]
         return self._rescue(expired[:limit], "the lease expired")
 
     def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
-        """Take at most `limit` leases of a worker that is known to be dead, and forget the worker."""
-        held = [(record, hold) for record, hold in self.held() if hold.worker_id == worker_id]
+        """Take at most `limit` leases of a worker known to be dead, and forget the worker."""
+        held = [(record, active) for record, active in self.held() if active.worker_id == worker_id]
         if len(held) <= limit:
             self.workers.pop(worker_id, None)
         return self._rescue(held[:limit], reason)
 
     def _rescue(self, taken: Sequence[tuple[ReferenceJob, ReferenceLease]], reason: str) -> list[Rescued]:
-        held = Counter(hold.worker_id for _, hold in self.held())
+        held = Counter(active.worker_id for _, active in self.held())
         failure = Failure(error_class="WorkerLost", message=reason)
-        for record, hold in taken:
-            self.lose(record, hold, failure, alone=was_alone(isolated=hold.isolated, held=held[hold.worker_id]))
-        workers = {hold.worker_id for _, hold in taken}
-        for _, hold in self.held():
-            hold.isolated = hold.isolated and hold.worker_id not in workers
-        return [self._rescued(record, hold) for record, hold in taken]
+        for record, active in taken:
+            self.lose(record, active, failure, alone=was_alone(isolated=active.isolated, held=held[active.worker_id]))
+        workers = {active.worker_id for _, active in taken}
+        for _, active in self.held():
+            active.isolated = active.isolated and active.worker_id not in workers
+        return [self._rescued(record, active) for record, active in taken]
 
-    def _rescued(self, record: ReferenceJob, hold: ReferenceLease) -> Rescued:
+    def _rescued(self, record: ReferenceJob, active: ReferenceLease) -> Rescued:
         return Rescued(
             job_id=record.new.id,
             task=record.new.task,
             queue=record.new.queue,
-            worker_id=hold.worker_id,
+            worker_id=active.worker_id,
             attempt=record.counters.attempt,
             state=record.state,
         )
 
     def reset(self, job_id: str) -> bool:
-        """Take a running job's lease away by a person's word; False if it does not run."""
-        record = self.known(job_id)
-        if record.hold is None:
+        """Operator action: revoke a running job's lease; False if it is not running."""
+        record = self.require(job_id)
+        if record.lease is None:
             return False
-        self.note(record, record.hold, "released", None)
+        self.record_attempt(record, record.lease, "released", None)
         self.settle(record, Decision(after_return(record.counters), None))
         return True
 
     def cancel(self, job_id: str, reason: str) -> Cancellation:
-        """Cancel a job that has not begun, or ask the worker that runs it."""
-        record = self.known(job_id)
+        """Cancel a job that has not started, or request it of the worker that runs it."""
+        record = self.require(job_id)
         if record.is_final:
             return Cancellation.TOO_LATE
         if record.state is JobState.RUNNING:
             record.cancel_reason = reason
             return Cancellation.ASKED
-        self.give_up(record, reason)
+        self.set_cancelled(record, reason)
         return Cancellation.CANCELLED
 
     def retry(self, job_id: str) -> bool:
         """Make a failed or cancelled job ready with a fresh budget; False if it is in another state."""
-        record = self.known(job_id)
+        record = self.require(job_id)
         if record.state not in {JobState.FAILED, JobState.CANCELLED}:
             return False
         record.counters = after_retry(record.counters)
         record.cancel_reason = record.reason = record.finished_us = None
         self.last_seq += 1
         record.place = self.last_seq
-        is_second = record.line is not None and bool(self.in_line(record.line))
+        is_second = record.order_scope is not None and bool(self.of_order_key(record.order_scope))
         record.state = JobState.BLOCKED if is_second else JobState.READY
         record.due_at(self.now)
         return True
 
     def prune(self, retention: Retention, limit: int) -> int:
-        """Delete at most `limit` finished jobs past their retention; how many."""
+        """Delete at most `limit` finished jobs past their retention; return how many."""
         kept = {
             JobState.COMPLETED: retention.completed,
             JobState.FAILED: retention.failed,
@@ -130,7 +130,7 @@ class ReferenceMaintenance(ReferenceState):
         return len(past)
 
     def pause(self, queue: str) -> bool:
-        """Let nobody claim from the queue; False if it was paused."""
+        """Pause a queue: its jobs are not claimed; False if it was paused already."""
         if queue in self.paused:
             return False
         self.queues.add(queue)
@@ -138,19 +138,19 @@ class ReferenceMaintenance(ReferenceState):
         return True
 
     def resume(self, queue: str) -> bool:
-        """Allow claims again; False if it was not paused."""
+        """Resume a queue; False if it was not paused."""
         if queue not in self.paused:
             return False
         self.paused.remove(queue)
         return True
 
     def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
-        """Count what is left to do for a worker that knows these tasks and serves these queues."""
+        """Count the outstanding work of a worker that knows these tasks and serves these queues."""
         ready = retrying = blocked = running = delayed = paused = unknown = 0
         for record in self.records.values():
             if record.is_final or (queues is not None and record.new.queue not in queues):
                 continue
-            head = record if record.line is None else self.in_line(record.line)[0]
+            head = record if record.order_scope is None else self.of_order_key(record.order_scope)[0]
             if record.state is JobState.RUNNING:
                 running += 1
             elif record.new.queue in self.paused:
@@ -176,12 +176,12 @@ class ReferenceMaintenance(ReferenceState):
         )
 
     def beat(self, beat: WorkerBeat) -> None:
-        """Note that a worker lives."""
+        """Record a worker's heartbeat."""
         known = self.workers.get(beat.worker_id)
         started = self.now if known is None else known.started_us
         self.workers[beat.worker_id] = WorkerRecord(beat=beat, started_us=started, seen_us=self.now)
 
-    def known(self, job_id: str) -> ReferenceJob:
+    def require(self, job_id: str) -> ReferenceJob:
         """Return the job, or raise `JobNotFound`."""
         try:
             return self.records[job_id]
@@ -190,45 +190,47 @@ class ReferenceMaintenance(ReferenceState):
             raise JobNotFound(message) from None
 
     def fail(self, record: ReferenceJob, reason: str) -> None:
-        """End the job as failed."""
+        """Move the job to failed."""
         self.end(record, JobState.FAILED, reason)
         self.count(record, "failed")
 
-    def give_up(self, record: ReferenceJob, reason: str) -> None:
-        """End the job as cancelled."""
+    def set_cancelled(self, record: ReferenceJob, reason: str) -> None:
+        """Move the job to cancelled."""
         self.end(record, JobState.CANCELLED, reason)
         self.count(record, "cancelled")
 
     def end(self, record: ReferenceJob, state: JobState, reason: str | None) -> None:
-        """Put the job into a final state; if it was the head of a line, the next comes up."""
+        """Move the job to a final state; if it was the head of an order key, unblock the next job."""
         record.end(state, self.now, reason)
-        line = [] if record.line is None else self.in_line(record.line)
-        if line and line[0].state is JobState.BLOCKED:
-            line[0].state = JobState.SCHEDULED if line[0].run_us > self.now else JobState.READY
+        waiting = [] if record.order_scope is None else self.of_order_key(record.order_scope)
+        if waiting and waiting[0].state is JobState.BLOCKED:
+            waiting[0].state = JobState.SCHEDULED if waiting[0].run_us > self.now else JobState.READY
 
-    def lose(self, record: ReferenceJob, hold: ReferenceLease, failure: Failure, *, alone: bool) -> None:
+    def lose(self, record: ReferenceJob, active: ReferenceLease, failure: Failure, *, alone: bool) -> None:
         """Take the job from a worker that died or fell silent."""
-        self.note(record, hold, "lost", failure)
+        self.record_attempt(record, active, "lost", failure)
         self.count(record, "lost")
         self.settle(record, after_loss(record.counters, max_attempts=record.new.max_attempts, alone=alone))
 
     def settle(self, record: ReferenceJob, decision: Decision) -> None:
-        """Make the job ready again at its old turn, unless it is failed or somebody asked to cancel it."""
+        """Make the job ready again at its old turn, unless it failed or has a cancel request."""
         record.counters = decision.counters
         if record.cancel_reason is not None:
-            self.give_up(record, record.cancel_reason)
+            self.set_cancelled(record, record.cancel_reason)
         elif decision.failed_because is not None:
             self.fail(record, decision.failed_because)
         else:
             record.leave(JobState.READY)
 
-    def note(self, record: ReferenceJob, hold: ReferenceLease, outcome: str, failure: Failure | None) -> None:
-        """Leave the record of an attempt that did not complete."""
-        record.note_attempt(
+    def record_attempt(
+        self, record: ReferenceJob, active: ReferenceLease, outcome: str, failure: Failure | None
+    ) -> None:
+        """Record an attempt that did not complete."""
+        record.keep_attempt(
             AttemptView(
                 attempt=record.counters.attempt,
-                worker_id=hold.worker_id,
-                started_us=hold.started_us,
+                worker_id=active.worker_id,
+                started_us=active.started_us,
                 ended_us=self.now,
                 outcome=outcome,
                 error_class=failure.error_class if failure else None,

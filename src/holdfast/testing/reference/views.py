@@ -1,4 +1,4 @@
-"""What people see of the reference model."""
+"""Lists and details of the reference model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
 
 def job_view(record: ReferenceJob) -> JobView:
     """Return the job as a list shows it."""
-    new, hold = record.new, record.hold
+    new, active = record.new, record.lease
     return JobView(
         id=new.id,
         seq=record.seq,
@@ -34,43 +34,43 @@ def job_view(record: ReferenceJob) -> JobView:
         max_attempts=new.max_attempts,
         enqueued_us=record.enqueued_us,
         run_us=record.run_us,
-        started_us=hold.started_us if hold else None,
+        started_us=active.started_us if active else None,
         finished_us=record.finished_us,
-        worker_id=hold.worker_id if hold else None,
+        worker_id=active.worker_id if active else None,
         reason=record.reason,
         order_key=new.order_key,
     )
 
 
-def lease_view(record: ReferenceJob, hold: ReferenceLease, now_us: int) -> LeaseView:
+def lease_view(record: ReferenceJob, active: ReferenceLease, now_us: int) -> LeaseView:
     """Return an active lease."""
     return LeaseView(
         job_id=record.new.id,
         seq=record.seq,
-        fence=hold.fence,
+        fence=active.fence,
         queue=record.new.queue,
         task=record.new.task,
-        worker_id=hold.worker_id,
+        worker_id=active.worker_id,
         attempt=record.counters.attempt,
-        started_us=hold.started_us,
-        expires_in=(hold.expires_us - now_us) * MICROSECOND,
-        isolated=hold.isolated,
+        started_us=active.started_us,
+        expires_in=(active.expires_us - now_us) * MICROSECOND,
+        isolated=active.isolated,
         cancel_asked=record.cancel_reason is not None,
-        percent=hold.percent,
-        note=hold.note,
+        percent=active.percent,
+        note=active.note,
     )
 
 
 def details(model: Reference, job_id: str) -> JobDetails:
-    """Return all that is known of a job; raises `JobNotFound`."""
-    record = model.known(job_id)
+    """Return all details of a job; raises `JobNotFound`."""
+    record = model.require(job_id)
     return JobDetails(
         job=job_view(record),
         payload=record.new.payload,
         headers=record.new.headers or {},
         result=record.result,
         attempts=list(record.attempts),
-        lease=lease_view(record, record.hold, model.now) if record.hold else None,
+        lease=lease_view(record, record.lease, model.now) if record.lease else None,
         timeout=record.new.timeout,
     )
 
@@ -129,12 +129,12 @@ def _queue_view(model: Reference, name: str) -> QueueView:
 
 def leases(model: Reference, limit: int, *, expired_only: bool) -> list[LeaseView]:
     """List active leases, the next to expire first."""
-    views = [lease_view(record, hold, model.now) for record, hold in model.held()]
+    views = [lease_view(record, active, model.now) for record, active in model.held()]
     return [view for view in views if not expired_only or view.expires_in <= timedelta(0)][:limit]
 
 
 def workers(model: Reference) -> list[WorkerView]:
-    """List the workers that have reported and were not forgotten."""
+    """List the workers that sent a heartbeat and were not forgotten."""
     return [
         WorkerView(beat=each.beat, started_us=each.started_us, silent=(model.now - each.seen_us) * MICROSECOND)
         for each in model.workers.values()
@@ -142,7 +142,7 @@ def workers(model: Reference) -> list[WorkerView]:
 
 
 def counts(model: Reference, since: timedelta) -> list[Count]:
-    """Return the counts per minute, queue and task of the time since."""
+    """Return the counts per minute, queue and task since then."""
     first = model.now - span_micros(since)
     return [
         Count(

@@ -17,9 +17,9 @@ from holdfast.torture.simulation.clock import StoreClock
 from holdfast.torture.simulation.oracle import Case, Docket
 from holdfast.torture.simulation.world import SimulatedWorld
 
-_RECORD = attrgetter("new", "seq", "state", "place", "hold", "retrying", "cancel_reason", "completed_by")
+_RECORD = attrgetter("new", "seq", "state", "place", "lease", "retrying", "cancel_reason", "completed_by")
 _CASE = attrgetter("new", "due", "place", "state", "fence", "claims")
-# A hold is kept as it is, not copied: its fence and its worker never change, and no look shows the rest of it.
+# A lease is shared, not copied: its fence and worker never change, and no read shows the rest of it.
 
 Row = tuple[Any, ...]
 
@@ -81,7 +81,7 @@ class Past:
         kept = self._at(at)
         then = Reference(lambda: at + kept.ahead)
         then.paused = set(kept.paused)
-        for new, seq, state, place, hold, retrying, cancel_reason, completed_by in kept.records:
+        for new, seq, state, place, lease, retrying, cancel_reason, completed_by in kept.records:
             then.records[new.id] = ReferenceJob(
                 new=new,
                 size=0,
@@ -91,7 +91,7 @@ class Past:
                 run_us=0,
                 turn_us=0,
                 place=place,
-                hold=hold,
+                lease=lease,
                 retrying=retrying,
                 cancel_reason=cancel_reason,
                 completed_by=completed_by,

@@ -30,7 +30,7 @@ from holdfast.torture.streams.names import (
     THREADS,
 )
 from holdfast.torture.streams.records import Handled
-from holdfast.torture.work.app import statements
+from holdfast.torture.work.app import dialect, statements
 
 _BATCH: Final = 50
 _AGAIN: Final = 0.05  # seconds
@@ -87,9 +87,14 @@ async def _take_effect(events: Sequence[Event], ctx: EventContext) -> None:
 
 @app.consumer(SINGLE, category=SINGLES, batch=_BATCH, retry=_AGAIN)
 async def single(event: Event, ctx: EventContext) -> None:
-    """Take effect event by event."""
+    """Take effect event by event; on PostgreSQL in a pipeline, where a stopped process leaves a session without end."""
     await _pass_through(event, ctx)
-    await _take_effect([event], ctx)
+    if dialect() == "sqlite":
+        await _take_effect([event], ctx)
+        return
+    async with ctx.transaction() as connection, connection.pipeline():
+        await connection.execute(_insert(1), _values([event], ctx))
+        await asyncio.sleep(0)  # the pipeline is open while others have their turn
 
 
 @app.consumer(BATCH, category=MAIN, batch=_BATCH, retry=_AGAIN)

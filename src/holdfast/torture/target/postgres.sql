@@ -9,6 +9,9 @@ create table {at}torture_effect (
     worker_id text not null
 );
 
+-- name: copy_effect
+copy {at}torture_effect (job_id, attempt, fence, worker_id) from stdin;
+
 -- name: create_stream_effect
 create table {at}torture_stream_effect (
     effect_number bigint primary key generated always as identity,

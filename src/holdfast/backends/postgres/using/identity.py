@@ -63,7 +63,7 @@ class Identity:
     def _ask(self) -> StoreIdentity:
         connection = connect_blocking(self._location)
         try:
-            with bounded_blocking(connection, self._location.patience):
+            with bounded_blocking(connection, self._location.reply_timeout):
                 return drive_blocking(connection, self._statements, look(), Ready())
         except psycopg.Error as error:
             raise translate(error, self._location.url, broken=connection.closed) from error

@@ -1,7 +1,7 @@
-"""The suite for stores that keep streams: the sentences of the port as tests.
+"""The conformance suite for stores that keep streams: each contract sentence of the port as a test.
 
-It is bound with the same fixtures as the suite for jobs. Where `backend.streams` raises `Unsupported` its tests are
-skipped with the store's own reason.
+It uses the same fixtures as the suite for jobs. If `backend.streams` raises `Unsupported`, its tests are skipped with
+the store's own reason.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ THEMES = (
     "refusals",
 )
 
-# So that a failed assert shows its values, as in the tests of a project itself.
+# Lets pytest show the operands of a failed assert, as it does for test modules.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("base", *THEMES)))

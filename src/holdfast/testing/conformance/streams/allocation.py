@@ -1,4 +1,4 @@
-"""Allocation: who owns what, and under which conditions a leader may change it."""
+"""Shares: their owners, and the conditions under which the leader may change them."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -30,7 +30,7 @@ from holdfast.testing.conformance.streams.base import (
     MANY,
     NODE_A,
     NODE_B,
-    REBORN_A,
+    REJOINED_A,
     SECOND,
     SHARE,
     TIMING,
@@ -59,7 +59,7 @@ ELSEWHERE = [Share("nobody", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(
 
 
 async def refused(backend: Backend, *moves: Move) -> bool:
-    """Whether none of these moves took effect and all is as it was."""
+    """Return whether no move took effect and the state is unchanged."""
     before = await snapshot(backend)
     return await allot(backend, *moves) == [False] * len(moves) and await snapshot(backend) == before
 
@@ -67,7 +67,7 @@ async def refused(backend: Backend, *moves: Move) -> bool:
 class TestGrant(StreamConformance):
     """`GrantTo`."""
 
-    async def test_a_free_share_is_given_to_a_node_and_its_generation_grows_by_one(self, backend: Backend) -> None:
+    async def test_a_free_share_is_granted_to_a_node_and_its_generation_grows_by_one(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         free = await allotted(backend)
@@ -77,7 +77,7 @@ class TestGrant(StreamConformance):
         view = await share_view(backend)
         assert (view.state, view.owner, view.generation) == (GRANTED, "node-a", now.generation)
 
-    async def test_the_target_is_gone_when_it_is_granted_whoever_gets_it(self, backend: Backend) -> None:
+    async def test_a_grant_clears_the_target_whichever_node_gets_it(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, target="node-b")
         assert await backend.streams.consumers.release(grant)
@@ -117,7 +117,7 @@ class TestGrant(StreamConformance):
 
     async def test_another_incarnation_of_a_node_gets_nothing(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        await join(backend, NODE_A, REBORN_A)
+        await join(backend, NODE_A, REJOINED_A)
         generation = (await allotted(backend)).generation
         assert await refused(backend, GrantTo(SHARE, generation, NODE_A))
         assert await refused(backend, GrantTo(SHARE, generation, NodeKey("node-a", "life-3")))
@@ -250,7 +250,9 @@ class TestSeize(StreamConformance):
         await revoke(backend, again, drain=None)
         assert await refused(backend, Seize(SHARE, again.generation, OVERDUE))
 
-    async def test_an_owner_that_is_there_is_not_replaced(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_the_share_of_a_registered_owner_is_not_seized_as_replaced(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         grant = await consuming(backend, "a")
         assert await refused(backend, Seize(SHARE, grant.generation, REPLACED))
         clock.advance(LONG)
@@ -285,7 +287,7 @@ class TestSeize(StreamConformance):
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == 1
 
-    async def test_from_the_third_loss_on_only_those_count_whose_owner_was_trying_an_event(
+    async def test_from_the_third_loss_on_only_those_count_whose_owner_was_handling_an_event(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, *"ab")
@@ -296,12 +298,12 @@ class TestSeize(StreamConformance):
         await commit(backend, grant, 0, 0, tries=True)
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == SUSPECTED + 1
-        grant = await granted(backend)  # a new owner, who has not begun to try
+        grant = await granted(backend)  # a new owner that has not started handling
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == SUSPECTED + 1
         grant = await granted(backend)
         await commit(backend, grant, 0, 0, tries=True)
-        await commit(backend, grant, 0, 0)  # broken off
+        await commit(backend, grant, 0, 0)  # interrupted
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == SUSPECTED + 1
         grant = await granted(backend)
@@ -328,7 +330,7 @@ class TestAllot(StreamConformance):
         now = await allotted(backend)
         assert (now.state, now.owner, now.generation) == (REVOKING, NODE_B, generation + 2)
 
-    async def test_moves_that_can_be_done_are_done_beside_those_that_cannot(self, backend: Backend) -> None:
+    async def test_possible_moves_take_effect_though_others_are_refused(self, backend: Backend) -> None:
         await begin_consumer(backend, partitions=3)
         await join(backend, NODE_A)
         allocations = (await backend.streams.allocations.survey()).allocations
@@ -339,7 +341,7 @@ class TestAllot(StreamConformance):
     async def test_no_moves_are_answered_with_nothing(self, backend: Backend) -> None:
         assert await allot(backend) == []
 
-    async def test_the_survey_tells_all_in_order(self, backend: Backend) -> None:
+    async def test_the_survey_lists_everything_in_order(self, backend: Backend) -> None:
         await begin_consumer(backend, "a", consumer="shipping", category="sales")
         await begin_consumer(backend, partitions=2)
         await join(backend, NODE_B, NODE_A)
@@ -355,7 +357,9 @@ class TestAllot(StreamConformance):
         ]
         assert (survey.paused, survey.is_complete) == (frozenset({"shipping"}), True)
 
-    async def test_how_long_a_share_is_in_its_state_is_told(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_the_survey_reports_how_long_a_share_has_been_in_its_state(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         grant = await consuming(backend, *"ab")
         clock.advance(3)
         await commit(backend, grant, 0, 1)

@@ -1,4 +1,4 @@
-"""What allocation rests on besides the moves: looks without a report, a clock that is set back, nodes long gone."""
+"""The rest of the allocation port: reads without a heartbeat, a clock set back, and nodes gone for long."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -17,7 +17,7 @@ from holdfast.testing.conformance.streams.base import (
     LONG,
     NODE_A,
     NODE_B,
-    REBORN_A,
+    REJOINED_A,
     SECOND,
     SHARE,
     TIMING,
@@ -40,7 +40,7 @@ DAY = timedelta(days=1)
 class TestOwned(StreamConformance):
     """`AllocationStore.owned`."""
 
-    async def test_it_tells_what_a_report_would(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_it_returns_what_a_heartbeat_would(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         owned = await backend.streams.allocations.owned(NODE_A)
         assert (owned.is_known, [each.grant for each in owned.owned]) == (True, [grant])
@@ -52,26 +52,24 @@ class TestOwned(StreamConformance):
         owned = await backend.streams.allocations.owned(NODE_A)
         assert (owned.is_known, owned.owned) == (True, ())
 
-    async def test_it_counts_as_no_report_and_changes_nothing(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_it_is_no_heartbeat_and_changes_nothing(self, backend: Backend, clock: ManualClock) -> None:
         await consuming(backend, "a")
         clock.advance(5)
         before = await snapshot(backend)
         await backend.streams.allocations.owned(NODE_A)
         assert await snapshot(backend) == before
 
-    async def test_who_is_not_registered_under_this_incarnation_is_not_known(self, backend: Backend) -> None:
+    async def test_a_node_not_registered_under_this_incarnation_is_unknown(self, backend: Backend) -> None:
         await consuming(backend, "a")
-        for stranger in (REBORN_A, NODE_B):
+        for stranger in (REJOINED_A, NODE_B):
             owned = await backend.streams.allocations.owned(stranger)
             assert (owned.is_known, owned.owned) == (False, ())
 
 
 class TestClockSetBack(StreamConformance):
-    """What dies before the store's clock is set back does not live on for as long as the step."""
+    """A node or leader that dies before the clock is set back does not appear alive for the size of the step."""
 
-    async def test_the_leadership_of_a_dead_leader_is_taken_all_the_same(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_the_leadership_of_a_dead_leader_is_still_taken(self, backend: Backend, clock: ManualClock) -> None:
         first = await lead(backend, NODE_A, DRAIN)
         clock.advance(-LONG)
         second = await lead(backend, NODE_B, DRAIN)
@@ -88,25 +86,29 @@ class TestClockSetBack(StreamConformance):
         clock.advance(-(DRAIN - SECOND))
         assert await backend.streams.allocations.lead(NODE_B, DRAIN) is None
 
-    async def test_a_node_that_does_not_report_after_it_is_silent(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_node_without_a_heartbeat_after_the_step_is_silent(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         grant = await consuming(backend, "a")
         clock.advance(-(TIMING.ttl + SECOND))
         assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [True]
 
-    async def test_a_node_that_reports_after_it_is_not_silent(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_node_with_a_heartbeat_after_the_step_is_not_silent(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         grant = await consuming(backend, "a")
         clock.advance(-LONG)
         await backend.streams.allocations.beat(NODE_A, TIMING)
         assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [False]
 
-    async def test_after_a_step_smaller_than_the_ttl_nobody_is_silent(
+    async def test_after_a_step_smaller_than_the_ttl_no_node_is_silent(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, "a")
         clock.advance(-(TIMING.ttl - SECOND))
         assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [False]
 
-    async def test_a_node_gets_nothing_until_it_has_reported(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_node_gets_nothing_until_its_next_heartbeat(self, backend: Backend, clock: ManualClock) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         clock.advance(-LONG)
@@ -115,7 +117,7 @@ class TestClockSetBack(StreamConformance):
         await backend.streams.allocations.beat(NODE_A, TIMING)
         await grant_to(backend, NODE_A)
 
-    async def test_the_survey_tells_silence_and_age_as_they_are(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_the_survey_reports_silence_and_age_correctly(self, backend: Backend, clock: ManualClock) -> None:
         await join(backend, NODE_A)
         clock.advance(-LONG)
         (view,) = (await backend.streams.allocations.survey()).nodes
@@ -123,7 +125,7 @@ class TestClockSetBack(StreamConformance):
 
 
 class TestForgottenNodes(StreamConformance):
-    """`AllocationStore.complete_shares`, as far as it forgets nodes."""
+    """`AllocationStore.complete_shares`: forgetting nodes."""
 
     async def test_nodes_silent_for_more_than_a_day_are_forgotten_though_no_share_is_lacking(
         self, backend: Backend, clock: ManualClock
@@ -147,7 +149,7 @@ class TestForgottenNodes(StreamConformance):
         assert await state_of(backend) is AllocationState.FREE
 
     @pytest.mark.parametrize("usurper", [NODE_B, NodeKey("leader", "life-2")], ids=["node", "incarnation"])
-    async def test_a_stale_leader_forgets_nobody(self, backend: Backend, clock: ManualClock, usurper: NodeKey) -> None:
+    async def test_a_stale_leader_forgets_no_node(self, backend: Backend, clock: ManualClock, usurper: NodeKey) -> None:
         await join(backend, NODE_A)
         stale = await lead(backend, lease=GRACE)
         clock.advance(DAY * 2)

@@ -1,4 +1,4 @@
-"""Append: events go in all or none, each once, at the next position of its partition and version of its stream."""
+"""Append: all or none, each event once, at the next position of its partition and the next version of its stream."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -52,7 +52,7 @@ class TestCategories(StreamConformance):
             await backend.streams.events.open_category(CATEGORY, 4)
         assert await backend.streams.events.categories() == [before]
 
-    async def test_of_many_who_open_it_at_once_each_gets_the_same(self, backend: Backend) -> None:
+    async def test_concurrent_opens_return_the_same_category(self, backend: Backend) -> None:
         views = await asyncio.gather(*(backend.streams.events.open_category(CATEGORY, 3) for _ in range(8)))
         assert set(views) == {views[0]}
 
@@ -66,7 +66,7 @@ class TestCategories(StreamConformance):
 
 
 class TestPlaces(StreamConformance):
-    """`EventStore.append`: where events go."""
+    """`EventStore.append`: positions and versions."""
 
     async def test_positions_grow_by_one_within_a_partition_and_versions_within_a_stream(
         self, backend: Backend
@@ -83,7 +83,7 @@ class TestPlaces(StreamConformance):
         places = await append(backend, an_event(high), an_event(low), an_event(high))
         assert [(place.partition_id, place.position) for place in places] == [(1, 1), (0, 1), (1, 2)]
 
-    async def test_a_stream_lies_in_the_partition_that_its_name_says(self, backend: Backend) -> None:
+    async def test_a_stream_lies_in_the_partition_that_its_name_determines(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 5)
         names = [f"order-{n}" for n in range(20)]
         places = await append(backend, *map(an_event, names))
@@ -103,7 +103,7 @@ class TestPlaces(StreamConformance):
     async def test_an_append_of_nothing_answers_nothing(self, backend: Backend) -> None:
         assert await backend.streams.events.append([]) == []
 
-    async def test_an_event_comes_back_as_it_went_in(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_every_field_of_an_event_round_trips(self, backend: Backend, clock: ManualClock) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         event = an_event(
             "order 7/ä", name="placed", payload='{"b": ["ä 🙂 \\" \\u0000"], "a": 1.5}', headers={"trace": "é"}
@@ -128,14 +128,14 @@ class TestPlaces(StreamConformance):
 
     async def test_if_one_cannot_be_written_none_is(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
-        with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the driver says of text that is none
+        with pytest.raises(Exception):  # noqa: B017, PT011 - the driver decides which error invalid text raises
             await backend.streams.events.append([an_event("a"), an_event("b", payload="\ud800")])
         assert await read(backend) == []
         assert [place.position for place in await append(backend, an_event("a"))] == [1]
 
 
 class TestRepeats(StreamConformance):
-    """An append whose answer was lost is safe to repeat."""
+    """An append whose reply was lost can be repeated safely."""
 
     async def test_an_event_whose_id_is_known_is_answered_with_its_place_and_not_written_again(
         self, backend: Backend
@@ -158,7 +158,7 @@ class TestRepeats(StreamConformance):
         assert (stored.stream, stored.name, stored.payload) == ("a", "placed", '"first"')
         assert await backend.streams.events.stream_version("sales", "b") == 0
 
-    async def test_new_events_beside_known_ones_are_written(self, backend: Backend) -> None:
+    async def test_new_events_in_a_call_with_known_ones_are_written(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         known = an_event("a")
         await append(backend, known)
@@ -181,7 +181,7 @@ class TestRepeats(StreamConformance):
         answers = await backend.streams.events.append([event, an_event("b"), event])
         assert [(each.is_new, each.position) for each in answers] == [(True, 1), (True, 2), (False, 1)]
 
-    async def test_an_append_repeated_meanwhile_writes_its_events_once(self, backend: Backend) -> None:
+    async def test_concurrent_repeats_of_an_append_write_its_events_once(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         batch = [an_event("a"), an_event("b")]
         answers = await asyncio.gather(*(backend.streams.events.append(batch) for _ in range(8)))
@@ -194,7 +194,7 @@ class TestRepeats(StreamConformance):
 
 
 class TestExpectedVersion(StreamConformance):
-    """`NewEvent.expected_version`: of two who decided on the same state, one is told to decide again."""
+    """`NewEvent.expected_version`: of two writers that decided on the same state, one gets a conflict."""
 
     async def test_the_version_expected_lets_the_append_through(self, backend: Backend) -> None:
         await append(backend, an_event("a", expected_version=0))
@@ -254,7 +254,9 @@ class TestExpectedVersion(StreamConformance):
         again = await backend.streams.events.append(batch)
         assert again == [msgspec.structs.replace(each, is_new=False) for each in first]
 
-    async def test_of_many_who_expect_the_same_version_one_wins(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_of_concurrent_appends_that_expect_the_same_version_one_wins(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         await append_to(backend, "a")
         clock.advance(SECOND)
         tries = (backend.streams.events.append([an_event("a", expected_version=1)]) for _ in range(8))

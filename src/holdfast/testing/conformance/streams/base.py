@@ -1,7 +1,7 @@
-"""What the themes for streams share: short words for common steps.
+"""Shared by the stream themes: helpers for common steps.
 
-A test that is not about partitions has one category of one partition, `orders`, one consumer, `billing`, and so one
-share, `SHARE`. `LEADER` leads and consumes nothing; `NODE_A` and `NODE_B` consume.
+Unless a test is about partitions, it has one category of one partition, `orders`, one consumer, `billing`, and hence
+one share, `SHARE`. `LEADER` leads and consumes nothing; `NODE_A` and `NODE_B` consume.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DRAIN = timedelta(seconds=10)
 SECOND = timedelta(seconds=1)
 LONG = timedelta(hours=1)
 GONE = TIMING.ttl + TIMING.grace + SECOND
-"""How long a node must be silent until its shares may be taken."""
+"""The silence after which the shares of a node may be seized."""
 
 CATEGORY = "orders"
 CONSUMER = "billing"
@@ -59,15 +59,15 @@ SHARE = Share(CONSUMER, CATEGORY, 0)
 LEADER = NodeKey("leader", "life-1")
 NODE_A = NodeKey("node-a", "life-1")
 NODE_B = NodeKey("node-b", "life-1")
-REBORN_A = NodeKey("node-a", "life-2")
+REJOINED_A = NodeKey("node-a", "life-2")
 FAILURE = Failure(error_class="ValueError", message="no such order", traceback="Traceback …", signature="5e1f")
 
 
 class StreamConformance(Conformance):
-    """The base of all themes for streams."""
+    """The base class of all stream themes."""
 
     @pytest.fixture(autouse=True)
-    def _keeps_streams(self, backend: Backend) -> None:
+    def _skip_without_streams(self, backend: Backend) -> None:
         try:
             _ = backend.streams
         except Unsupported as refusal:
@@ -97,13 +97,13 @@ def an_event(
 
 
 def stream_in(partition_id: int, partitions: int, number: int = 0) -> str:
-    """Return the name of a stream that lies in a partition; with another number another one."""
+    """Return the name of a stream in a partition; each `number` gives another one."""
     names = (f"order-{n}" for n in range(10_000))
     return [name for name in names if partition_of(name, partitions) == partition_id][number]
 
 
 async def append(backend: Backend, *events: NewEvent) -> list[Appended]:
-    """Append events that are all new; return where each went."""
+    """Append events that are all new; return their places."""
     appended = await backend.streams.events.append(events)
     assert [each.id for each in appended] == [event.id for event in events]
     assert all(each.is_new for each in appended)
@@ -111,14 +111,14 @@ async def append(backend: Backend, *events: NewEvent) -> list[Appended]:
 
 
 async def append_to(backend: Backend, *streams: str, category: str = CATEGORY) -> list[str]:
-    """Append one event to each of these streams, in order; return their ids."""
+    """Append one event to each stream, in order; return the ids of the events."""
     return [each.id for each in await append(backend, *(an_event(stream, category=category) for stream in streams))]
 
 
 async def read(
     backend: Backend, category: str = CATEGORY, partition_id: int = 0, *, after: int = 0
 ) -> list[StoredEvent]:
-    """Return what a partition holds."""
+    """Return the events of a partition."""
     return await backend.streams.events.read(category, partition_id, after=after, limit=MANY)
 
 
@@ -130,7 +130,7 @@ async def begin_consumer(
     partitions: int = 1,
     start: Start = StartAt.BEGINNING,
 ) -> list[str]:
-    """Make a category with an event for each of these streams, then a consumer of it; return the ids of the events."""
+    """Create a category with one event per stream, then a consumer of it; return the ids of the events."""
     await backend.streams.events.open_category(category, partitions)
     ids = await append_to(backend, *streams, category=category) if streams else []
     await backend.streams.consumers.subscribe(consumer, Subscription(category=category), start)
@@ -138,19 +138,19 @@ async def begin_consumer(
 
 
 def a_node(node: NodeKey, *consumers: str, timing: Timing = TIMING) -> NewNode:
-    """Return what a node tells of itself."""
+    """Return the registration of a node."""
     members = tuple(Member(consumer) for consumer in consumers or (CONSUMER,))
     return NewNode(node=node, host="host", pid=7, members=members, timing=timing)
 
 
 async def join(backend: Backend, *nodes: NodeKey) -> None:
-    """Let nodes join."""
+    """Register nodes."""
     for node in nodes:
         await backend.streams.allocations.join(a_node(node))
 
 
 async def lead(backend: Backend, node: NodeKey = LEADER, lease: timedelta = LONG) -> Leadership:
-    """Lead, which must be possible."""
+    """Take leadership; it must be available."""
     leadership = await backend.streams.allocations.lead(node, lease)
     assert leadership is not None
     return leadership
@@ -164,26 +164,26 @@ async def allot(backend: Backend, *moves: Move) -> list[bool]:
 
 
 async def allotted(backend: Backend, share: Share = SHARE) -> Allotted:
-    """Return an allocation as the allocator sees it."""
+    """Return a share as the allocator sees it."""
     (found,) = [each for each in (await backend.streams.allocations.survey()).allocations if each.share == share]
     return found
 
 
 async def grant_to(backend: Backend, node: NodeKey, share: Share = SHARE) -> Grant:
-    """Grant a free share to a node that has joined."""
+    """Grant a free share to a registered node."""
     generation = (await allotted(backend, share)).generation
     assert await allot(backend, GrantTo(share, generation, node)) == [True]
     return Grant(share, generation + 1)
 
 
 async def granted(backend: Backend, node: NodeKey = NODE_A, share: Share = SHARE) -> Grant:
-    """Let a node join and grant it a free share."""
+    """Register a node and grant it a free share."""
     await join(backend, node)
     return await grant_to(backend, node, share)
 
 
 async def consuming(backend: Backend, *streams: str) -> Grant:
-    """Make the category with an event for each of these streams, its consumer, and its share granted to `NODE_A`."""
+    """Create the category with one event per stream and its consumer; grant its share to `NODE_A`."""
     await begin_consumer(backend, *streams)
     return await granted(backend)
 
@@ -194,23 +194,23 @@ async def revoke(backend: Backend, grant: Grant, *, drain: timedelta | None = DR
 
 
 async def seize(backend: Backend, grant: Grant, reason: SeizeReason = SeizeReason.SILENT) -> None:
-    """Seize a share, which must be possible."""
+    """Seize a share; it must be possible."""
     assert await allot(backend, Seize(grant.share, grant.generation, reason)) == [True]
 
 
 async def lose(backend: Backend, clock: ManualClock, grant: Grant) -> None:
-    """Let the owner be silent until its share is seized."""
+    """Let the owner stay silent until its share is seized."""
     clock.advance(GONE)
     await seize(backend, grant)
 
 
 async def commit(backend: Backend, grant: Grant, after: int, position: int, **rest: Any) -> CommitVerdict:
-    """Commit a step of a consumer."""
+    """Commit one step of a consumer."""
     return await backend.streams.consumers.commit(grant, Commit(after, position, **rest))
 
 
 async def share_view(backend: Backend, share: Share = SHARE) -> ShareView:
-    """Return a share as people see it."""
+    """Return the view of a share."""
     (found,) = [
         each for view in await backend.streams.consumers.consumers() for each in view.shares if each.share == share
     ]
@@ -224,12 +224,12 @@ async def positions(backend: Backend, consumer: str = CONSUMER) -> dict[tuple[st
 
 
 async def parked(backend: Backend, consumer: str = CONSUMER) -> list[ParkedView]:
-    """Return what a consumer has parked."""
+    """Return the parked events of a consumer."""
     return await backend.streams.consumers.parked(consumer, limit=MANY)
 
 
 async def snapshot(backend: Backend) -> tuple[Any, ...]:
-    """Return all that is known of consumers, allocations and nodes, to compare before and after."""
+    """Return all consumers, shares and nodes, to compare before and after."""
     consumers, allocations = backend.streams.consumers, backend.streams.allocations
     views = await consumers.consumers()
     return (
@@ -242,5 +242,5 @@ async def snapshot(backend: Backend) -> tuple[Any, ...]:
 
 
 async def state_of(backend: Backend, share: Share = SHARE) -> AllocationState:
-    """Return where an allocation stands."""
+    """Return the state of a share."""
     return (await allotted(backend, share)).state

@@ -92,7 +92,7 @@ class TestFetch(StreamConformance):
         fetched = await backend.streams.consumers.fetch(grant, after=0, limit=MANY, max_bytes=max_bytes)
         assert len(fetched.events) == expected
 
-    async def test_a_share_that_is_revoked_says_so_and_still_hands_out(self, backend: Backend) -> None:
+    async def test_a_revoked_share_is_reported_as_such_and_still_returns_events(self, backend: Backend) -> None:
         grant = await consuming(backend, *"ab")
         await revoke(backend, grant)
         fetched = await backend.streams.consumers.fetch(grant, after=0, limit=MANY)
@@ -159,7 +159,7 @@ class TestCommit(StreamConformance):
         assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
         assert await backend.streams.consumers.verify(grant) == 1
 
-    async def test_a_revoked_share_may_be_committed_past_its_deadline_while_nobody_has_seized_it(
+    async def test_a_revoked_share_may_be_committed_past_its_deadline_until_it_is_seized(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, *"ab")
@@ -167,7 +167,7 @@ class TestCommit(StreamConformance):
         clock.advance(60)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
 
-    async def test_a_node_that_is_silent_may_commit_while_nobody_has_seized_its_share(
+    async def test_a_silent_node_may_commit_until_its_share_is_seized(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, *"ab")
@@ -180,13 +180,13 @@ class TestCommit(StreamConformance):
         assert sorted(verdicts) == [CommitVerdict.DONE] + [CommitVerdict.LOST] * 3
         assert await backend.streams.consumers.verify(grant) == 1 + verdicts.index(CommitVerdict.DONE)
 
-    async def test_of_many_who_repeat_one_step_each_is_told_that_it_is_done(self, backend: Backend) -> None:
+    async def test_concurrent_repeats_of_one_step_are_all_answered_done(self, backend: Backend) -> None:
         grant = await consuming(backend, *"abcd")
         verdicts = await asyncio.gather(*(commit(backend, grant, 0, 3) for _ in range(8)))
         assert set(verdicts) == {CommitVerdict.DONE}
         assert await backend.streams.consumers.verify(grant) == 3
 
-    async def test_shares_are_committed_apart(self, backend: Backend) -> None:
+    async def test_shares_are_committed_independently(self, backend: Backend) -> None:
         low, high = stream_in(0, 2), stream_in(1, 2)
         await begin_consumer(backend, low, low, high, high, partitions=2)
         await begin_consumer(backend, consumer="shipping", partitions=2)
@@ -222,7 +222,7 @@ class TestShareRelease(StreamConformance):
     """`ConsumerStore.release`."""
 
     @pytest.mark.parametrize("is_revoked", [False, True])
-    async def test_a_share_that_is_given_up_is_free_with_its_position_generation_and_target(
+    async def test_a_released_share_is_free_with_its_position_generation_and_target(
         self, backend: Backend, is_revoked: bool
     ) -> None:
         grant = await consuming(backend, *"ab")

@@ -1,4 +1,4 @@
-"""Fencing: whoever leads or owns no longer writes nothing, however it came to lose what it had."""
+"""Fencing: a former leader or owner writes nothing, however it lost its leadership or grant."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -38,7 +38,7 @@ from holdfast.testing.conformance.streams.base import (
     MANY,
     NODE_A,
     NODE_B,
-    REBORN_A,
+    REJOINED_A,
     SECOND,
     SHARE,
     TIMING,
@@ -107,15 +107,15 @@ async def _overdue(backend: Backend, clock: ManualClock) -> Grant:
     return grant
 
 
-async def _reborn(backend: Backend, _: ManualClock) -> Grant:
+async def _rejoined(backend: Backend, _: ManualClock) -> Grant:
     grant = await consuming(backend, *"abc")
-    await join(backend, REBORN_A)
+    await join(backend, REJOINED_A)
     return grant
 
 
-async def _reborn_and_granted_again(backend: Backend, clock: ManualClock) -> Grant:
-    grant = await _reborn(backend, clock)
-    await grant_to(backend, REBORN_A)
+async def _rejoined_and_granted_again(backend: Backend, clock: ManualClock) -> Grant:
+    grant = await _rejoined(backend, clock)
+    await grant_to(backend, REJOINED_A)
     return grant
 
 
@@ -148,7 +148,7 @@ async def _forgotten(backend: Backend, clock: ManualClock) -> Grant:
     return grant
 
 
-async def _forgotten_and_granted_in_its_next_life(backend: Backend, clock: ManualClock) -> Grant:
+async def _forgotten_subscribed_and_granted_again(backend: Backend, clock: ManualClock) -> Grant:
     grant = await _forgotten(backend, clock)
     await backend.streams.consumers.subscribe(CONSUMER, Subscription(CATEGORY), StartAt.BEGINNING)
     again = await granted(backend, NODE_A)
@@ -164,19 +164,19 @@ ZOMBIES = [
     _seized_and_granted_to_another,
     _seized_and_passed_by_another,
     _overdue,
-    _reborn,
-    _reborn_and_granted_again,
+    _rejoined,
+    _rejoined_and_granted_again,
     _left,
     _reset,
     _released_and_reset,
     _forgotten,
-    _forgotten_and_granted_in_its_next_life,
+    _forgotten_subscribed_and_granted_again,
 ]
 every_zombie = pytest.mark.parametrize("zombie", ZOMBIES, ids=lambda zombie: zombie.__name__.strip("_"))
 
 
 class TestStaleGrants(StreamConformance):
-    """Every write made under a grant, for every way in which it was lost."""
+    """Every write under a grant, for every way in which the grant can be lost."""
 
     @every_zombie
     async def test_a_stale_grant_cannot_commit(self, backend: Backend, clock: ManualClock, zombie: Zombie) -> None:
@@ -212,7 +212,7 @@ class TestStaleGrants(StreamConformance):
         assert await backend.streams.consumers.verify(forged) is None
         assert await snapshot(backend) == before
 
-    async def test_the_grant_of_one_share_does_not_open_another(self, backend: Backend) -> None:
+    async def test_the_grant_of_one_share_is_not_valid_for_another(self, backend: Backend) -> None:
         low, high = stream_in(0, 2), stream_in(1, 2)
         await begin_consumer(backend, low, high, partitions=2)
         await join(backend, NODE_A, NODE_B)
@@ -225,7 +225,7 @@ class TestStaleGrants(StreamConformance):
         assert await commit(backend, Grant(other.share, mine.generation), 0, 1) is CommitVerdict.LOST
         assert await snapshot(backend) == before
 
-    async def test_a_node_that_was_paused_learns_from_its_first_beat_what_it_has_lost(
+    async def test_a_node_that_was_frozen_learns_from_its_first_heartbeat_what_it_has_lost(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, *"ab")
@@ -251,7 +251,7 @@ class TestStaleGrants(StreamConformance):
 
 
 def every_move(grant: Grant, free: Grant) -> list[Move]:
-    """Return moves that are all possible: of a share that is granted to a silent node, and of one that is free."""
+    """Return moves that are all possible: for a share granted to a silent node, and for a free share."""
     return [
         GrantTo(free.share, free.generation, NODE_B),
         Revoke(grant.share, grant.generation, DRAIN, "node-b"),
@@ -263,7 +263,7 @@ class TestLeaders(StreamConformance):
     """Two leaders at once cost time, never an effect."""
 
     async def _two_shares(self, backend: Backend, clock: ManualClock) -> tuple[Grant, Grant]:
-        """Grant one of two shares to a node that falls silent; return it, and the other, which is free."""
+        """Grant one of two shares to a node that falls silent; return it and the other, free share."""
         await begin_consumer(backend, partitions=2)
         grant = await granted(backend, NODE_A)
         clock.advance(GONE)
@@ -298,7 +298,7 @@ class TestLeaders(StreamConformance):
             assert not await backend.streams.allocations.resign(forged)
         assert await snapshot(backend) == before
 
-    async def test_before_anybody_has_led_no_move_takes_effect(self, backend: Backend) -> None:
+    async def test_before_any_node_has_led_no_move_takes_effect(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         for epoch in (0, 1):
@@ -320,7 +320,7 @@ class TestLeaders(StreamConformance):
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant, free = await self._two_shares(backend, clock)
-        moves = every_move(grant, free)[::-1]  # seize first: what is seized cannot be revoked
+        moves = every_move(grant, free)[::-1]  # seize first: a seized share cannot be revoked
         leadership = await lead(backend)
         assert await backend.streams.allocations.allot(leadership, moves, grace=GRACE) == [True, False, True]
         before = await snapshot(backend)
@@ -328,8 +328,8 @@ class TestLeaders(StreamConformance):
         assert await snapshot(backend) == before
 
 
-class TestUsurpers(StreamConformance):
-    """A leader and its successor at the same instant, through two backends."""
+class TestConcurrentLeaders(StreamConformance):
+    """A leader and its successor acting concurrently through two backends."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"shared"})
 

@@ -1,4 +1,4 @@
-"""Nodes and leadership: who is there, who leads, and how each comes and goes."""
+"""Nodes and leadership: registration, heartbeats, departure, and who leads."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -22,7 +22,7 @@ from holdfast.testing.conformance.streams.base import (
     LONG,
     NODE_A,
     NODE_B,
-    REBORN_A,
+    REJOINED_A,
     SECOND,
     SHARE,
     TIMING,
@@ -43,7 +43,7 @@ from holdfast.testing.conformance.streams.base import (
 
 
 async def node_view(backend: Backend, node: NodeKey = NODE_A) -> NodeView:
-    """Return a node as people see it."""
+    """Return the view of a node."""
     (view,) = [view for view in await backend.streams.allocations.nodes() if view.node == node]
     return view
 
@@ -51,7 +51,7 @@ async def node_view(backend: Backend, node: NodeKey = NODE_A) -> NodeView:
 class TestJoin(StreamConformance):
     """`AllocationStore.join` and `nodes`."""
 
-    async def test_a_node_becomes_known_with_what_it_tells_of_itself(self, backend: Backend) -> None:
+    async def test_a_node_is_registered_with_its_data(self, backend: Backend) -> None:
         told = msgspec.structs.replace(a_node(NODE_A), members=(Member("a", 3), Member("b")), host="h", pid=9)
         await backend.streams.allocations.join(told)
         (view,) = await backend.streams.allocations.nodes()
@@ -93,29 +93,29 @@ class TestJoin(StreamConformance):
         grant = await consuming(backend, *"ab")
         await commit(backend, grant, 0, 1)
         clock.advance(SECOND)
-        await join(backend, REBORN_A)
+        await join(backend, REJOINED_A)
         free = await allotted(backend)
         assert (free.state, free.owner, free.target) == (AllocationState.FREE, None, "node-a")
         assert free.generation == grant.generation + 1
         assert (await share_view(backend)).position == 1
-        assert [view.node for view in await backend.streams.allocations.nodes()] == [REBORN_A]
-        assert (await node_view(backend, REBORN_A)).joined == timedelta(0)
+        assert [view.node for view in await backend.streams.allocations.nodes()] == [REJOINED_A]
+        assert (await node_view(backend, REJOINED_A)).joined == timedelta(0)
 
     async def test_a_quick_restart_gets_its_shares_back_and_the_older_process_is_refused(
         self, backend: Backend
     ) -> None:
         grant = await consuming(backend, *"ab")
-        await join(backend, REBORN_A)
+        await join(backend, REJOINED_A)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.LOST
         assert not (await backend.streams.allocations.beat(NODE_A, TIMING)).is_known
-        again = await grant_to(backend, REBORN_A)
+        again = await grant_to(backend, REJOINED_A)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.LOST
         assert await commit(backend, again, 0, 1) is CommitVerdict.DONE
 
     async def test_shares_that_were_being_revoked_are_freed_too(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, target="node-b")
-        await join(backend, REBORN_A)
+        await join(backend, REJOINED_A)
         free = await allotted(backend)
         assert (free.state, free.target) == (AllocationState.FREE, "node-a")
 
@@ -133,7 +133,7 @@ class TestJoin(StreamConformance):
             await grant_to(backend, reborn)
         assert (await share_view(backend)).losses == 3
 
-    async def test_from_the_third_loss_on_it_counts_only_if_an_event_was_being_tried(self, backend: Backend) -> None:
+    async def test_from_the_third_loss_on_it_counts_only_if_an_event_was_being_handled(self, backend: Backend) -> None:
         await consuming(backend, "a")
         for life, losses in enumerate((1, 2, 3, 3, 4, 4), start=2):
             reborn = NodeKey("node-a", f"life-{life}")
@@ -146,8 +146,8 @@ class TestJoin(StreamConformance):
     async def test_a_new_incarnation_is_not_draining(self, backend: Backend) -> None:
         await join(backend, NODE_A)
         await backend.streams.allocations.drain(NODE_A)
-        await join(backend, REBORN_A)
-        assert not (await node_view(backend, REBORN_A)).is_draining
+        await join(backend, REJOINED_A)
+        assert not (await node_view(backend, REJOINED_A)).is_draining
 
 
 class TestBeat(StreamConformance):
@@ -178,13 +178,13 @@ class TestBeat(StreamConformance):
             assert (owned.grant, owned.state) == (grant, AllocationState.REVOKING)
             assert owned.drain_left == timedelta(seconds=left)
 
-    async def test_without_a_deadline_no_time_is_told(self, backend: Backend) -> None:
+    async def test_without_a_deadline_no_remaining_time_is_returned(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=None)
         (owned,) = (await backend.streams.allocations.beat(NODE_A, TIMING)).owned
         assert (owned.state, owned.drain_left) == (AllocationState.REVOKING, None)
 
-    async def test_it_ends_the_silence_and_tells_the_ttl(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_it_ends_the_silence_and_updates_the_ttl(self, backend: Backend, clock: ManualClock) -> None:
         await join(backend, NODE_A)
         clock.advance(8)
         assert (await node_view(backend)).silent == timedelta(seconds=8)
@@ -197,17 +197,17 @@ class TestBeat(StreamConformance):
         assert (beat.is_known, beat.owned) == (False, ())
         assert await backend.streams.allocations.nodes() == []
 
-    async def test_another_incarnation_is_not_known_and_does_not_count_as_a_report(
+    async def test_another_incarnation_is_unknown_and_does_not_count_as_a_heartbeat(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         await consuming(backend, "a")
         clock.advance(5)
-        for stranger in (REBORN_A, NodeKey("node-a", "life-0")):
+        for stranger in (REJOINED_A, NodeKey("node-a", "life-0")):
             beat = await backend.streams.allocations.beat(stranger, TIMING)
             assert (beat.is_known, beat.owned) == (False, ())
         assert (await node_view(backend)).silent == timedelta(seconds=5)
 
-    async def test_a_node_that_was_silent_for_long_is_alive_again_if_nobody_took_its_shares(
+    async def test_a_long_silent_node_is_alive_again_if_its_shares_were_not_seized(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, *"ab")
@@ -232,7 +232,7 @@ class TestLeave(StreamConformance):
         assert not (await backend.streams.allocations.beat(NODE_A, TIMING)).is_known
         assert await commit(backend, grant, 1, 2) is CommitVerdict.LOST
 
-    async def test_a_repeat_is_nothing(self, backend: Backend) -> None:
+    async def test_a_repeat_changes_nothing(self, backend: Backend) -> None:
         await consuming(backend, "a")
         await backend.streams.allocations.leave(NODE_A)
         before = await snapshot(backend)
@@ -240,10 +240,10 @@ class TestLeave(StreamConformance):
         assert await snapshot(backend) == before
 
     @pytest.mark.parametrize("verb", ["leave", "drain"])
-    async def test_of_a_stale_incarnation_it_is_nothing(self, backend: Backend, verb: str) -> None:
+    async def test_a_stale_incarnation_changes_nothing(self, backend: Backend, verb: str) -> None:
         await consuming(backend, "a")
-        await join(backend, REBORN_A)
-        await grant_to(backend, REBORN_A)
+        await join(backend, REJOINED_A)
+        await grant_to(backend, REJOINED_A)
         before = await snapshot(backend)
         await getattr(backend.streams.allocations, verb)(NODE_A)
         await getattr(backend.streams.allocations, verb)(NodeKey("nobody", "life-1"))
@@ -272,7 +272,7 @@ class TestLeave(StreamConformance):
 class TestLead(StreamConformance):
     """`AllocationStore.lead`, `resign` and `leader`."""
 
-    async def test_nobody_leads_until_somebody_takes_it(self, backend: Backend) -> None:
+    async def test_no_node_leads_until_one_takes_leadership(self, backend: Backend) -> None:
         assert await backend.streams.allocations.leader() is None
         leadership = await lead(backend, NODE_A, DRAIN)
         assert (leadership.node, leadership.epoch > 0) == (NODE_A, True)
@@ -280,10 +280,12 @@ class TestLead(StreamConformance):
         assert view is not None
         assert (view.leadership, view.expires_in) == (leadership, DRAIN)
 
-    async def test_while_somebody_else_holds_it_there_is_none(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_leadership_is_refused_while_another_node_holds_it(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         leadership = await lead(backend, NODE_A, DRAIN)
         clock.advance(DRAIN - SECOND)
-        for other in (NODE_B, REBORN_A):
+        for other in (NODE_B, REJOINED_A):
             assert await backend.streams.allocations.lead(other, LONG) is None
         view = await backend.streams.allocations.leader()
         assert view is not None
@@ -296,7 +298,7 @@ class TestLead(StreamConformance):
         clock.advance(DRAIN - SECOND)
         assert await backend.streams.allocations.lead(NODE_B, DRAIN) is None
 
-    async def test_the_holder_keeps_its_epoch_even_past_its_lease_if_nobody_has_taken_it(
+    async def test_the_holder_keeps_its_epoch_even_past_its_lease_if_no_other_node_took_it(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         first = await lead(backend, NODE_A, DRAIN)
@@ -306,7 +308,7 @@ class TestLead(StreamConformance):
         assert view.expires_in == DRAIN - LONG
         assert await lead(backend, NODE_A, DRAIN) == first
 
-    @pytest.mark.parametrize("usurper", [NODE_B, REBORN_A], ids=["another node", "another incarnation"])
+    @pytest.mark.parametrize("usurper", [NODE_B, REJOINED_A], ids=["another node", "another incarnation"])
     async def test_another_takes_it_after_the_lease_and_the_epoch_grows_by_one(
         self, backend: Backend, clock: ManualClock, usurper: NodeKey
     ) -> None:
@@ -316,7 +318,7 @@ class TestLead(StreamConformance):
         assert (second.node, second.epoch) == (usurper, first.epoch + 1)
         assert await backend.streams.allocations.lead(NODE_A, DRAIN) is None
 
-    async def test_of_many_who_would_take_it_one_does(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_of_concurrent_candidates_one_leads(self, backend: Backend, clock: ManualClock) -> None:
         first = await lead(backend, LEADER, DRAIN)
         clock.advance(DRAIN + SECOND)
         nodes = [NodeKey(f"node-{n}", "life-1") for n in range(8)]
@@ -324,7 +326,7 @@ class TestLead(StreamConformance):
         (winner,) = [answer for answer in answers if answer is not None]
         assert winner.epoch == first.epoch + 1
 
-    async def test_who_resigns_lets_anyone_lead_at_once_with_a_larger_epoch(self, backend: Backend) -> None:
+    async def test_after_a_resignation_any_node_may_lead_at_once_with_a_larger_epoch(self, backend: Backend) -> None:
         first = await lead(backend, NODE_A, LONG)
         assert await backend.streams.allocations.resign(first)
         assert await backend.streams.allocations.leader() is None
@@ -345,7 +347,7 @@ class TestLead(StreamConformance):
         assert await backend.streams.allocations.allot(first, moves, grace=SECOND) is None
         assert (await allotted(backend)).state is AllocationState.FREE
 
-    async def test_who_was_replaced_has_nothing_to_resign(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_replaced_leader_has_nothing_to_resign(self, backend: Backend, clock: ManualClock) -> None:
         first = await lead(backend, NODE_A, DRAIN)
         clock.advance(DRAIN + SECOND)
         second = await lead(backend, NODE_B, LONG)

@@ -1,4 +1,4 @@
-"""What people do: look, pause, resume, reset, forget."""
+"""Operator actions on consumers: list, pause, resume, reset, forget."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -55,7 +55,7 @@ VERBS: dict[str, tuple[Any, ...]] = {
 
 
 async def stopped(backend: Backend, *streams: str, position: int = 0) -> None:
-    """Make a consumer that has consumed up to a position, is paused, and whose share is free."""
+    """Create a paused consumer that has consumed up to a position and whose share is free."""
     grant = await consuming(backend, *streams)
     assert await commit(backend, grant, 0, position) is CommitVerdict.DONE
     assert await backend.streams.consumers.release(grant)
@@ -130,7 +130,7 @@ class TestLag(StreamConformance):
 
 
 class TestNotFound(StreamConformance):
-    """Verbs that name a consumer there is not."""
+    """Verbs that name an unknown consumer."""
 
     @pytest.mark.parametrize("verb", VERBS)
     async def test_a_consumer_that_never_subscribed_is_not_found(self, backend: Backend, verb: str) -> None:
@@ -138,7 +138,9 @@ class TestNotFound(StreamConformance):
         with pytest.raises(ConsumerNotFound):
             await getattr(backend.streams.consumers, verb)(*VERBS[verb])
 
-    async def test_nor_are_its_parked_events_or_positions(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_parked_events_and_positions_of_an_unknown_consumer_are_not_found(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         await begin_consumer(backend, "a")
         with pytest.raises(ConsumerNotFound):
             await parked(backend, "nobody")
@@ -216,9 +218,7 @@ class TestReset(StreamConformance):
         assert (free.state, free.target) == (AllocationState.FREE, None)
         assert free.generation > grant.generation
 
-    async def test_it_is_refused_while_a_share_is_held_by_a_node_that_lives(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_it_is_refused_while_a_live_node_owns_a_share(self, backend: Backend, clock: ManualClock) -> None:
         low, high = stream_in(0, 2), stream_in(1, 2)
         await begin_consumer(backend, low, high, partitions=2)
         await join(backend, NODE_A)
@@ -233,7 +233,7 @@ class TestReset(StreamConformance):
         assert await backend.streams.consumers.release(grant)
         assert await backend.streams.consumers.reset(CONSUMER, StartAt.END)
 
-    async def test_what_a_node_holds_that_is_silent_past_its_ttl_becomes_free(
+    async def test_the_shares_of_a_node_silent_past_its_ttl_become_free(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, *"ab")
@@ -281,7 +281,7 @@ class TestReset(StreamConformance):
         assert await backend.streams.consumers.reset(CONSUMER, 2)
         assert [view.position for view in await parked(backend)] == [1, 2]
 
-    async def test_losses_begin_anew(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_losses_start_at_zero_again(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         await lose(backend, clock, grant)
         await backend.streams.consumers.pause(CONSUMER)
@@ -313,9 +313,7 @@ class TestForget(StreamConformance):
         with pytest.raises(ConsumerNotFound):
             await backend.streams.consumers.forget(CONSUMER)
 
-    async def test_it_is_refused_while_a_share_is_held_by_a_node_that_lives(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_it_is_refused_while_a_live_node_owns_a_share(self, backend: Backend, clock: ManualClock) -> None:
         await consuming(backend, "a")
         await backend.streams.consumers.pause(CONSUMER)
         before = await snapshot(backend)
@@ -325,7 +323,7 @@ class TestForget(StreamConformance):
         assert await backend.streams.consumers.forget(CONSUMER)
         assert (await backend.streams.allocations.beat(NODE_A, TIMING)).owned == ()
 
-    async def test_it_may_subscribe_again_to_something_else_and_begins_anew(self, backend: Backend) -> None:
+    async def test_it_may_subscribe_again_to_something_else_and_starts_over(self, backend: Backend) -> None:
         await stopped(backend, *"ab", position=2)
         assert await backend.streams.consumers.forget(CONSUMER)
         assert await backend.streams.consumers.subscribe(CONSUMER, Subscription(), StartAt.BEGINNING)
@@ -333,7 +331,7 @@ class TestForget(StreamConformance):
         assert (await backend.streams.allocations.survey()).paused == frozenset()
         assert await parked(backend) == []
 
-    async def test_whatever_was_planned_on_its_former_life_holds_of_none_of_its_new_shares(
+    async def test_moves_planned_before_it_was_forgotten_apply_to_none_of_its_new_shares(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, "a")

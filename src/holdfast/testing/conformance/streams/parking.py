@@ -1,4 +1,4 @@
-"""Parking: an event that cannot be handled is set aside, and with it the later ones of its stream; others flow."""
+"""Parking: an event that cannot be handled is set aside with the later ones of its stream; other streams continue."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -47,7 +47,7 @@ async def fetch(backend: Backend, grant: Grant, after: int = 0, limit: int = MAN
 
 
 async def with_parked(backend: Backend, streams: str, parks: Sequence[int]) -> tuple[Grant, list[str]]:
-    """Commit past an event for each of `streams` with those at positions `parks` parked, the first of each failed."""
+    """Commit past one event per stream, with those at positions `parks` parked; the first of each stream failed."""
     ids = await begin_consumer(backend, *streams)
     grant = await granted(backend)
     failed: set[str] = set()
@@ -61,7 +61,7 @@ async def with_parked(backend: Backend, streams: str, parks: Sequence[int]) -> t
 
 
 async def places(backend: Backend) -> list[int]:
-    """Return the positions of what is parked."""
+    """Return the positions of the parked events."""
     return [view.position for view in await parked(backend)]
 
 
@@ -92,9 +92,7 @@ class TestPark(StreamConformance):
         fetched = await backend.streams.consumers.fetch(grant, after=0, limit=MANY, max_bytes=1)
         assert ([event.stream for event in fetched.events], fetched.parked_streams) == (["a"], frozenset("a"))
 
-    async def test_later_events_of_a_parked_stream_are_handed_out_and_may_wait_behind_it(
-        self, backend: Backend
-    ) -> None:
+    async def test_later_events_of_a_parked_stream_are_fetched_and_may_wait_behind_it(self, backend: Backend) -> None:
         grant, _ = await with_parked(backend, "ab", [1])
         await append_to(backend, "a", "b")
         assert [event.position for event in (await fetch(backend, grant, after=2)).events] == [3, 4]
@@ -116,7 +114,7 @@ class TestPark(StreamConformance):
         assert await commit(backend, grant, 0, 2, parks=(Park(1, "a", FAILURE),)) is CommitVerdict.DONE
         assert await snapshot(backend) == before
 
-    async def test_a_repeat_brings_nothing_back_that_a_person_has_dropped_meanwhile(self, backend: Backend) -> None:
+    async def test_a_repeat_does_not_park_again_what_an_operator_dropped(self, backend: Backend) -> None:
         grant, _ = await with_parked(backend, "ab", [1])
         assert await backend.streams.consumers.drop_parked(CONSUMER) == 1
         assert await commit(backend, grant, 0, 2, parks=(Park(1, "a", FAILURE),)) is CommitVerdict.DONE
@@ -129,7 +127,7 @@ class TestPark(StreamConformance):
         assert await commit(backend, grant, 0, 1, parks=(Park(1, "a", FAILURE),)) is CommitVerdict.LOST
         assert await parked(backend) == []
 
-    async def test_an_event_that_was_to_wait_behind_what_a_person_has_dropped_is_unparked(
+    async def test_an_event_that_was_to_wait_behind_events_an_operator_dropped_is_unparked(
         self, backend: Backend
     ) -> None:
         grant, _ = await with_parked(backend, "ab", [1])
@@ -141,7 +139,7 @@ class TestPark(StreamConformance):
         assert await snapshot(backend) == before
         assert await commit(backend, grant, 2, 3) is CommitVerdict.DONE
 
-    async def test_what_one_consumer_parks_another_has_not(self, backend: Backend) -> None:
+    async def test_events_parked_by_one_consumer_are_not_parked_for_another(self, backend: Backend) -> None:
         await with_parked(backend, "ab", [1])
         await begin_consumer(backend, consumer="shipping")
         other = await grant_to(backend, NODE_A, Share("shipping", CATEGORY, 0))
@@ -183,7 +181,7 @@ class TestPark(StreamConformance):
 class TestRetry(StreamConformance):
     """`ConsumerStore.retry_parked` and `Commit.unparks`."""
 
-    async def test_parked_events_are_handed_out_again_only_when_a_person_asks(self, backend: Backend) -> None:
+    async def test_parked_events_are_fetched_again_only_after_an_operators_retry(self, backend: Backend) -> None:
         grant, ids = await with_parked(backend, "abcaa", [1, 3, 4])
         assert (await fetch(backend, grant)).retries == ()
         assert await backend.streams.consumers.retry_parked(CONSUMER) == 3
@@ -197,13 +195,13 @@ class TestRetry(StreamConformance):
         fetched = await fetch(backend, grant, after=5, limit=2)
         assert [each.event.id for each in fetched.retries] == [ids[0], ids[2]]
 
-    async def test_those_of_one_stream_can_be_asked_for(self, backend: Backend) -> None:
+    async def test_those_of_one_stream_can_be_retried(self, backend: Backend) -> None:
         grant, ids = await with_parked(backend, "abba", [1, 2, 3, 4])
         assert await backend.streams.consumers.retry_parked(CONSUMER, "b") == 2
         assert [each.event.id for each in (await fetch(backend, grant)).retries] == [ids[1], ids[2]]
         assert await backend.streams.consumers.retry_parked(CONSUMER, "nowhere") == 0
 
-    async def test_asked_before_or_not_each_counts(self, backend: Backend) -> None:
+    async def test_a_repeated_retry_request_counts_each_event_again(self, backend: Backend) -> None:
         await with_parked(backend, "abba", [1, 2, 3, 4])
         assert await backend.streams.consumers.retry_parked(CONSUMER, "b") == 2
         assert await backend.streams.consumers.retry_parked(CONSUMER) == 4
@@ -244,7 +242,7 @@ class TestRetry(StreamConformance):
             assert await commit(backend, grant, 3, 3, unparks=(Unpark(1),)) is CommitVerdict.DONE
         assert await places(backend) == [3]
 
-    async def test_to_unpark_what_a_person_has_dropped_is_nothing(self, backend: Backend) -> None:
+    async def test_unparking_what_an_operator_dropped_changes_nothing(self, backend: Backend) -> None:
         grant, _ = await with_parked(backend, "ab", [1])
         await backend.streams.consumers.retry_parked(CONSUMER)
         await backend.streams.consumers.drop_parked(CONSUMER)
@@ -252,7 +250,7 @@ class TestRetry(StreamConformance):
             assert await commit(backend, grant, 2, 2, unparks=(unpark,)) is CommitVerdict.DONE
         assert await parked(backend) == []
 
-    async def test_one_that_fails_again_stays_parked_with_its_stream_until_a_person_asks_again(
+    async def test_one_that_fails_again_stays_parked_with_its_stream_until_the_next_retry(
         self, backend: Backend
     ) -> None:
         grant, ids = await with_parked(backend, "abaab", [1, 2, 3, 4])
@@ -294,7 +292,7 @@ class TestRetry(StreamConformance):
         assert await commit(backend, grant, 2, 3, parks=(Park(3, "a"),)) is CommitVerdict.DONE
         assert [each.event.id for each in (await fetch(backend, grant)).retries] == [ids[0], ids[2]]
 
-    async def test_what_is_parked_while_nobody_asked_is_not_retried(self, backend: Backend) -> None:
+    async def test_an_event_parked_without_a_retry_request_is_not_retried(self, backend: Backend) -> None:
         grant, _ = await with_parked(backend, "ab", [1])
         await backend.streams.consumers.retry_parked(CONSUMER)
         await append_to(backend, "b", "b")
@@ -366,8 +364,8 @@ class TestDrop(StreamConformance):
         assert pages == everything
 
 
-class TestRetriesThatKill(StreamConformance):
-    """A retry that takes its node down is counted as any event is."""
+class TestLostRetries(StreamConformance):
+    """A retry that kills its node counts as a loss, as any event does."""
 
     @pytest.mark.parametrize("failure", [None, AGAIN])
     async def test_the_end_of_a_retry_sets_losses_to_zero(

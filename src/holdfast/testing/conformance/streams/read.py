@@ -1,4 +1,4 @@
-"""Read: what lies in a partition and in a stream, in order."""
+"""Read: the events of a partition and of a stream, in order."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 

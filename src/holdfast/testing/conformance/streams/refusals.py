@@ -1,4 +1,4 @@
-"""Refusals: what a store that keeps streams cannot do with them it refuses with a reason."""
+"""Refusals: what a store with streams does not support raises `Unsupported` with a reason."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -12,7 +12,7 @@ from holdfast.testing.conformance.streams.base import LONG, StreamConformance, c
 
 
 class TestStreamRefusals(StreamConformance):
-    """`Capabilities` and what follows from them for streams."""
+    """`Capabilities` and the refusals for streams that follow from them."""
 
     async def test_a_store_that_joins_no_transactions_refuses_to_begin_one(self, backend: Backend) -> None:
         if backend.capabilities.joins_transactions:

@@ -1,4 +1,4 @@
-"""Subscribe: who reads what, from where, and which shares there are of it."""
+"""Subscribe: what a consumer reads, where it starts, and which shares it has."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -43,7 +43,7 @@ ONE_STREAM = Subscription(category=CATEGORY, stream="a")
 
 
 async def complete(backend: Backend) -> int | None:
-    """Make the shares that are lacking, as the leader does."""
+    """Create the missing shares, as the leader does."""
     return await backend.streams.allocations.complete_shares(await lead(backend))
 
 
@@ -57,7 +57,7 @@ class TestSubscribe(StreamConformance):
         (view,) = await consumers.consumers()
         assert (view.name, view.subscription, view.paused) == (CONSUMER, ORDERS, False)
 
-    async def test_of_many_who_subscribe_it_at_once_one_makes_it(self, backend: Backend) -> None:
+    async def test_of_concurrent_subscriptions_one_creates_the_consumer(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 3)
         answers = await asyncio.gather(
             *(backend.streams.consumers.subscribe(CONSUMER, ORDERS, StartAt.END) for _ in range(8))
@@ -104,7 +104,7 @@ class TestSubscribe(StreamConformance):
 
 
 class TestStart(StreamConformance):
-    """Where a consumer begins."""
+    """Where a consumer starts."""
 
     @pytest.mark.parametrize(
         ("start", "expected"),
@@ -188,7 +188,7 @@ class TestOneStream(StreamConformance):
 
 
 class TestCompletion(StreamConformance):
-    """`AllocationStore.complete_shares`: partitions that came after the subscription."""
+    """`AllocationStore.complete_shares`: partitions created after the subscription."""
 
     async def test_a_category_that_does_not_exist_is_not_made_and_has_no_shares(self, backend: Backend) -> None:
         for name, subscription in (("one", ORDERS), ("two", ONE_STREAM), ("three", LOG)):

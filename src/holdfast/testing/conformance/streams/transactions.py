@@ -44,7 +44,7 @@ STEP = Commit(0, 1)
 
 
 class StreamHandlerError(Exception):
-    """What a handler raises in the middle of its transaction."""
+    """Raised by a handler in the middle of its transaction."""
 
 
 class TestStreamAsync(StreamConformance):
@@ -120,7 +120,7 @@ class TestStreamAsync(StreamConformance):
             async with backend.streams.consumers.begin(grant, limit=LIMIT):
                 pytest.fail("the body must not run")
 
-    async def test_a_wrong_step_is_told_and_the_handler_rolls_back(
+    async def test_a_wrong_step_is_reported_and_the_handler_rolls_back(
         self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
@@ -134,7 +134,7 @@ class TestStreamAsync(StreamConformance):
         assert await effects.count("effect") == 0
         assert await backend.streams.consumers.verify(grant) == 2
 
-    async def test_a_handler_that_is_told_unparked_rolls_back_and_may_try_again(
+    async def test_a_handler_that_receives_unparked_rolls_back_and_may_run_again(
         self, backend: Backend, effects: EffectTable
     ) -> None:
         await effects.create()
@@ -178,7 +178,7 @@ class TestStreamAsync(StreamConformance):
 
 
 class TestJoined(StreamConformance):
-    """Calls of the backend's stores from the task that has a transaction open join it."""
+    """Store calls from the task that has a transaction open join it."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
@@ -224,7 +224,7 @@ class TestJoined(StreamConformance):
             assert await transaction.commit(grant, STEP) is CommitVerdict.DONE
         assert [event.stream for event in await read(backend)] == ["a", "a"]
 
-    async def test_what_it_has_appended_it_reads_itself(self, backend: Backend) -> None:
+    async def test_it_reads_its_own_appends(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         async with backend.streams.consumers.begin(grant, limit=LIMIT):
             await append_to(backend, "a")
@@ -290,7 +290,7 @@ class TestStreamBlocking(StreamConformance):
         with pytest.raises(LeaseLost):
             await asyncio.to_thread(handler)
 
-    async def test_a_wrong_step_is_told_in_a_thread(self, backend: Backend) -> None:
+    async def test_a_wrong_step_is_reported_in_a_thread(self, backend: Backend) -> None:
         grant = await consuming(backend, *"ab")
 
         def handler() -> None:
@@ -302,7 +302,7 @@ class TestStreamBlocking(StreamConformance):
 
 
 class TestStreamShared(StreamConformance):
-    """The caller's own connection and transaction, and others beside it."""
+    """The caller's own connection and transaction, with concurrent callers."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
@@ -375,7 +375,7 @@ class TestStreamShared(StreamConformance):
         assert (view.position, view.state) == (1, AllocationState.FREE)
         assert await effects.count("effect") == 1
 
-    async def test_what_a_transaction_has_not_committed_nobody_else_sees(
+    async def test_uncommitted_writes_are_invisible_to_others(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()

@@ -1,4 +1,4 @@
-"""Transitions: what is noted of each step of an allocation."""
+"""Transitions: the log of each state change of a share."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -18,7 +18,7 @@ from holdfast.testing.conformance.streams.base import (
     MANY,
     NODE_A,
     NODE_B,
-    REBORN_A,
+    REJOINED_A,
     SHARE,
     StreamConformance,
     allot,
@@ -55,18 +55,20 @@ class TestShareTransitions(StreamConformance):
         ]
         assert len(await backend.streams.allocations.transitions(limit=2)) == 2
 
-    async def test_a_release_leaves_one_of_no_leader(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_release_leaves_a_transition_without_a_leader(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         assert await backend.streams.consumers.release(grant)
         (last,) = await backend.streams.allocations.transitions(limit=1)
         assert last == Transition(SHARE, 0, grant.generation, GRANTED, FREE, "node-a", clock())
 
     @pytest.mark.parametrize("how", ["join", "leave", "reset"])
-    async def test_so_does_all_else_that_frees_a_share(self, backend: Backend, clock: ManualClock, how: str) -> None:
+    async def test_everything_else_that_frees_a_share_leaves_a_transition(
+        self, backend: Backend, clock: ManualClock, how: str
+    ) -> None:
         grant = await consuming(backend, "a")
         match how:
             case "join":
-                await join(backend, REBORN_A)
+                await join(backend, REJOINED_A)
             case "leave":
                 await backend.streams.allocations.leave(NODE_A)
             case _:
@@ -76,7 +78,7 @@ class TestShareTransitions(StreamConformance):
         (last,) = await backend.streams.allocations.transitions(limit=1)
         assert last == Transition(SHARE, 0, grant.generation + 1, GRANTED, FREE, "node-a", clock())
 
-    async def test_a_reset_is_noted_of_a_share_that_was_free_too(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_a_reset_is_recorded_for_a_free_share_too(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         assert await backend.streams.consumers.release(grant)
         await backend.streams.consumers.pause(CONSUMER)

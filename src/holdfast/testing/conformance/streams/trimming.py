@@ -1,4 +1,4 @@
-"""Trimming: old events go, but none that somebody still needs."""
+"""Trimming: old events are deleted, except those that a consumer still needs."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -44,12 +44,12 @@ async def trim(backend: Backend, *, older_than: timedelta = ALL, limit: int = MA
 
 
 async def kept(backend: Backend, partition_id: int = 0) -> list[int]:
-    """Return the positions that are still there."""
+    """Return the positions that are kept."""
     return [event.position for event in await read(backend, partition_id=partition_id)]
 
 
 async def fill(backend: Backend, clock: ManualClock, streams: str = "abcd") -> list[str]:
-    """Append an event for each stream to a category of one partition, each a second after the last."""
+    """Append one event per stream to a category of one partition, one second apart."""
     await backend.streams.events.open_category(CATEGORY, 1)
     ids: list[str] = []
     for stream in streams:
@@ -59,7 +59,7 @@ async def fill(backend: Backend, clock: ManualClock, streams: str = "abcd") -> l
 
 
 class TestTrim(StreamConformance):
-    """`EventStore.trim` where nobody consumes."""
+    """`EventStore.trim` without consumers."""
 
     async def test_events_recorded_longer_ago_are_deleted(self, backend: Backend, clock: ManualClock) -> None:
         await fill(backend, clock)
@@ -67,7 +67,9 @@ class TestTrim(StreamConformance):
         assert await kept(backend) == [3, 4]
         assert await trim(backend, older_than=timedelta(seconds=2.5)) == 0
 
-    async def test_at_most_limit_go_the_oldest_first(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_at_most_limit_events_are_deleted_the_oldest_first(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
         await fill(backend, clock)
         assert await trim(backend, limit=3) == 3
         assert await kept(backend) == [4]
@@ -101,7 +103,7 @@ class TestTrim(StreamConformance):
         (place,) = await append(backend, an_event("a", expected_version=2))
         assert (place.position, place.version) == (4, 3)
 
-    async def test_the_category_tells_what_was_appended_and_what_is_kept(
+    async def test_the_category_shows_what_was_appended_and_what_is_kept(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         await fill(backend, clock)
@@ -131,7 +133,7 @@ class TestTrim(StreamConformance):
 
 
 class TestNeeded(StreamConformance):
-    """What consumers have not passed, or have parked."""
+    """Events that a consumer has not passed, or has parked."""
 
     async def test_what_a_consumer_has_not_passed_stays(self, backend: Backend, clock: ManualClock) -> None:
         await fill(backend, clock)

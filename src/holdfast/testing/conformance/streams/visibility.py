@@ -1,4 +1,4 @@
-"""Visibility: the order of positions is the order of commits, so that a reader who keeps its place misses nothing."""
+"""Visibility: positions follow the order of commits, so a reader that keeps its position misses nothing."""
 
 # ruff: noqa: D102, PT012 - a test's name is its sentence; what a transaction raises is raised out of its block
 
@@ -32,22 +32,22 @@ LIMIT = timedelta(seconds=20)
 
 
 class RolledBackError(Exception):
-    """What a handler raises to undo its transaction."""
+    """Raised to roll a transaction back."""
 
 
 def roll_back() -> NoReturn:
-    """Undo the transaction around."""
+    """Roll back the enclosing transaction."""
     raise RolledBackError
 
 
 async def a_grant(backend: Backend, consumer: str = "writer") -> Grant:
-    """Return a grant under which a handler may open transactions, of a category beside those that are looked at."""
+    """Return a grant under which a handler may open transactions; its category is not one under test."""
     await begin_consumer(backend, consumer=consumer, category="ledger")
     return await granted(backend, NODE_A, Share(consumer, "ledger", 0))
 
 
 async def append_crosswise(backends: Sequence[Backend]) -> None:
-    """Append to all partitions from several tasks, each in another order."""
+    """Append to all partitions from several tasks, each in a different order."""
     await backends[0].streams.events.open_category(CATEGORY, 4)
     names = [stream_in(partition_id, 4) for partition_id in range(4)]
     orders = [names, names[::-1], names[2:] + names[:2], [names[1], names[3], names[0], names[2]]]
@@ -63,9 +63,9 @@ async def append_crosswise(backends: Sequence[Backend]) -> None:
 
 
 class TestOrder(StreamConformance):
-    """Appends beside one another."""
+    """Concurrent appends."""
 
-    async def test_appends_at_once_leave_no_hole_and_no_double(self, backend: Backend) -> None:
+    async def test_concurrent_appends_leave_no_gap_and_no_duplicate(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         hauls = await asyncio.gather(
             *(append(backend, an_event(f"s{n % 3}"), an_event(f"s{n % 5}")) for n in range(20))
@@ -88,7 +88,7 @@ class TestOrder(StreamConformance):
 
 
 class TestSharedOrder(StreamConformance):
-    """The same, and a reader beside them, through several backends on one store."""
+    """The same with a concurrent reader, through several backends on one store."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"shared"})
 
@@ -98,7 +98,7 @@ class TestSharedOrder(StreamConformance):
         others = [await make_backend() for _ in range(3)]
         await append_crosswise([backend, *others])
 
-    async def test_a_reader_that_keeps_its_place_misses_nothing(
+    async def test_a_reader_that_keeps_its_position_misses_nothing(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
@@ -121,11 +121,11 @@ class TestSharedOrder(StreamConformance):
 
 
 class TestRollback(StreamConformance):
-    """Appends in transactions that end otherwise."""
+    """Appends in transactions that are rolled back."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
-    async def test_appends_that_are_rolled_back_leave_no_hole(self, backend: Backend) -> None:
+    async def test_appends_that_are_rolled_back_leave_no_gap(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         grant = await a_grant(backend)
         await append_to(backend, "a")
@@ -162,12 +162,14 @@ class TestRollback(StreamConformance):
 
 
 class TestInFlight(StreamConformance):
-    """Appends beside a transaction that is still open."""
+    """Appends concurrent with an open transaction."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
-    async def _beside(self, backend: Backend, make_backend: MakeBackend, *, commits: bool) -> list[NewEvent]:
-        """Append inside a transaction and, through another backend, beside it; return both events."""
+    async def _append_concurrently(
+        self, backend: Backend, make_backend: MakeBackend, *, commits: bool
+    ) -> list[NewEvent]:
+        """Append inside a transaction and, through another backend, concurrently; return both events."""
         writer, reader = await make_backend(), await make_backend()
         inner, outer = an_event("a"), an_event("a")
         grant = await a_grant(backend)
@@ -191,7 +193,7 @@ class TestInFlight(StreamConformance):
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
-        inner, outer = await self._beside(backend, make_backend, commits=True)
+        inner, outer = await self._append_concurrently(backend, make_backend, commits=True)
         assert [(event.position, event.version, event.id) for event in await read(backend)] == [
             (1, 1, inner.id),
             (2, 2, outer.id),
@@ -201,13 +203,13 @@ class TestInFlight(StreamConformance):
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
-        _, outer = await self._beside(backend, make_backend, commits=False)
+        _, outer = await self._append_concurrently(backend, make_backend, commits=False)
         assert [(event.position, event.version, event.id) for event in await read(backend)] == [(1, 1, outer.id)]
 
     async def test_a_transaction_that_began_first_and_appends_last_comes_last(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
-        """Where a transaction locks the whole store at its beginning, it comes first: it is the order of commits."""
+        """If a transaction locks the whole store when it begins, it comes first: commit order is what counts."""
         await backend.streams.events.open_category(CATEGORY, 1)
         writer = await make_backend()
         grant = await a_grant(backend)
@@ -220,7 +222,7 @@ class TestInFlight(StreamConformance):
         assert [event.id for event in await read(backend)] == ([outer.id, inner.id] if done else [inner.id, outer.id])
         assert [event.version for event in await read(backend)] == [1, 2]
 
-    async def test_writers_that_roll_back_now_and_then_leave_no_hole_and_a_reader_misses_nothing(
+    async def test_writers_that_sometimes_roll_back_leave_no_gap_and_a_reader_misses_nothing(
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
@@ -246,7 +248,7 @@ class TestInFlight(StreamConformance):
         async def follow() -> None:
             is_last = False
             while not is_last:
-                is_last = not writing  # one look after the last commit
+                is_last = not writing  # one read after the last commit
                 after = seen[-1][0] if seen else 0
                 seen.extend((event.position, event.id) for event in await read(backend, after=after))
                 await asyncio.sleep(0)

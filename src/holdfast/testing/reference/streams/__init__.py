@@ -1,15 +1,15 @@
-"""The reference model for streams: what a store means that keeps them, in dicts, lists and integers.
+"""The reference model for streams: the semantics of a store with streams, in dicts, lists and integers.
 
 Like the model for jobs it is synchronous and deterministic, does no I/O, and its time is an integer that its owner
-moves. Each module adds the verbs of one theme to those below it.
+advances. Each module adds the verbs of one theme to those of the module it builds on.
 
-- `records` - what is kept, and the questions that several verbs ask of it.
-- `events` - append, read, trim.
-- `consumption` - subscribe, and the life of a position under a grant.
-- `operators` - what people do to consumers.
-- `allocation` - nodes, leadership, and who owns what.
-- `views` - what people and the allocator see.
-- `backend` - the model behind the port.
+- `records`: the state, and queries that several verbs use.
+- `events`: append, read, trim.
+- `consumption`: subscribe, and the life of a position under a grant.
+- `operators`: operator actions on consumers.
+- `allocation`: nodes, leadership and the owners of shares.
+- `views`: what lists show, and what the allocator sees.
+- `backend`: the model behind the port.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes, leadership, and who owns what."""
+"""Nodes, leadership and the owners of shares."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _FORGET_NODES_AFTER = timedelta(days=1)
 
 
 class StreamReference(Operators):
-    """The reference model for streams: every verb of the port that concerns them."""
+    """The reference model for streams: every verb of the port for streams."""
 
     # -- nodes
 
     def join(self, new: NewNode) -> None:
-        """Make a node known, or a new incarnation of it."""
-        if self.is_there(new.node):
+        """Register a node, or a new incarnation of it."""
+        if self.is_registered(new.node):
             self.beat(new.node, new.timing)
             return
         for row in self._held_by(new.node.node_id):
-            self.take_away(row)
+            self.free_share(row)
             row.target = new.node.node_id
             row.losses = losses_after(row.losses, is_trying=row.is_trying)
         ttl_us = span_micros(new.timing.ttl)
         self.nodes[new.node.node_id] = NodeRecord(new, joined_us=self.now, seen_us=self.now, ttl_us=ttl_us)
 
     def beat(self, node: NodeKey, timing: Timing) -> Beat:
-        """Report that a node lives, and return what it owns."""
-        if not self.is_there(node):
+        """Record a heartbeat of a node; return the shares that it owns."""
+        if not self.is_registered(node):
             return Beat(is_known=False)
         record = self.nodes[node.node_id]
         record.seen_us = self.now
@@ -54,31 +54,31 @@ class StreamReference(Operators):
         return self.owned(node)
 
     def owned(self, node: NodeKey) -> Beat:
-        """Return what a node owns."""
-        if not self.is_there(node):
+        """Return the shares that a node owns."""
+        if not self.is_registered(node):
             return Beat(is_known=False)
         return Beat(is_known=True, owned=tuple(views.owned(self, row) for row in self._held_by(node.node_id)))
 
     def leave(self, node: NodeKey) -> None:
-        """Take a node away."""
-        if self.is_there(node):
+        """Deregister a node."""
+        if self.is_registered(node):
             for row in self._held_by(node.node_id):
-                self.take_away(row)
+                self.free_share(row)
             del self.nodes[node.node_id]
 
     def drain(self, node: NodeKey) -> None:
-        """Tell that a node is about to leave."""
-        if self.is_there(node):
+        """Mark a node as about to leave."""
+        if self.is_registered(node):
             self.nodes[node.node_id].is_draining = True
 
     def _held_by(self, node_id: str) -> list[ReferenceShare]:
-        """Return the rows that a node holds; there is never one of an older incarnation."""
+        """Return the shares that a node owns; none belongs to an older incarnation."""
         return [row for _, row in sorted(self.rows.items()) if row.owner is not None and row.owner.node_id == node_id]
 
     # -- leadership
 
     def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
-        """Take leadership, or go on leading."""
+        """Take leadership, or extend it."""
         if self.holder != node:
             if self.holder is not None and 0 <= self.lease_until_us - self.now <= 2 * span_micros(lease):
                 return None
@@ -88,11 +88,11 @@ class StreamReference(Operators):
         return Leadership(node, self.epoch)
 
     def leads(self, leadership: Leadership) -> bool:
-        """Whether nobody has taken this leadership, and it was not resigned."""
+        """Whether this leadership was neither taken over nor resigned."""
         return (leadership.node, leadership.epoch) == (self.holder, self.epoch)
 
     def resign(self, leadership: Leadership) -> bool:
-        """Give leadership up."""
+        """Resign from leadership."""
         if not self.leads(leadership):
             return False
         self.holder = None
@@ -101,12 +101,12 @@ class StreamReference(Operators):
     # -- allocation
 
     def complete_shares(self, leadership: Leadership) -> int | None:
-        """Make the free allocations that consumers lack."""
+        """Create the missing free shares of consumers."""
         if not self.leads(leadership):
             return None
-        missing = [share for share in self.wanted() if share not in self.rows]
+        missing = [share for share in self.expected_shares() if share not in self.rows]
         for share in missing:
-            self.make_row(share, 0)
+            self.create_share(share, 0)
         for node_id, record in list(self.nodes.items()):
             if self.now - record.seen_us > span_micros(_FORGET_NODES_AFTER) and not self._held_by(node_id):
                 del self.nodes[node_id]
@@ -134,7 +134,7 @@ class StreamReference(Operators):
 
     def _grant(self, row: ReferenceShare, node: NodeKey) -> bool:
         is_open = row.state is AllocationState.FREE and not self.consumer(row.share.consumer).paused
-        if not is_open or not self.lives(node) or self.nodes[node.node_id].is_draining:
+        if not is_open or not self.is_live(node) or self.nodes[node.node_id].is_draining:
             return False
         row.generation += 1
         row.owner, row.target = node, None
@@ -153,16 +153,16 @@ class StreamReference(Operators):
     def _seize(self, row: ReferenceShare, reason: SeizeReason, grace_us: int) -> bool:
         if row.owner is None or not self._is_true(reason, row, row.owner, grace_us):
             return False
-        self.take_away(row, epoch=self.epoch)
+        self.free_share(row, epoch=self.epoch)
         row.losses = losses_after(row.losses, is_trying=row.is_trying)
         return True
 
     def _is_true(self, reason: SeizeReason, row: ReferenceShare, owner: NodeKey, grace_us: int) -> bool:
         match reason:
             case SeizeReason.SILENT:
-                return self.is_there(owner) and self.is_silent(owner, grace_us)
+                return self.is_registered(owner) and self.is_silent(owner, grace_us)
             case SeizeReason.REPLACED:
-                return not self.is_there(owner)
+                return not self.is_registered(owner)
             case SeizeReason.OVERDUE:
                 return views.is_overdue(self, row)
             case _:

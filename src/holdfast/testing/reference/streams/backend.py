@@ -33,7 +33,7 @@ from holdfast.store.stream_values import (
 from holdfast.testing.reference.streams import views
 from holdfast.testing.reference.streams.allocation import StreamReference
 
-_NO_TRANSACTIONS = "the reference model is no database: there is nothing to write an effect to"
+_NO_TRANSACTIONS = "the reference model is not a database; it has no place for an effect"
 
 
 class ReferenceStreams:

@@ -25,28 +25,28 @@ from holdfast.testing.reference.streams.records import ConsumerRecord, Parked, R
 
 
 class ReferenceConsumers(Events):
-    """What a consumer does."""
+    """The verbs of a consumer."""
 
     def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:
-        """Make a consumer known; True if it is new."""
+        """Create a consumer; True if it is new."""
         known = self.consumers.get(consumer)
         if known is not None:
             if known.subscription != subscription:
                 raise ConfigError(f"consumer {consumer} reads {known.subscription}, not {subscription}")
             return False
         self.consumers[consumer] = ConsumerRecord(subscription)
-        for share in self.wanted():
+        for share in self.expected_shares():
             if share.consumer == consumer:
-                self.make_row(share, self.start_of(share, start))
+                self.create_share(share, self.start_of(share, start))
         return True
 
-    def make_row(self, share: Share, position: int) -> None:
-        """Make a free allocation."""
+    def create_share(self, share: Share, position: int) -> None:
+        """Create a free share."""
         generation = self.floors.get(share.consumer, 0)
         self.rows[share] = ReferenceShare(share, position=position, generation=generation, since_us=self.now)
 
     def start_of(self, share: Share, start: Start) -> int:
-        """Return the position that a start means for a share."""
+        """Return the position at which `start` begins in a share."""
         match start:
             case StartAt.BEGINNING:
                 return 0
@@ -58,12 +58,12 @@ class ReferenceConsumers(Events):
                 return min(start, self.head(share))
 
     def position_of(self, share: Share, at: datetime) -> int:
-        """Return the position of a share after which the events recorded at or after an instant begin."""
+        """Return the position of a share just before its first event recorded at or after an instant."""
         later = [event for event in self.readable(share) if event.recorded_us >= to_micros(at)]
         return self.place(share, later[0]) - 1 if later else self.head(share)
 
     def fetch(self, grant: Grant, *, after: int, limit: int, max_bytes: int) -> Fetched:
-        """Return the next events after a position, and how the grant stands."""
+        """Return the next events after a position, and the status of the grant."""
         row = self.live(grant)
         if row is None:
             return Fetched(events=[], is_lost=True)
@@ -83,7 +83,7 @@ class ReferenceConsumers(Events):
 
     @staticmethod
     def _up_to(events: list[StoredEvent], max_bytes: int) -> list[StoredEvent]:
-        """Return the first events whose payloads fit, the very first in any case."""
+        """Return the leading events whose payloads fit, but at least the first."""
         size = 0
         for count, event in enumerate(events):
             size += len(event.payload.encode())
@@ -92,16 +92,16 @@ class ReferenceConsumers(Events):
         return events
 
     def parked_of(self, share: Share) -> dict[int, Parked]:
-        """Return what a share has parked, by position and in its order."""
+        """Return the parked events of a share by position, in order."""
         return dict(sorted(self.parked.get(share, {}).items()))
 
     def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Move the position forward, with what is to be parked or unparked."""
+        """Advance the position; park and unpark events."""
         row = self.live(grant)
         if row is None or row.position not in {commit.after, commit.position}:
             return CommitVerdict.LOST
         if row.position != commit.after:
-            return CommitVerdict.DONE  # it was written before
+            return CommitVerdict.DONE  # a repeat of a written commit
         parked = self.parked_of(grant.share)
         for unpark in commit.unparks:
             _unpark(parked, unpark)
@@ -117,7 +117,7 @@ class ReferenceConsumers(Events):
         return CommitVerdict.DONE
 
     def _park(self, share: Share, parked: dict[int, Parked], park: Park) -> None:
-        """Set an event aside; one that waits behind others is retried when they are."""
+        """Park an event; one that waits behind others is retried when they are."""
         (event,) = [event for event in self.readable(share) if self.place(share, event) == park.position]
         before = _of_stream(parked, park.stream)
         parked[park.position] = Parked(
@@ -134,7 +134,7 @@ class ReferenceConsumers(Events):
         return None if row is None else row.position
 
     def release(self, grant: Grant) -> bool:
-        """Give a share up; False if the grant was stale."""
+        """Release a share; False if the grant was stale."""
         row = self.live(grant)
         if row is None:
             return False

@@ -16,7 +16,7 @@ class Events(StreamState):
     """The verbs of `EventStore`."""
 
     def open_category(self, name: str, partitions: int | None = None) -> ReferenceCategory:
-        """Return the category, made now if there was none."""
+        """Return the category; create it if it does not exist."""
         category = self.categories.get(name)
         if category is None:
             count = DEFAULT_PARTITIONS if partitions is None else partitions
@@ -32,7 +32,7 @@ class Events(StreamState):
         for event in events:
             if event.id in self.known or event.id in seen:
                 continue
-            event.payload.encode()  # before the first is written: text may not be encodable
+            event.payload.encode()  # before the first write: a payload may not be encodable
             seen.add(event.id)
             actual = self.stream_version(event.category, event.stream) + ahead[event.category, event.stream]
             ahead[event.category, event.stream] += 1
@@ -85,7 +85,7 @@ class Events(StreamState):
     def read_stream(
         self, category: str, stream: str, *, after: int | None, limit: int, backwards: bool
     ) -> list[StoredEvent]:
-        """Return the next events of a stream, or those before."""
+        """Return the next or, backwards, the previous events of a stream."""
         if category not in self.categories:
             return []
         events = [
@@ -104,7 +104,7 @@ class Events(StreamState):
         return 0 if found is None else found.versions.get(stream, 0)
 
     def position_at(self, category: str, partition_id: int, at: datetime) -> int:
-        """Return the position after which the events recorded at or after an instant begin."""
+        """Return the position just before the first event recorded at or after an instant."""
         partition = self.category(category).partitions[partition_id]
         later = [event.position for event in partition.events if event.recorded_us >= to_micros(at)]
         return later[0] - 1 if later else partition.head
@@ -126,7 +126,7 @@ class Events(StreamState):
     def _first_needed(self, category: str, partition_id: int) -> int | None:
         """Return the first position of a partition that a consumer has not passed, or has parked."""
         needed: list[int] = []
-        for share in self.wanted():
+        for share in self.expected_shares():
             if (share.category, share.partition_id) != (category, partition_id):
                 continue
             row = self.rows.get(share)

@@ -1,4 +1,4 @@
-"""What people do to consumers."""
+"""Operator actions on consumers."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from holdfast.testing.reference.streams.records import ReferenceShare
 
 
 class Operators(ReferenceConsumers):
-    """Pause, reset, forget; retry and drop what is parked."""
+    """Pause, resume, reset and forget consumers; retry and drop parked events."""
 
     def pause(self, consumer: str) -> bool:
-        """Ask that nobody consumes; False if it was paused."""
+        """Pause a consumer; False if it was paused already."""
         record = self.consumer(consumer)
         was, record.paused = record.paused, True
         return not was
 
     def resume(self, consumer: str) -> bool:
-        """Let it go on; False if it was not paused."""
+        """Resume a consumer; False if it was not paused."""
         record = self.consumer(consumer)
         was, record.paused = record.paused, False
         return was
 
     def reset(self, consumer: str, to: Start) -> bool:
-        """Set the positions of a paused consumer; False while a node that lives holds a share."""
-        rows = self._rows_at_rest(consumer)
+        """Set the positions of a paused consumer; False while a live node owns a share."""
+        rows = self._resettable_rows(consumer)
         if rows is None:
             return False
         for row in rows:
-            self.take_away(row)
+            self.free_share(row)
             row.target = None
             row.losses = 0
             row.position = self.start_of(row.share, to)
@@ -41,28 +41,28 @@ class Operators(ReferenceConsumers):
         return True
 
     def forget(self, consumer: str) -> bool:
-        """Delete a paused consumer; False while a node that lives holds a share."""
-        rows = self._rows_at_rest(consumer)
+        """Delete a paused consumer; False while a live node owns a share."""
+        rows = self._resettable_rows(consumer)
         if rows is None:
             return False
         del self.consumers[consumer]
         for row in rows:
-            # Larger by one, as if it were taken away: who still holds it must stay stale.
+            # One larger, as after a seizure: a node that still holds the grant must stay stale.
             self.floors[consumer] = max(self.floors.get(consumer, 0), row.generation + 1)
             del self.rows[row.share]
             self.parked.pop(row.share, None)
         return True
 
-    def _rows_at_rest(self, consumer: str) -> list[ReferenceShare] | None:
-        """Return the rows of a paused consumer, None if a node that lives holds one."""
+    def _resettable_rows(self, consumer: str) -> list[ReferenceShare] | None:
+        """Return the shares of a paused consumer, None if a live node owns one."""
         if not self.consumer(consumer).paused:
             raise ConfigError(f"consumer {consumer} is not paused")
         rows = [row for row in self.rows.values() if row.share.consumer == consumer]
-        held = any(row.owner is not None and self.lives(row.owner) for row in rows)
+        held = any(row.owner is not None and self.is_live(row.owner) for row in rows)
         return None if held else rows
 
     def retry_parked(self, consumer: str, stream: str | None = None) -> int:
-        """Ask that parked events are handled again; how many there are."""
+        """Request a retry of parked events; return how many there are."""
         self.consumer(consumer)
         count = 0
         for share, parked in self.parked.items():
@@ -73,7 +73,7 @@ class Operators(ReferenceConsumers):
         return count
 
     def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | None = None) -> int:
-        """Delete parked events; how many."""
+        """Delete parked events; return how many."""
         self.consumer(consumer)
         doomed = [
             (share, position)

@@ -1,4 +1,4 @@
-"""What the reference model for streams keeps."""
+"""The state of the reference model for streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.store.stream_values import NewNode, Subscription, Transition
 
 @dataclass(slots=True)
 class Partition:
-    """The events of a partition that are kept; `head` and `trimmed` are positions."""
+    """The kept events of a partition; `head` and `trimmed` are positions."""
 
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
     head: int = 0
@@ -33,7 +33,7 @@ class ReferenceCategory:
 
 @dataclass(slots=True)
 class ConsumerRecord:
-    """A consumer, but for its shares."""
+    """A consumer without its shares."""
 
     subscription: Subscription
     paused: bool = False
@@ -41,7 +41,7 @@ class ConsumerRecord:
 
 @dataclass(slots=True)
 class ReferenceShare:
-    """An allocation: generation and position in one row, as every write of an owner compares both."""
+    """A share: generation and position in one row, because every write of an owner compares both."""
 
     share: Share
     position: int
@@ -69,7 +69,7 @@ class Parked:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node as it was last heard of."""
+    """A node at its last heartbeat."""
 
     told: NewNode
     joined_us: int
@@ -79,7 +79,7 @@ class NodeRecord:
 
 
 class StreamState:
-    """The whole of a store that keeps streams."""
+    """The complete state of a store with streams."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -87,7 +87,7 @@ class StreamState:
         self.known: dict[str, StoredEvent] = {}
         self.consumers: dict[str, ConsumerRecord] = {}
         self.rows: dict[Share, ReferenceShare] = {}
-        self.floors: dict[str, int] = {}  # by forgotten consumer: the largest generation that it ever had
+        self.floors: dict[str, int] = {}  # per forgotten consumer: the largest generation it ever had
         self.parked: dict[Share, dict[int, Parked]] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.epoch: int = 0
@@ -103,23 +103,23 @@ class StreamState:
     def category(self, name: str) -> ReferenceCategory:
         """Return a category; raises `CategoryNotFound`."""
         if name not in self.categories:
-            raise CategoryNotFound(f"there is no category {name}")
+            raise CategoryNotFound(f"no category {name}")
         return self.categories[name]
 
     def consumer(self, name: str) -> ConsumerRecord:
         """Return a consumer; raises `ConsumerNotFound`."""
         if name not in self.consumers:
-            raise ConsumerNotFound(f"there is no consumer {name}")
+            raise ConsumerNotFound(f"no consumer {name}")
         return self.consumers[name]
 
     # -- what a share reads
 
     def place(self, share: Share, event: StoredEvent) -> int:
-        """Return what counts as the position of an event for a share: its version for a subscription to one stream."""
+        """Return an event's position for a share: its version if the subscription is to one stream."""
         return event.position if self.consumer(share.consumer).subscription.stream is None else event.version
 
     def readable(self, share: Share) -> list[StoredEvent]:
-        """Return the kept events that a share consists of, in order."""
+        """Return the kept events of a share, in order."""
         stream = self.consumer(share.consumer).subscription.stream
         events = self.category(share.category).partitions[share.partition_id].events
         return [event for event in events if stream in (None, event.stream)]
@@ -134,8 +134,8 @@ class StreamState:
         category = self.category(share.category)
         return category.partitions[share.partition_id].head if stream is None else category.versions.get(stream, 0)
 
-    def wanted(self) -> list[Share]:
-        """Return all shares that there should be, in order."""
+    def expected_shares(self) -> list[Share]:
+        """Return all shares that should exist, in order."""
         return sorted(
             Share(consumer, category.name, partition_id)
             for consumer, record in self.consumers.items()
@@ -144,31 +144,31 @@ class StreamState:
             if wants(record.subscription, category, partition_id)
         )
 
-    # -- who holds what
+    # -- owners
 
     def live(self, grant: Grant) -> ReferenceShare | None:
-        """Return the row that is held under this very generation, or None if the grant is stale."""
+        """Return the share owned under exactly this generation, or None if the grant is stale."""
         row = self.rows.get(grant.share)
         if row is None or row.generation != grant.generation or row.state is AllocationState.FREE:
             return None
         return row
 
-    def is_there(self, node: NodeKey) -> bool:
+    def is_registered(self, node: NodeKey) -> bool:
         """Whether a node is registered under this incarnation."""
         record = self.nodes.get(node.node_id)
         return record is not None and record.told.node == node
 
     def is_silent(self, node: NodeKey, grace_us: int = 0) -> bool:
-        """Whether a registered node has not reported for its ttl and the grace."""
+        """Whether a registered node sent no heartbeat for its ttl plus the grace."""
         record = self.nodes[node.node_id]
         return is_silent(self.now - record.seen_us, record.ttl_us, grace_us)
 
-    def lives(self, node: NodeKey) -> bool:
+    def is_live(self, node: NodeKey) -> bool:
         """Whether a node is registered under this incarnation and not silent past its ttl."""
-        return self.is_there(node) and not self.is_silent(node)
+        return self.is_registered(node) and not self.is_silent(node)
 
     def step(self, row: ReferenceShare, state: AllocationState, *, node: NodeKey | None, epoch: int = 0) -> None:
-        """Bring an allocation to another state and note it."""
+        """Move a share to another state and record the transition."""
         self.transitions.append(
             Transition(
                 share=row.share,
@@ -185,8 +185,8 @@ class StreamState:
         if state is AllocationState.FREE:
             row.owner = row.deadline_us = None
 
-    def take_away(self, row: ReferenceShare, *, epoch: int = 0) -> None:
-        """Free a share that somebody holds, under a larger generation."""
+    def free_share(self, row: ReferenceShare, *, epoch: int = 0) -> None:
+        """Free an owned share under a larger generation."""
         row.generation += 1
         self.step(row, AllocationState.FREE, node=row.owner, epoch=epoch)
 

@@ -1,4 +1,4 @@
-"""What people and the allocator see of the reference model for streams."""
+"""Lists of the reference model for streams, and the allocator's survey."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def span(micros: int) -> timedelta:
 
 
 def category(record: ReferenceCategory) -> CategoryView:
-    """Return a category with what it holds."""
+    """Return the view of a category."""
     return CategoryView(
         name=record.name,
         partitions=len(record.partitions),
@@ -66,7 +66,7 @@ def consumers(model: StreamState) -> list[ConsumerView]:
 
 
 def parked(model: StreamState, consumer: str) -> list[ParkedView]:
-    """Return what a consumer has parked, in order."""
+    """Return the parked events of a consumer, in order."""
     model.consumer(consumer)
     return [
         ParkedView(
@@ -115,7 +115,7 @@ def nodes(model: StreamState) -> list[NodeView]:
 
 
 def survey(model: StreamState) -> Survey:
-    """Return all that the allocator looks at."""
+    """Return the allocator's view of all nodes, consumers and shares."""
     return Survey(
         nodes=tuple(nodes(model)),
         allocations=tuple(
@@ -130,12 +130,12 @@ def survey(model: StreamState) -> Survey:
             for key, row in sorted(model.rows.items())
         ),
         paused=frozenset(name for name, record in model.consumers.items() if record.paused),
-        is_complete=all(key in model.rows for key in model.wanted()),
+        is_complete=all(key in model.rows for key in model.expected_shares()),
     )
 
 
 def leader(model: StreamState) -> LeaderView | None:
-    """Return who leads, or led last."""
+    """Return the current or last leader."""
     if model.holder is None:
         return None
     expires_in = span(model.lease_until_us - model.now)

@@ -1,24 +1,22 @@
-"""The thread that watches the limits of handlers' transactions."""
+"""Timeouts that one thread watches."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from datetime import timedelta
 
 import pytest
 
-from holdfast.backends.sqlite.deadlines import Deadlines
-from holdfast.errors import StoreUnavailable
+from holdfast.concurrency.deadlines import Deadlines, DeadlinesClosedError
 
-LONG = timedelta(seconds=30)
-SHORT = timedelta(seconds=0.05)
+LONG = 30.0
+SHORT = 0.05
 SOON = 5.0
 
 
 @pytest.fixture
 def deadlines():
-    deadlines = Deadlines()
+    deadlines = Deadlines("test-deadlines")
     yield deadlines
     deadlines.close()
     assert deadlines._thread is not None
@@ -32,11 +30,11 @@ def test_an_action_that_raises_does_not_keep_the_next_from_its_time(deadlines, c
     def refuse() -> None:
         raise OSError("no")
 
-    deadlines.set(timedelta(0), refuse)
-    deadlines.set(timedelta(0), is_called.set)
+    deadlines.set(0.0, refuse)
+    deadlines.set(0.0, is_called.set)
 
     assert is_called.wait(SOON)
-    assert "could not be rolled back" in caplog.text
+    assert "the action of a timeout failed" in caplog.text
 
 
 def test_nothing_is_kept_of_deadlines_that_were_met_or_dropped(deadlines):
@@ -88,5 +86,28 @@ def test_the_end_of_the_watch_ends_what_is_still_limited(deadlines):
 def test_nothing_is_begun_that_nobody_would_limit(deadlines):
     deadlines.set(LONG, lambda: None).drop()
     deadlines.close()
-    with pytest.raises(StoreUnavailable, match="closed"):
+    with pytest.raises(DeadlinesClosedError):
         deadlines.set(LONG, lambda: None)
+
+
+def test_an_action_that_has_started_has_ended_once_its_deadline_is_dropped(deadlines):
+    has_started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def action() -> None:
+        has_started.set()
+        assert may_end.wait(SOON)
+        ended.set()
+
+    deadline = deadlines.set(0.0, action)
+    assert has_started.wait(SOON)
+    threading.Timer(SHORT, may_end.set).start()
+    deadline.drop()
+    assert ended.is_set()
+
+
+def test_a_block_that_ends_in_time_is_not_interrupted(deadlines):
+    called = threading.Event()
+    with deadlines.limit(LONG, called.set):
+        pass
+    with deadlines.limit(0.0, called.set):
+        assert called.wait(SOON)

@@ -1,4 +1,4 @@
-"""The lines of order keys: those who wait in them, whoever else is about, and transactions."""
+"""Order keys, continued: blocked jobs, concurrency and transactions."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -34,8 +34,8 @@ from holdfast.testing.conformance.order_keys import ENDS, hold_head, keyed, stat
 LIMIT = timedelta(seconds=10)
 
 
-class TestThoseWhoWait(Conformance):
-    """Blocked jobs: seen, counted, cancelled, retried."""
+class TestBlockedJobs(Conformance):
+    """Blocked jobs: listed, counted, cancelled, retried."""
 
     async def test_a_blocked_job_that_is_cancelled_leaves_and_the_others_close_up(self, backend: Backend) -> None:
         job, (second, third) = await hold_head(backend, waiting=2)
@@ -50,7 +50,9 @@ class TestThoseWhoWait(Conformance):
         assert [each.id for each in await claim(backend)] == [third]
 
     @pytest.mark.parametrize("end", ["failed", "cancelled"])
-    async def test_a_job_retried_by_a_person_goes_to_the_end_of_its_line(self, backend: Backend, end: str) -> None:
+    async def test_a_job_retried_by_an_operator_goes_to_the_tail_of_its_order_key(
+        self, backend: Backend, end: str
+    ) -> None:
         job, others = await hold_head(backend, waiting=2)
         await finish(backend, job.lease, OUTCOMES[end])
         assert await backend.jobs.retry(job.id)
@@ -62,7 +64,7 @@ class TestThoseWhoWait(Conformance):
             await backend.jobs.finish([Finish(each.lease, Completed()) for each in jobs])
         assert done == [*others, job.id, late]
 
-    async def test_a_retried_job_whose_line_is_empty_is_ready_and_its_budget_fresh(self, backend: Backend) -> None:
+    async def test_a_retried_job_whose_order_key_is_free_is_ready_with_a_fresh_budget(self, backend: Backend) -> None:
         job, _ = await hold_head(backend, waiting=0)
         await finish(backend, job.lease, OUTCOMES["failed"])
         assert await backend.jobs.retry(job.id)
@@ -93,9 +95,7 @@ class TestThoseWhoWait(Conformance):
         assert await backend.jobs.prune(Retention(zero, zero, zero), MANY) == 0
         assert await state_of(backend, blocked) is JobState.BLOCKED
 
-    async def test_the_end_of_a_head_that_was_pruned_is_remembered_by_its_line(
-        self, backend: Backend, clock: ManualClock
-    ) -> None:
+    async def test_pruning_an_ended_head_leaves_the_next_claimable(self, backend: Backend, clock: ManualClock) -> None:
         job, (following,) = await hold_head(backend, waiting=1)
         await finish(backend, job.lease, Completed())
         clock.advance(timedelta(days=8))
@@ -132,7 +132,7 @@ class TestThoseWhoWait(Conformance):
         assert (left.blocked, left.running, left.is_empty) == (3, 1, False)
         assert (await backend.jobs.outstanding(["greet"], ["mail"])).is_empty
 
-    async def test_what_waits_behind_a_head_that_a_worker_cannot_run_keeps_it_from_nothing(
+    async def test_jobs_behind_a_head_that_a_worker_cannot_run_are_not_outstanding_for_it(
         self, backend: Backend
     ) -> None:
         await enqueue(backend, keyed("delayed", delay=timedelta(days=1)), keyed("delayed"))
@@ -150,15 +150,15 @@ class TestThoseWhoWait(Conformance):
         assert (left.retrying, left.blocked, left.is_empty) == (1, 1, False)
 
 
-class TestLinesAmongMany(Conformance):
-    """Whoever else enqueues or finishes meanwhile."""
+class TestOrderKeyConcurrency(Conformance):
+    """Concurrent enqueues and finishes with the same order keys."""
 
-    async def test_of_many_who_enqueue_to_one_line_one_puts_the_head_there(self, backend: Backend) -> None:
+    async def test_concurrent_enqueues_to_one_order_key_make_one_head(self, backend: Backend) -> None:
         jobs = [keyed() for _ in range(12)]
         await asyncio.gather(*(backend.jobs.enqueue([job]) for job in jobs))
         assert sorted(await states(backend, *(job.id for job in jobs))) == ["blocked"] * 11 + ["ready"]
 
-    async def test_a_line_that_is_filled_while_it_is_emptied_strands_nobody(self, backend: Backend) -> None:
+    async def test_no_job_is_stranded_when_an_order_key_is_filled_while_it_drains(self, backend: Backend) -> None:
         filled = asyncio.Event()
         done: list[str] = []
 
@@ -183,7 +183,7 @@ class TestLinesAmongMany(Conformance):
             ids, *_ = await asyncio.gather(fill(), drain(), drain())
         assert sorted(done) == sorted(ids)
 
-    async def test_batches_with_several_keys_in_any_order_do_not_lock_each_other_out(self, backend: Backend) -> None:
+    async def test_batches_with_several_keys_in_any_order_do_not_deadlock(self, backend: Backend) -> None:
         names = [f"customer-{number}" for number in range(6)]
         batches = [[keyed(name) for name in order] for order in (names, names[::-1], names[3:] + names[:3]) * 4]
         async with asyncio.timeout(30):
@@ -200,18 +200,18 @@ class TestLinesAmongMany(Conformance):
         assert done == sum(map(len, batches))
 
 
-class TestLinesInTransactions(Conformance):
-    """Effect, completion and the next of the line commit together."""
+class TestOrderKeyTransactions(Conformance):
+    """Effect, completion and the unblocking of the next job commit together."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
-    async def test_a_completion_in_the_handlers_transaction_brings_up_the_next(self, backend: Backend) -> None:
+    async def test_a_completion_in_the_handlers_transaction_unblocks_the_next(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1)
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
             assert await transaction.complete(job.lease, None) is Verdict.DONE
         assert await states(backend, job.id, *others) == [JobState.COMPLETED, JobState.READY]
 
-    async def test_a_completion_in_a_thread_brings_up_the_next(self, backend: Backend) -> None:
+    async def test_a_completion_in_a_thread_unblocks_the_next(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1)
 
         def complete() -> None:
@@ -221,7 +221,7 @@ class TestLinesInTransactions(Conformance):
         await asyncio.to_thread(complete)
         assert [each.id for each in await claim(backend)] == others
 
-    async def test_a_transaction_that_is_rolled_back_brings_up_nobody(self, backend: Backend) -> None:
+    async def test_a_transaction_that_is_rolled_back_unblocks_none(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1)
 
         async def complete_and_fail() -> None:
@@ -235,7 +235,7 @@ class TestLinesInTransactions(Conformance):
         await finish(backend, job.lease, Completed())
         assert [each.id for each in await claim(backend)] == others
 
-    async def test_a_handler_that_enqueues_to_its_own_line_is_followed_by_that_job(self, backend: Backend) -> None:
+    async def test_a_handler_that_enqueues_to_its_own_order_key_is_followed_by_that_job(self, backend: Backend) -> None:
         job, _ = await hold_head(backend, waiting=0)
         following = keyed()
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
@@ -243,7 +243,7 @@ class TestLinesInTransactions(Conformance):
             await transaction.complete(job.lease, None)
         assert [each.id for each in await claim(backend)] == [following.id]
 
-    async def test_a_wake_up_follows_the_commit_that_brought_up_the_next(self, backend: Backend) -> None:
+    async def test_the_commit_that_unblocks_the_next_notifies(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1)
         loop, hint = asyncio.get_running_loop(), asyncio.Event()
 
@@ -265,12 +265,12 @@ class TestLinesInTransactions(Conformance):
             unlisten()
 
 
-class TestLinesInTheCallersTransaction(Conformance):
-    """Lines and connections of one's own."""
+class TestOrderKeyCallersTransaction(Conformance):
+    """Order keys and the caller's own transaction."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions", "shared"})
 
-    async def test_a_completion_in_the_callers_transaction_brings_up_the_next(
+    async def test_a_completion_in_the_callers_transaction_unblocks_the_next(
         self, backend: Backend, effects: EffectTable
     ) -> None:
         job, others = await hold_head(backend, waiting=1)
@@ -281,7 +281,7 @@ class TestLinesInTheCallersTransaction(Conformance):
             expected = [JobState.COMPLETED, JobState.READY] if commits else [JobState.RUNNING, JobState.BLOCKED]
             assert await states(backend, job.id, *others) == expected
 
-    async def test_an_enqueue_that_is_rolled_back_leaves_the_line_as_it_was(
+    async def test_an_enqueue_that_is_rolled_back_leaves_the_order_key_unchanged(
         self, backend: Backend, effects: EffectTable
     ) -> None:
         undone, kept = keyed(), keyed()
@@ -291,7 +291,7 @@ class TestLinesInTheCallersTransaction(Conformance):
         await enqueue(backend, kept)
         assert await state_of(backend, kept.id) is JobState.READY
 
-    async def test_an_enqueue_waits_for_a_transaction_in_flight_that_changes_its_line(
+    async def test_an_enqueue_waits_for_a_transaction_in_flight_that_changes_its_order_key(
         self, backend: Backend, effects: EffectTable, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
