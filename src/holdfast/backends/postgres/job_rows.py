@@ -35,8 +35,8 @@ class PostgresJobRows(SqlJobRows):
         ending = {change.old.seq for change in changes if change.settles}
         if not ending:
             return changes
-        free = {seq for (seq,) in (yield from rows("free_order_keys", seqs=Numbers(sorted(ending))))}
-        return [change for change in changes if change.old.seq not in ending - free]
+        locked = {seq for (seq,) in (yield from rows("locked_order_keys", seqs=Numbers(sorted(ending))))}
+        return [change for change in changes if change.old.seq not in locked]
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from run("fold_counts", limit=_FOLD)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from typing import TypeVar
+
+import msgspec
 
 from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sqlite.connection import Connection, Tx
@@ -13,13 +17,16 @@ from holdfast.backends.sqlite.execute import direct, drive
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.verbs import claim as claiming
+from holdfast.backends.sqlite.verbs import nodes
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
 from holdfast.store.steps import Runner, Verb
+from holdfast.store.stream_values import Beat
 from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerBeat
 from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
@@ -76,11 +83,19 @@ class SqliteInsight(InsightOverRows):
 class SqliteExtender:
     """`Extender` on SQLite: the extending thread's own connection, which goes first in the write queue."""
 
-    def __init__(self, connection: Connection, gate: WriteQueue, *, owns: bool) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        gate: WriteQueue,
+        *,
+        owns: bool,
+        unheard: Callable[[Connection], AbstractContextManager[None]],
+    ) -> None:
         self._connection = connection
         self._gate = gate
         self._owns = owns
         self._rows = SqliteJobRows()
+        self._unheard = unheard
 
     def _write(self, verb: Verb[T]) -> T:
         with self._gate.passage(first=True), self._connection.write() as tx:
@@ -89,14 +104,28 @@ class SqliteExtender:
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
         return self._write(direct(lambda tx: extend_many(tx, leases, duration)))
 
-    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
+    def _read(self, verb: Verb[T]) -> T:
         if not self._owns:  # in memory there is one connection for all
-            return self._write(lambda: cancel_asked(self._rows, worker_id))
+            return self._write(verb)
         with self._connection.read() as tx:
-            return drive(tx, cancel_asked(self._rows, worker_id), Ready())
+            return drive(tx, verb(), Ready())
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
+        return self._read(lambda: cancel_asked(self._rows, worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._write(lambda: heartbeat(self._rows, beat))
+
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+        sent = time.monotonic()
+
+        with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
+            after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
+            waited = timedelta(seconds=time.monotonic() - sent)
+            return msgspec.structs.replace(nodes.beat(tx, node, timing), waited=waited)
+
+    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+        return self._read(direct(lambda tx: nodes.owned(tx, node)))
 
     def close(self) -> None:  # noqa: D102
         if self._owns:
