@@ -16,9 +16,9 @@ from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
-from holdfast.backends.postgres.verbs import nodes
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import Ready
+from holdfast.backends.sql.streams import nodes
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps

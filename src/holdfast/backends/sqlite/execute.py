@@ -54,7 +54,7 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
         case Ask():
             return _rows(tx, asked)
         case Together(asks):
-            return [_rows(tx, ask) for ask in asks]
+            return [_answer(tx, ask, ready) for ask in asks]
         case Each(statement, rows):
             tx.raw.executemany(STATEMENTS[statement], rows)
             return []

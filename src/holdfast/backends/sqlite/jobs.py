@@ -12,12 +12,12 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.backends.sql.steps import Ready
+from holdfast.backends.sql.streams import nodes
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.execute import direct, drive
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.verbs import claim as claiming
-from holdfast.backends.sqlite.verbs import nodes
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
@@ -122,10 +122,10 @@ class SqliteExtender:
         with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
             after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
             waited = timedelta(seconds=time.monotonic() - sent)
-            return msgspec.structs.replace(nodes.beat(tx, node, timing), waited=waited)
+            return msgspec.structs.replace(drive(tx, nodes.beat(node, timing), Ready()), waited=waited)
 
     def owned(self, node: NodeKey) -> Beat:  # noqa: D102
-        return self._read(direct(lambda tx: nodes.owned(tx, node)))
+        return self._read(lambda: nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102
         if self._owns:
