@@ -22,7 +22,7 @@ from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.store.backend import Backend
 from holdfast.testing.stores import open_store
 
-SHARED = "src/holdfast/backends/sql"
+SHARED = "src/holdfast/backends/sql/streams"
 
 
 def asked() -> set[str]:
