@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.backends.sql.steps import rows
 from holdfast.backends.sql.streams.consumers import grant_names
-from holdfast.backends.sql.streams.reading import EventRow, stored
+from holdfast.backends.sql.streams.reading import stored
 from holdfast.model.allocation import AllocationState, Grant
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Fetched, ParkedEvent
@@ -19,12 +19,12 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
         return Fetched([], is_lost=True)
     _, _, _, _, state, position, losses, head, _, _, replay_until, *_ = found[0]
     return Fetched(
-        events=[stored(EventRow(*row[1:11])) for row in found if row[0] == _EVENT],
+        events=[stored(row[1:11]) for row in found if row[0] == _EVENT],
         state=AllocationState(state),
         position=position,
         head=head,
         replay_until=replay_until,
         losses=losses,
         parked_streams=frozenset(row[3] for row in found if row[0] == _PARKED_STREAM),
-        retries=tuple(ParkedEvent(stored(EventRow(*row[1:11])), row[11]) for row in found if row[0] == _RETRY),
+        retries=tuple(ParkedEvent(stored(row[1:11]), row[11]) for row in found if row[0] == _RETRY),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,8 +32,8 @@ class EventRow(NamedTuple):
     recorded_at: int
 
 
-def stored(row: EventRow) -> StoredEvent:
-    """Return an event from its row."""
+def stored(row: Sequence[Any]) -> StoredEvent:
+    """Return an event from its row: the columns of `EventRow`."""
     event_id, category, stream, name, version, partition_id, position, payload, headers, recorded = row
     return StoredEvent(
         id=event_id,

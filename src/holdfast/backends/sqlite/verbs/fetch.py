@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.backends.sql.steps import rows, value
 from holdfast.backends.sql.streams.consumers import granted_share
-from holdfast.backends.sql.streams.reading import EventRow, stored, stream_version
+from holdfast.backends.sql.streams.reading import stored, stream_version
 from holdfast.backends.sqlite.execute import direct
 from holdfast.model.allocation import AllocationState, Grant
 from holdfast.model.event import StoredEvent
@@ -35,8 +35,7 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
         losses=share.losses,
         parked_streams=frozenset(name for (name,) in parked),
         retries=tuple(
-            ParkedEvent(stored(EventRow(*row[:-1])), row[-1])
-            for row in (yield from rows("list_retries", **place, limit=limit))
+            ParkedEvent(stored(row[:-1]), row[-1]) for row in (yield from rows("list_retries", **place, limit=limit))
         ),
     )
 
