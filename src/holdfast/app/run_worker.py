@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from holdfast.app.sync import THREAD
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.streams.dead_node import remove_dead_node
 from holdfast.streams.node import Node, NodeBroken
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
@@ -171,6 +172,8 @@ def run_many(
             crew = make_crew(seat)
             if crew.worker is not None:
                 crew.worker.worker_id = seat.worker_id  # of this very run, and the one whose leases are released
+            if crew.node is not None:
+                crew.node.incarnate(seat.worker_id)
             return crew
 
         return run_one(app, make)
@@ -214,9 +217,11 @@ def _in_loop() -> bool:
 
 
 async def release_worker(app: App, worker_id: str, reason: str) -> None:
-    """Take every lease of a dead worker."""
+    """Take the partitions and every lease of a dead worker."""
     backend = await app.opened()
     try:
+        if len(app.subscribed):
+            await remove_dead_node(backend, worker_id, reason)
         while True:
             rescued = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
             for job in rescued:

@@ -46,10 +46,11 @@ class AllocationStore(Protocol):
         """Return what `beat` would, and write nothing: it counts as no report."""
         ...
 
-    async def leave(self, node: NodeKey) -> None:
+    async def leave(self, node: NodeKey, *, is_lost: bool = False) -> None:
         """Take a node away: what it still owns becomes free, with a larger generation. A stale incarnation: nothing.
 
-        It has left on purpose, so `losses` do not grow.
+        A node that leaves by itself does not make `losses` grow. One that is known to be dead (`is_lost`) does, as by a
+        seizure: an event that kills its process is noticed however soon the death is.
         """
         ...
 

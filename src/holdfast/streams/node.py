@@ -86,6 +86,11 @@ class Node:
         self.has_left_handlers = False
         """Whether handlers did not end with the node; they run on until their process ends."""
 
+    def incarnate(self, incarnation: str) -> None:
+        """Take this name for the incarnation, before the node runs: its supervisor knows it by that."""
+        self.node = NodeKey(self.node.node_id, incarnation)
+        self._leader = Leader(self._backend, self.node, self.timing)
+
     @property
     def _store(self) -> AllocationStore:
         return self._backend.streams.allocations

@@ -186,8 +186,8 @@ class SqliteAllocations:
     async def owned(self, node: NodeKey) -> Beat:  # noqa: D102
         return await self._runner.read(direct(lambda tx: nodes.owned(tx, node)))
 
-    async def leave(self, node: NodeKey) -> None:  # noqa: D102
-        await self._runner.write(direct(lambda tx: nodes.leave(tx, node)))
+    async def leave(self, node: NodeKey, *, is_lost: bool = False) -> None:  # noqa: D102
+        await self._runner.write(direct(lambda tx: nodes.leave(tx, node, is_lost=is_lost)))
 
     async def drain(self, node: NodeKey) -> None:  # noqa: D102
         await self._runner.write(direct(lambda tx: nodes.drain(tx, node)))

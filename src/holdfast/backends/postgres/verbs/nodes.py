@@ -66,10 +66,10 @@ def _owned(row: Any) -> Owned:
     )
 
 
-def leave(node: NodeKey) -> Steps[None]:
+def leave(node: NodeKey, *, is_lost: bool) -> Steps[None]:
     """Take a node away."""
     if (yield from run("remove_node", **_key(node))):
-        yield from _free_all(node.node_id, node.incarnation, target=None, lost=0)
+        yield from _free_all(node.node_id, node.incarnation, target=None, lost=int(is_lost))
 
 
 def drain(node: NodeKey) -> Steps[None]:

@@ -66,10 +66,10 @@ def _owned(tx: Tx, row: Any) -> Owned:
     return Owned(Grant(Share(consumer, category, partition_id), generation), AllocationState(state), left)
 
 
-def leave(tx: Tx, node: NodeKey) -> None:
+def leave(tx: Tx, node: NodeKey, *, is_lost: bool) -> None:
     """Take a node away."""
     if tx.run("remove_node", _key(node)):
-        _free_all(tx, node.node_id, node.incarnation, target=None, lost=0)
+        _free_all(tx, node.node_id, node.incarnation, target=None, lost=int(is_lost))
 
 
 def drain(tx: Tx, node: NodeKey) -> None:
