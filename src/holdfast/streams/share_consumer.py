@@ -24,6 +24,7 @@ from holdfast.streams.consumer import Consumer
 from holdfast.streams.effect import StreamUnparked
 from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
 from holdfast.streams.event_runner import EventRunner, OwnershipUncertain, ParkedRetry, Stopped
+from holdfast.streams.handler_process import HandlerProcesses
 from holdfast.streams.progress import ShareProgress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -35,8 +36,15 @@ _STORE_WAIT_MOST: Final = 2.0
 class NodeServices:
     """What the share consumers of a node have in common."""
 
-    def __init__(self, backend: Backend, timing: Timing, may_handle: Callable[[Grant], bool]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        timing: Timing,
+        may_handle: Callable[[Grant], bool],
+        processes: HandlerProcesses | None = None,
+    ) -> None:
         self.backend = backend
+        self.processes = processes
         self.timing = timing
         self.may_handle = may_handle
         self.limits: dict[object, tuple[float, Grant]] = {}
@@ -65,6 +73,7 @@ class ShareConsumer:
             limit=self._limit(),
             may_handle=self._may_handle,
             limits=around.limits,
+            processes=around.processes,
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
         self._flushed = time.monotonic()

@@ -29,9 +29,9 @@ from holdfast.jobs.run import (
     outcome_of_value,
     unless_settled,
 )
-from holdfast.jobs.task import Executor
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.threads import Threads
 from holdfast.worker.decision import Why
 from holdfast.worker.execution import Execution
