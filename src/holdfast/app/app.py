@@ -37,12 +37,15 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
 from holdfast.streams.node import Node
 from holdfast.worker.decision import Totals
+from holdfast.worker.job_child.event_children import event_children
+from holdfast.worker.job_child.importing import RegisteredConsumer, remember
 from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -196,6 +199,8 @@ class App:
             except TypeError as error:  # for example a class whose constructor needs arguments
                 raise ConfigError(f"consumer {name!r}: {error}") from error
             self.subscribed.add(consumer)
+            if consumer.executor is Executor.PROCESS:
+                remember(handler, RegisteredConsumer(consumer, self))
             return handler
 
         return register
@@ -212,7 +217,14 @@ class App:
             remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
             raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
         grace = to_span(stuck_grace, "stuck_grace").total_seconds()
-        return Node(self.backend, list(self.subscribed), node_id=node_id, timing=timing, stuck_grace=grace)
+        return Node(
+            self.backend,
+            list(self.subscribed),
+            node_id=node_id,
+            timing=timing,
+            stuck_grace=grace,
+            processes=lambda: event_children(self.backend.full_url),
+        )
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
