@@ -25,10 +25,11 @@ _NONE = timedelta(0)
 async def enter(records: Records) -> None:
     """Open the demo's own store, made if need be; refuse one that holds anything but demos, and leave it as it is."""
     app, ground = records.app, records.ground
-    if ground.is_shared_place and not _is_vacant(file_of(app)):
-        await _require_demo(app)
-    elif not ground.is_shared_place:
+    file = file_of(app)
+    if file is None:
         await _install(app, ground)
+    elif not _is_vacant(file):
+        await _require_demo(app)
     found = await records.foreign()
     if found is not None:
         raise _refusal(app, f"it holds {found}")
@@ -89,18 +90,20 @@ async def clean(records: Records, consent: Callable[[str], None]) -> str:
     if found is not None:
         await records.drop_tables(run)
         return f"The demo's tables are gone from {place}; its jobs that have ended are left to retention."
-    if not records.ground.is_shared_place:
+    file = file_of(app)
+    if file is None:
         await records.drop_schema()
     await app.close()  # what it remembers of the tables is no longer true
-    if records.ground.is_shared_place:
-        await asyncio.to_thread(_remove, file_of(app))
+    if file is not None:
+        await asyncio.to_thread(_remove, file)
     return f"{place} is gone."
 
 
 def _place(app: App, ground: DemoStatements) -> str:
     """Return the demo's own store in words."""
-    if ground.is_shared_place:
-        return str(file_of(app))
+    file = file_of(app)
+    if file is not None:
+        return str(file)
     return f"schema {ground.schema} at {app.backend.url.partition('?')[0]}"
 
 
