@@ -18,8 +18,7 @@ _COMPLETE = _FINISH.format(outcome="Completed(None)")
 _FAIL = _FINISH.format(outcome="Failed(Failure('Late', 'after the effect'))")
 _BEGIN = "    try:\n        try:\n            async with calls.begin(effect)"
 
-_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._reply_timeout)"
-_COMMITTING = "transaction.explained(committing=True)"
+_TRANSACTION = "holdfast.backends.postgres.handler_transaction"
 
 ENDINGS = (
     mutant(
@@ -57,9 +56,9 @@ ENDINGS = (
         SQLITE,
         "a transaction whose block raises is committed all the same",
         Code(
-            "holdfast.backends.sqlite.transactions:SqliteTransactions._open",
-            "session.run(transaction.abandon)",
-            "session.run(transaction.commit)",
+            "holdfast.backends.sqlite.handler_transaction:SqliteAsyncTransaction.undo",
+            "session.run(self._thread.abandon)",
+            "session.run(self._thread.commit)",
         ),
         caught_by="I2 I4",
     ),
@@ -134,23 +133,20 @@ ENDINGS = (
         POSTGRES,
         "a commit that fails passes for one that succeeded",
         Code(
-            "holdfast.backends.postgres.open_transaction:AsyncOpenTransaction.commit_transaction",
-            f'    with {_COMMITTING_ASYNC}:\n        await uncancellable(self.connection.end(b"commit"))',
-            "    try:\n"
-            f"        with {_COMMITTING_ASYNC}:\n"
+            f"{_TRANSACTION}:PostgresAsyncTransaction.commit_transaction",
+            '        await uncancellable(self.connection.end(b"commit"))',
+            "        try:\n"
             '            await uncancellable(self.connection.end(b"commit"))\n'
-            "    except Exception:\n"
-            "        pass",
+            "        except Exception:\n"
+            "            pass",
         ),
         Code(
-            "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",
-            f"            with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
-            "                block.__exit__(None, None, None)",
-            "            try:\n"
-            f"                with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
-            "                    block.__exit__(None, None, None)\n"
-            "            except Exception:\n"
-            "                pass",
+            f"{_TRANSACTION}:PostgresBlockingTransaction.commit_transaction",
+            "        self._block.__exit__(None, None, None)",
+            "        try:\n"
+            "            self._block.__exit__(None, None, None)\n"
+            "        except Exception:\n"
+            "            pass",
         ),
         caught_by="I1 I6 I8 I2",
         under="cuts",
