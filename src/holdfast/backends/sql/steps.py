@@ -42,7 +42,10 @@ class Together(NamedTuple):
 
 
 class Each(NamedTuple):
-    """A statement to run for every one of these rows of parameters; a dialect may do so in one go. No answer."""
+    """A statement to run for every one of these rows of parameters; a dialect may do so in one go. No answer.
+
+    The rows hold numbers, texts and None: neither lists nor the clock.
+    """
 
     statement: str
     rows: Sequence[Mapping[str, object]]

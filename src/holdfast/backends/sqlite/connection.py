@@ -47,8 +47,6 @@ class Tx:
     def __init__(self, raw: sqlite3.Connection, now: int) -> None:
         self.raw = raw
         self.now = now
-        self.brought_up = False
-        """Whether the end of a job has made another ready."""
 
     def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
         """Run a statement that returns no rows; how many it changed."""

@@ -1,15 +1,15 @@
--- Read-only statements for people.
+-- Lists and counts for people; read only.
 
 -- name: job_result
-select completed.result
+select completed.result as result
 from {schema}.job as job cross join lateral (
     select result from {schema}.completed where seq = job.seq limit 1
 ) as completed
 where job.id = %(id)s::uuid;
 
 -- name: job_view
--- Where a job lies: exactly one of the state rows exists.
-select job.id::text, job.seq, lane.queue, lane.task,
+-- Exactly one of the state rows exists.
+select job.id::text as id, job.seq, lane.queue, lane.task,
        case
            when running.seq is not null then 'running'
            when completed.seq is not null then 'completed'
@@ -18,16 +18,16 @@ select job.id::text, job.seq, lane.queue, lane.task,
            when ready.seq is not null then 'ready'
            when blocked.seq is not null then 'blocked'
            else 'scheduled'
-       end,
+       end as state,
        job.priority,
        coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
-                scheduled.attempt, blocked.attempt, 0),
+                scheduled.attempt, blocked.attempt, 0) as attempt,
        job.max_attempts, job.enqueued_at, job.turn,
-       coalesce(running.started_at, completed.started_at),
-       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at),
-       coalesce(running.worker_id, completed.worker_id),
-       coalesce(failed.reason, cancelled.reason),
-       job.order_key, job.payload, job.headers, job.timeout, completed.result
+       coalesce(running.started_at, completed.started_at) as started_at,
+       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
+       coalesce(running.worker_id, completed.worker_id) as worker_id,
+       coalesce(failed.reason, cancelled.reason) as reason,
+       job.order_key
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join {schema}.running as running on running.seq = job.seq
@@ -40,17 +40,23 @@ left join {schema}.scheduled as scheduled
 left join {schema}.blocked as blocked on job.order_key is not null and blocked.seq = job.seq
 where job.id = %(id)s::uuid;
 
+-- name: job_body
+select job.payload, job.headers, job.timeout, completed.result
+from {schema}.job as job left join {schema}.completed as completed on completed.seq = job.seq
+where job.seq = %(seq)s;
+
 -- name: job_attempts
 select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
 from {schema}.attempt where seq = %(seq)s order by attempt;
 
 -- name: find_ids
-select id::text from {schema}.job where id >= %(first)s::uuid and id <= %(last)s::uuid order by id limit %(limit)s;
+select id::text as id from {schema}.job where id >= %(first)s::uuid and id <= %(last)s::uuid order by id limit %(limit)s;
 
 -- name: list_ready
 -- Each lane in the order in which its jobs will be claimed, merged.
-select job.id::text, job.seq, next.queue, next.task, 'ready', job.priority, next.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, null, null, null, job.order_key
+select job.id::text as id, job.seq, next.queue, next.task, 'ready' as state, job.priority, next.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
 from (
     select lane.queue, lane.task, state.turn, state.seq, state.attempt
     from {schema}.lane as lane cross join lateral (
@@ -65,8 +71,9 @@ cross join lateral (select * from {schema}.job where seq = next.seq limit 1) as 
 order by next.turn, next.seq;
 
 -- name: list_scheduled
-select job.id::text, job.seq, lane.queue, lane.task, 'scheduled', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, null, null, null, job.order_key
+select job.id::text as id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
 from {schema}.scheduled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -75,8 +82,9 @@ where (state.run_at, state.seq) > (%(after_turn)s, %(after_seq)s)
 order by state.run_at, state.seq limit %(limit)s;
 
 -- name: list_blocked
-select job.id::text, job.seq, lane.queue, lane.task, 'blocked', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, null, null, null, job.order_key
+select job.id::text as id, job.seq, lane.queue, lane.task, 'blocked' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
 from {schema}.blocked as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -85,8 +93,9 @@ where state.seq > %(after_seq)s
 order by state.seq limit %(limit)s;
 
 -- name: list_running
-select job.id::text, job.seq, lane.queue, lane.task, 'running', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, state.started_at, null, state.worker_id, null, job.order_key
+select job.id::text as id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, null::bigint as finished_at, state.worker_id,
+       null::text as reason, job.order_key
 from {schema}.running as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -95,9 +104,9 @@ where state.seq < %(before)s
 order by state.seq desc limit %(limit)s;
 
 -- name: list_completed
-select job.id::text, job.seq, lane.queue, lane.task, 'completed', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id, null,
-       job.order_key
+select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id,
+       null::text as reason, job.order_key
 from {schema}.completed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -106,8 +115,9 @@ where state.seq < %(before)s
 order by state.seq desc limit %(limit)s;
 
 -- name: list_failed
-select job.id::text, job.seq, lane.queue, lane.task, 'failed', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason, job.order_key
+select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
+       null::text as worker_id, state.reason, job.order_key
 from {schema}.failed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -116,8 +126,9 @@ where state.seq < %(before)s
 order by state.seq desc limit %(limit)s;
 
 -- name: list_cancelled
-select job.id::text, job.seq, lane.queue, lane.task, 'cancelled', job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null, state.finished_at, null, state.reason, job.order_key
+select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
+       null::text as worker_id, state.reason, job.order_key
 from {schema}.cancelled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -126,8 +137,8 @@ where state.seq < %(before)s
 order by state.seq desc limit %(limit)s;
 
 -- name: leases
-select job.id::text, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,
-       running.started_at, running.lease_until - {now}, running.isolated, running.cancel_asked, running.percent,
+select job.id::text as job_id, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,
+       running.started_at, running.lease_until - {now} as expires_in, running.isolated, running.cancel_asked, running.percent,
        running.note
 from {schema}.running as running
 cross join lateral (select id, lane_id from {schema}.job where seq = running.seq limit 1) as job
@@ -168,19 +179,21 @@ heads as (
     cross join lateral (select priority from {schema}.job where seq = head.seq limit 1) as job
     order by lane.queue, head.turn, head.seq
 )
-select queue.queue, queue.paused, coalesce(ready, 0)::bigint, coalesce(running, 0)::bigint,
-       coalesce(scheduled, 0)::bigint, coalesce(blocked, 0)::bigint, coalesce(failed, 0)::bigint, {now} - heads.due
+select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
+       coalesce(failed, 0)::bigint as failed, {now} - heads.due as due
 from {schema}.queue as queue
 left join counted on counted.queue = queue.queue
 left join heads on heads.queue = queue.queue
 order by queue.queue;
 
 -- name: workers
-select beat, started_at, {now} - beat_at from {schema}.worker order by started_at, worker_id;
+select beat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
 
 -- name: counts
-select minute_at, lane.queue, lane.task, sum(enqueued)::bigint, sum(completed)::bigint, sum(retried)::bigint,
-       sum(failed)::bigint, sum(cancelled)::bigint, sum(lost)::bigint, sum(run_time)::bigint
+select minute_at, lane.queue, lane.task, sum(enqueued)::bigint as enqueued, sum(completed)::bigint as completed,
+       sum(retried)::bigint as retried, sum(failed)::bigint as failed, sum(cancelled)::bigint as cancelled,
+       sum(lost)::bigint as lost, sum(run_time)::bigint as run_time
 from (
     select * from {schema}.minute_count where minute_at >= {now} - %(since)s
     union all
@@ -191,7 +204,7 @@ group by minute_at, lane.queue, lane.task
 order by minute_at, lane.queue, lane.task;
 
 -- name: outstanding
-select 'ready', lane.queue, lane.task, queue.paused, count(*)
+select 'ready' as state, lane.queue, lane.task, queue.paused, count(*) as number
 from {schema}.ready as state
 join {schema}.lane as lane on lane.lane_id = state.lane_id
 join {schema}.queue as queue on queue.queue = lane.queue
@@ -208,7 +221,7 @@ select 'running', lane.queue, lane.task, false, count(*)
 from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
 group by lane.queue, lane.task
 union all
--- Those who wait in lines count as their heads do, by the task of the head.
+-- Waiting jobs count as the heads of their order keys do, by the task of the head.
 select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
             else 'blocked' end,
        line.queue, lane.task, queue.paused, sum(state.number)::bigint

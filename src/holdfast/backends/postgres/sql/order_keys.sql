@@ -1,12 +1,12 @@
--- The lines of order keys: who stands in them, and who comes up.
+-- Order keys: which job is the head, and which one follows. The table is named key_line.
 --
--- A line is changed only by who holds its row in key_line. The row is taken in a statement of its own: the next one has a
--- newer snapshot, and sees all that was done before by others who held it. Lines are taken in order of queue and key, so
--- that two who need several do not lock each other out, and after the rows of the jobs that have left them.
+-- A key is changed only by a transaction that has its row locked. The row is locked in a statement of its own: the next
+-- one has a newer snapshot, and sees all that was done before under that lock. Keys are locked in order of queue and key,
+-- so that two transactions that need several do not wait for each other, and after the rows of the jobs that left them.
 
--- name: take_lines
--- Make those that are not there, without a head. The update changes nothing, but a caller's transaction of a stricter
--- isolation is told that its snapshot of the line is old.
+-- name: take_order_keys
+-- For an enqueue: lock these keys, and add those that are missing, without a head. The update changes nothing, but it
+-- makes a caller's transaction of a stricter isolation fail if its snapshot of the key is old.
 insert into {schema}.key_line as known (queue, order_key, head_seq)
 select queue, order_key, 0
 from unnest(%(queues)s::text[], %(order_keys)s::text[]) as given (queue, order_key)
@@ -14,8 +14,8 @@ order by queue collate "C", order_key collate "C"
 on conflict (queue, order_key) do update set head_seq = known.head_seq
 returning queue, order_key, line_id, head_seq;
 
--- name: enqueue_in_lines
--- As `enqueue`, with the lines held. Of a line that is vacant the first job becomes the head; all others wait.
+-- name: enqueue_ordered
+-- As `enqueue`, with the order keys locked. The first job of a vacant key becomes its head; all others wait.
 with instant as materialized (select {now} as now),
 given as materialized (
     select given.*, instant.now as now,
@@ -71,19 +71,17 @@ update {schema}.key_line as line set head_seq = given.seq
 from unnest(%(line_ids)s::bigint[], %(seqs)s::bigint[]) as given (line_id, seq)
 where line.line_id = any(array(select unnest(%(line_ids)s::bigint[]))) and line.line_id = given.line_id;
 
--- name: drop_lines
+-- name: drop_order_keys
 delete from {schema}.key_line where line_id = any(array(select unnest(%(line_ids)s::bigint[])));
 
--- name: block
-insert into {schema}.blocked (seq, line_id, place, attempt, excused, interrupted, lost)
-values (%(seq)s, %(line_id)s, nextval('{schema}.job_seq'), %(attempt)s, %(excused)s, %(interrupted)s, %(lost)s);
+-- name: add_order_key
+-- Add a key that is missing, without a head. As in `take_order_keys`, the update only detects an old snapshot.
+insert into {schema}.key_line as known (queue, order_key, head_seq) values (%(queue)s, %(order_key)s, 0)
+on conflict (queue, order_key) do update set head_seq = known.head_seq;
 
--- name: take_blocked
-delete from {schema}.blocked where seq = %(seq)s returning attempt, lost;
-
--- name: lock_lines
--- The lines whose heads these jobs were.
-select line.line_id
+-- name: lock_order_keys
+-- The keys of these jobs, in the order in which every transaction locks keys.
+select line.line_id, line.head_seq, past.seq
 from (
     select given.seq, lane.queue, job.order_key
     from unnest(%(seqs)s::bigint[]) as given (seq)
@@ -95,12 +93,19 @@ cross join lateral (
     select line_id, head_seq from {schema}.key_line
     where queue = past.queue and order_key = past.order_key limit 1
     for update
-) as line
-where line.head_seq = past.seq;
+) as line;
+
+-- name: next_place
+select nextval('{schema}.job_seq');
+
+-- name: put_blocked
+-- At the end of its key: behind the places of all enqueues before.
+insert into {schema}.blocked (seq, line_id, place, attempt, excused, interrupted, lost)
+values (%(seq)s, %(line_id)s, currval('{schema}.job_seq'), %(attempt)s, %(excused)s, %(interrupted)s, %(lost)s);
 
 -- name: bring_up
--- Of each of these lines, which are held and have no head, the first who waits becomes the head; a line in which nobody
--- waits is removed. One who is being cancelled is waited for: then it stays, or the next is first.
+-- Of each of these keys, which are locked and have no head, the first waiting job becomes the head; a key in which none
+-- waits is removed. A job that is being cancelled is waited for: then it stays, or the next one is first.
 with instant as materialized (select {now} as now),
 first as materialized (
     select given.line_id, waiting.seq, waiting.attempt, waiting.excused, waiting.interrupted, waiting.lost
