@@ -85,7 +85,7 @@ class App:
         self._events = AppEvents(self)
         self._batcher = EnqueueBatcher()
         self._opened_in = 0  # the process in which the store is open
-        self._joins_transactions = False  # a capability of the open store
+        self._is_inside = _never  # whether the caller is inside a transaction of the open store
 
     def __repr__(self) -> str:
         """Show the store, without a password."""
@@ -114,7 +114,8 @@ class App:
         """Return the backend, opened in this process."""
         if self._opened_in != os.getpid():
             await self.backend.open()
-            self._joins_transactions = self.backend.capabilities.joins_transactions
+            joins = self.backend.capabilities.joins_transactions
+            self._is_inside = self.backend.transactions.is_inside if joins else _never
             self._opened_in = os.getpid()
         return self.backend
 
@@ -137,7 +138,7 @@ class App:
         backend = self.backend if self._opened_in == os.getpid() else await self.opened()
         if using is not None:
             return await backend.transactions.join(using).enqueue(jobs)
-        if self._joins_transactions and backend.transactions.is_inside():
+        if self._is_inside():
             return await backend.jobs.enqueue(jobs)
         try:
             return await self._batcher.enqueue(backend, jobs)
@@ -391,6 +392,10 @@ class SyncApp(Sync[App]):
     def node(self, **_: object) -> NoReturn:
         """Raise `ConfigError`: a node needs its own event loop."""
         raise ConfigError("a node runs in async code: run the consumers as a program with app.run_worker(…)")
+
+
+def _never() -> bool:
+    return False
 
 
 def _check_retention(retention: Retention | None) -> Retention:
