@@ -83,7 +83,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path, pla
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--report", str(tmp_path / place))
 
-    assert_refused(done, "cannot be written", "name another file", code=2)
+    assert_refused(done, "cannot be written", "choose another file", code=2)
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
@@ -109,7 +109,9 @@ def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "history"))
 
-    assert_refused(done, "came to no verdict", str(error), str(kept[0]), f"{tmp_path}/run.db is left as it is", code=4)
+    assert_refused(
+        done, "the run has no verdict", str(error), str(kept[0]), f"{tmp_path}/run.db is left as it is", code=4
+    )
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1)], ids=lambda error: type(error).__name__)
@@ -133,7 +135,7 @@ def test_a_run_that_nobody_watches_any_more_is_no_violation(tmp_path, monkeypatc
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "history"))
 
-    assert_refused(done, "nobody reads", str(tmp_path / "history"), "run.db is left as it is", code=4)
+    assert_refused(done, "stdout was closed", str(tmp_path / "history"), "run.db is left as it is", code=4)
     assert ended == ["everything"]
 
 

@@ -8,18 +8,25 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.store_threads import store_thread_name
 
-_NAME = "holdfast-timeouts"
+_NAME = store_thread_name("timeouts")
 _deadlines = Deadlines(_NAME)
 
 
 def _renew() -> None:
-    """A forked child has none of its parent's threads."""
+    """Forget the thread: it has ended, or belongs to the parent of this forked process."""
     global _deadlines  # noqa: PLW0603 - one thread per process watches all timeouts
     _deadlines = Deadlines(_NAME)
 
 
 os.register_at_fork(after_in_child=_renew)
+
+
+def end_watcher() -> None:
+    """End the thread, before a fork; the next timeout starts another. No block may be running."""
+    _deadlines.close()
+    _renew()
 
 
 @contextmanager

@@ -18,8 +18,7 @@ _COMPLETE = _FINISH.format(outcome="Completed(None)")
 _FAIL = _FINISH.format(outcome="Failed(Failure('Late', 'after the effect'))")
 _BEGIN = "    try:\n        try:\n            async with calls.begin(effect)"
 
-_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._reply_timeout)"
-_COMMITTING = "transaction.explained(committing=True)"
+_TRANSACTION = "holdfast.backends.postgres.handler_transaction"
 
 ENDINGS = (
     mutant(
@@ -57,9 +56,9 @@ ENDINGS = (
         SQLITE,
         "a transaction whose block raises is committed all the same",
         Code(
-            "holdfast.backends.sqlite.transactions:SqliteTransactions._open",
-            "session.run(transaction.abandon)",
-            "session.run(transaction.commit)",
+            "holdfast.backends.sqlite.handler_transaction:SqliteAsyncTransaction.undo",
+            "session.run(self._thread.abandon)",
+            "session.run(self._thread.commit)",
         ),
         caught_by="I2 I4",
     ),
@@ -134,23 +133,20 @@ ENDINGS = (
         POSTGRES,
         "a commit that fails passes for one that succeeded",
         Code(
-            "holdfast.backends.postgres.open_transaction:AsyncOpenTransaction.commit_transaction",
-            f'    with {_COMMITTING_ASYNC}:\n        await uncancellable(self.connection.end(b"commit"))',
-            "    try:\n"
-            f"        with {_COMMITTING_ASYNC}:\n"
+            f"{_TRANSACTION}:PostgresAsyncTransaction.commit_transaction",
+            '        await uncancellable(self.connection.end(b"commit"))',
+            "        try:\n"
             '            await uncancellable(self.connection.end(b"commit"))\n'
-            "    except Exception:\n"
-            "        pass",
+            "        except Exception:\n"
+            "            pass",
         ),
         Code(
-            "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",
-            f"            with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
-            "                block.__exit__(None, None, None)",
-            "            try:\n"
-            f"                with {_COMMITTING}, bounded_blocking(connection, self._reply_timeout):\n"
-            "                    block.__exit__(None, None, None)\n"
-            "            except Exception:\n"
-            "                pass",
+            f"{_TRANSACTION}:PostgresBlockingTransaction.commit_transaction",
+            "        self._block.__exit__(None, None, None)",
+            "        try:\n"
+            "            self._block.__exit__(None, None, None)\n"
+            "        except Exception:\n"
+            "            pass",
         ),
         caught_by="I1 I6 I8 I2",
         under="cuts",
@@ -161,12 +157,12 @@ ENDINGS = (
         "an enqueue without an answer is repeated blindly, under new ids",
         Code(
             "holdfast.jobs.enqueue_batcher:EnqueueBatcher.enqueue",
-            "        return await self._store().enqueue(jobs)\n",
+            "        return await backend.jobs.enqueue(jobs)\n",
             "        from holdfast.model.ids import new_id\n"
             "        import msgspec\n"
             "        while True:\n"
             "            try:\n"
-            "                return await self._store().enqueue(jobs)\n"
+            "                return await backend.jobs.enqueue(jobs)\n"
             "            except (StoreUnavailable, OutcomeUnknown):\n"
             "                await asyncio.sleep(0.1)\n"
             "                jobs = [msgspec.structs.replace(job, id=new_id()) for job in jobs]\n",
@@ -233,8 +229,8 @@ ENDINGS = (
         SQLITE,
         "a worker that is asked to end keeps the leases of what it has not begun",
         Code(
-            "holdfast.worker.in_flight:InFlight._release_prefetched",
-            "self._releases.add(job.lease, started=False)",
+            "holdfast.worker.in_flight:InFlight.release_prefetched",
+            "self.releases.add(job.lease, started=False)",
             "self.holdings.settled(job.seq)",
         ),
         caught_by="I9",
@@ -247,7 +243,7 @@ ENDINGS = (
         Code(
             "holdfast.worker.in_flight:InFlight.ended",
             "    buffer[seq] = Finish(",
-            "    if self._phase is not Phase.RUNNING:\n"
+            "    if not self._keeps_claimed:\n"
             "        self.holdings.settled(seq)\n"
             "        return True\n"
             "    buffer[seq] = Finish(",

@@ -19,12 +19,17 @@ from datetime import timedelta
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
+from holdfast.backends.postgres.fenced_verbs import FENCED
+from holdfast.backends.postgres.handler_transaction import (
+    PostgresAsyncTransaction,
+    PostgresBlockingTransaction,
+    PostgresPlace,
+)
 from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
-from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
@@ -52,14 +57,10 @@ class _Parts:
         self._blocking = blocking_pool(location)
         self.runner = PoolRunner(self._pools, statements, location, self._became_ready)
         self.notifier = PostgresNotifier(location)
-        self.transactions = PostgresTransactions(
-            self._handlers,
-            self._blocking,
-            statements,
-            location,
-            suspect=self._drop_idle,
-            became_ready=self._became_ready,
+        place = PostgresPlace(
+            statements, FENCED, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
+        self.transactions = PostgresTransactions(self._handlers, self._blocking, place)
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.callers = Callers(location, statements)
@@ -174,10 +175,10 @@ class PostgresBackend:
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102

@@ -12,13 +12,13 @@ from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.transactions import current
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs import finish as finishing
 from holdfast.backends.postgres.verbs import insight, leases, operate, rescue, upkeep
 from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.backends.postgres.verbs.moves import Moves
+from holdfast.backends.sql.handler_transaction import current
 from holdfast.backends.sql.steps import value
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.steps import Runner

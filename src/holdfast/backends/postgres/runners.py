@@ -17,18 +17,18 @@ from psycopg.pq import TransactionStatus
 from holdfast.backends.postgres.connecting import drop, is_idle
 from holdfast.backends.postgres.error_map import is_read_only, is_worth_repeating, translate
 from holdfast.backends.postgres.execute import drive
+from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.open_transaction import AsyncOpenTransaction, BlockingOpenTransaction
 from holdfast.backends.postgres.pool import PostgresPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.postgres.transactions import current
+from holdfast.backends.sql.handler_transaction import entered
 from holdfast.backends.sql.steps import Place, Ready
 from holdfast.errors import ConfigError, SchemaMismatch
 from holdfast.store.steps import Runner, Verb
 
 T = TypeVar("T")
-HandlersTransaction = AsyncOpenTransaction | BlockingOpenTransaction
+HandlersTransaction = PostgresAsyncTransaction | PostgresBlockingTransaction
 
 _TRIES = 6
 _PAUSE = 0.02
@@ -104,10 +104,8 @@ class PoolRunner:
 
     def _entered(self) -> HandlersTransaction | None:
         """Return the transaction of this store that the calling handler holds open."""
-        transaction = current.get()
-        if not isinstance(transaction, HandlersTransaction) or transaction.owner is not self._statements:
-            return None
-        return transaction if transaction.is_entered else None
+        transaction = entered(self._statements)
+        return transaction if isinstance(transaction, HandlersTransaction) else None
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Do something once what was written can be seen: now, or when the handler's transaction has committed."""
@@ -128,8 +126,7 @@ class PoolRunner:
         """
         _check_whole(transaction)
         try:
-            with transaction.explained():
-                return await transaction.run(verb())
+            return await transaction.run(verb())
         except psycopg.errors.UniqueViolation:
             raise
         except psycopg.errors.InFailedSqlTransaction as error:

@@ -10,7 +10,7 @@ import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
 from holdfast.backends.postgres.category_cache import Categories
-from holdfast.backends.postgres.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
+from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import allot as allotting
@@ -136,12 +136,12 @@ class PostgresConsumers:
     async def release(self, grant: Grant) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.release(grant))
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncStreamTransaction]:  # noqa: D102
+    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
         return self._transactions.begin_stream(grant, limit=limit)
 
     def begin_blocking(  # noqa: D102
         self, grant: Grant, *, limit: timedelta
-    ) -> AbstractContextManager[BlockingStreamTransaction]:
+    ) -> AbstractContextManager[PostgresBlockingTransaction]:
         return self._transactions.begin_stream_blocking(grant, limit=limit)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
@@ -188,7 +188,15 @@ class PostgresAllocations:
         self._blockers = blockers
 
     async def join(self, node: NewNode) -> None:  # noqa: D102
-        await self._runner.write(lambda: nodes.join(node))
+        try:
+            await self._runner.write(lambda: nodes.join(node))
+        except StoreUnavailable as error:
+            if waited_in_vain(error):  # for the process that had this id before: the next call finds it ended
+                survey = await self.survey()
+                owners = {each.share: each.owner for each in survey.allocations if each.owner is not None}
+                mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
+                await self._blockers.end_for_shares(mine)
+            raise
 
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
         return await self._runner.at_once(lambda: nodes.beat(node, timing))

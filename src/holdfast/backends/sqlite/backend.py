@@ -20,19 +20,21 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
+from holdfast.backends.sql.handler_transaction import entered
 from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.execute import direct
+from holdfast.backends.sqlite.fenced_verbs import FENCED
+from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
-from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
-from holdfast.backends.sqlite.transactions import SqliteTransactions, current
+from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
@@ -80,7 +82,7 @@ class _Parts:
             for session in (self._reporter, self._leader)
         )
         self.transactions = SqliteTransactions(
-            lambda: ConnectionThread(self.connect, "handler"), self.gate, self.notifier.notify
+            lambda: ConnectionThread(self.connect, "handler"), self.gate, FENCED, lambda _: self.notifier.notify()
         )
         steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
         self.jobs = SqliteJobs(self.runner, self.notifier.notify, steady)
@@ -91,9 +93,8 @@ class _Parts:
 
     def extender(self) -> SqliteExtender:
         """Open the extending thread's connection."""
-        if self._memory is not None:
-            return SqliteExtender(self._memory, self.gate, owns=False)
-        return SqliteExtender(self.connect(), self.gate, owns=True)
+        connection = self.connect(checkpoints=True)  # an idle node writes little but its heartbeat
+        return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self.notifier.unheard)
 
     def close(self) -> None:
         """Close everything."""
@@ -199,15 +200,14 @@ class SqliteBackend:
     def extender(self) -> SqliteExtender:  # noqa: D102
         return self._parts.extender()
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[SqliteBlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102
-        transaction = current.get()
-        return transaction is not None and transaction.is_entered and transaction.belongs_to(self._parts.gate)
+        return entered(self._parts.gate) is not None
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
         return SqliteJobs(self._callers(using), self._parts.notifier.notify)

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
+from holdfast.backends.sql.handler_transaction import entered
 from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.error_map import translate
 from holdfast.backends.sqlite.execute import drive
-from holdfast.backends.sqlite.transactions import current
+from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.caller_thread import calling_thread
 from holdfast.concurrency.uncancellable import uncancellable
@@ -77,8 +78,8 @@ class SessionRunner:
         return await self.read(verb)
 
     def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
-        transaction = current.get()
-        if transaction is None or not transaction.is_entered or not transaction.belongs_to(self._gate):
+        transaction = entered(self._gate)
+        if not isinstance(transaction, SqliteAsyncTransaction | SqliteBlockingTransaction):
             return None
 
         def join(connection: Connection) -> T:
@@ -86,7 +87,7 @@ class SessionRunner:
             with tx.savepoint():
                 return drive(tx, verb(), ready)
 
-        return transaction.session.run(transaction.guard(join))
+        return transaction.joining(join)
 
 
 class FirstRunner(SessionRunner):

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.execute import direct
-from holdfast.backends.sqlite.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
+from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.verbs import allot as allotting
 from holdfast.backends.sqlite.verbs import consumer_desk as desk
@@ -112,12 +112,12 @@ class SqliteConsumers:
     async def release(self, grant: Grant) -> bool:  # noqa: D102
         return await self._runner.write(direct(lambda tx: consumers.release(tx, grant)))
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncStreamTransaction]:  # noqa: D102
+    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:  # noqa: D102
         return self._transactions.begin_stream(grant, limit=limit)
 
     def begin_blocking(  # noqa: D102
         self, grant: Grant, *, limit: timedelta
-    ) -> AbstractContextManager[BlockingStreamTransaction]:
+    ) -> AbstractContextManager[SqliteBlockingTransaction]:
         return self._transactions.begin_stream_blocking(grant, limit=limit)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
