@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -149,7 +149,7 @@ class Target(ABC):
         """Read in one snapshot."""
 
     @contextmanager
-    def held_snapshot(self) -> Iterator[None]:
+    def held_snapshot(self) -> Generator[None]:
         """Hold a snapshot open, as a backup or a forgotten session does."""
         with self.snapshot() as query:
             query.all("hold")
