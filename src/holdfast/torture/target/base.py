@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.torture.target.statements import TargetStatements
 
 TABLES = ("effect", "step", "stream_effect")
-"""The tables that a run creates besides Holdfast's."""
+"""The tables that a run creates in addition to Holdfast's."""
 NOTHING = "There was nothing to remove."
 
 
