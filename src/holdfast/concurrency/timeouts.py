@@ -1,4 +1,4 @@
-"""Blocks that may only take so long: past that, an action breaks them off."""
+"""Time limits for blocks of code: when the limit has passed, an action interrupts the block."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NAME = "holdfast-timeouts"
 _deadlines = Deadlines(_NAME)
 
 
-def _renew() -> None:
-    """A forked child has none of its parent's threads."""
+def _replace() -> None:
+    """Start with a new watcher in a forked child, which has none of its parent's threads."""
     global _deadlines  # noqa: PLW0603 - one thread per process watches all timeouts
     _deadlines = Deadlines(_NAME)
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_replace)
 
 
 @contextmanager
