@@ -39,14 +39,14 @@ def remind(app: App):
 
 
 async def test_an_unknown_task_is_refused_with_the_names_there_are(app, charge):
-    with pytest.raises(TaskNotFound, match=r"no task is called 'chargee'; registered are: charge"):
+    with pytest.raises(TaskNotFound, match=r"no task is named 'chargee'; registered tasks: charge"):
         await app.enqueue("chargee", order_id=1)
 
     assert await total(app) == 0
 
 
 async def test_an_app_without_tasks_says_that_none_is_registered(app):
-    with pytest.raises(TaskNotFound, match="registered are: none"):
+    with pytest.raises(TaskNotFound, match="registered tasks: none"):
         await app.enqueue("charge")
 
 

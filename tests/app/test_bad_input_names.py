@@ -65,6 +65,15 @@ def test_a_setting_that_no_worker_has_is_refused_with_what_may_be_meant(app: App
             call(**wrong)
 
 
+def test_a_renamed_setting_of_a_worker_is_refused_with_its_new_name(app: App):
+    app.task(noop)
+    old: dict[str, Any] = {"patience": 3}
+
+    for call in (app.worker, app.run_worker):
+        with pytest.raises(ConfigError, match=r"the setting patience is called release_timeout now"):
+            call(**old)
+
+
 @pytest.mark.parametrize("name", ["worker_id", "queues", "stuck_grace", "worker_class", "lease", "prune_limit"])
 def test_all_settings_of_a_worker_are_listed(app: App, name):
     app.task(noop)

@@ -99,8 +99,16 @@ async def test_headers_that_cannot_be_carried_are_refused_with_the_remedy(app, t
 
 
 async def test_an_unknown_option_is_refused(app, task):
-    with pytest.raises(TypeError, match="dealy"):
+    refusal = pytest.raises(ConfigError, match=r"^task 'send': there is no setting dealy: did you mean delay")
+    with refusal:
         task.options(dealy=5)
+    with refusal:
+        task.sync.options(dealy=5)
+
+
+async def test_an_unknown_setting_of_a_task_is_refused(app):
+    with pytest.raises(ConfigError, match=r"^@app\.task: there is no setting queu: did you mean queue"):
+        app.task(queu="mail")
 
 
 async def test_one_job_id_cannot_name_many_jobs(app, task):
@@ -180,7 +188,9 @@ async def test_a_job_that_is_not_there_is_told_as_such(app, task, job_id):
 
 
 async def test_a_state_that_is_none_is_refused_with_the_states_there_are(app):
-    with pytest.raises(ConfigError, match="there are scheduled, blocked, ready, running, completed, failed, cancelled"):
+    with pytest.raises(
+        ConfigError, match="the states are scheduled, blocked, ready, running, completed, failed, cancelled"
+    ):
         await app.jobs.list("done")
 
 

@@ -75,7 +75,7 @@ def test_a_retry_policy_that_cannot_work_is_refused_with_the_remedy(make, remedy
 async def test_a_name_that_is_not_given_by_name_is_told_how(app):
     with pytest.raises(ConfigError, match=r"@app\.task\('charge'\): .* pass name='charge'"):
         app.task("charge")
-    with pytest.raises(ConfigError, match=r"@app\.task\(3\): that is no function"):
+    with pytest.raises(ConfigError, match=r"@app\.task\(3\): not a function"):
         app.task(3)
 
     assert app.tasks.names == ()

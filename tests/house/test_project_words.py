@@ -68,7 +68,10 @@ DIALECT = {
 BANNED = DOUBLES | DIALECT
 
 # Packages whose words are not converted yet. The list only shrinks: a package without a finding must leave it.
-UNCONVERTED = {"app", "backends", "jobs", "store", "streams", "testing", "torture", "worker"}
+UNCONVERTED = {"backends", "jobs", "store", "streams", "testing", "torture", "worker"}
+
+# The module that maps settings of earlier versions to their new names.
+OLD_NAMES = "src/holdfast/runtime/unknown_settings.py"
 
 # Names in converted packages that are used by unconverted ones and are renamed with them.
 PENDING_NAMES = {"beat", "allot_every"}
@@ -156,7 +159,7 @@ def dialect(module: Module) -> list[Finding]:
     in_prose = (
         Finding(module.path, line, f"write {BANNED[word]!r} for {word!r}: {text.strip()[:80]}")
         for line, text in prose(module)
-        if (word := banned_in_prose(text))
+        if module.path != OLD_NAMES and (word := banned_in_prose(text))
     )
     return [*in_names, *in_prose]
 

@@ -6,9 +6,11 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from tests.postgres.standing_still import Watch
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, OwnServer, own_schema, own_server
+from tests.servers.postgres import NoServerError, OwnServer, own_schema, own_server, parts_of
 from tests.servers.postgres_schemas import clean_schema
 
 from holdfast.store.backend import Backend
@@ -53,3 +55,10 @@ def server(open_folder: Path) -> Iterator[OwnServer]:
             yield server
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
+
+
+@pytest.fixture
+def watch(backend: Backend, url: str) -> Iterator[Watch]:
+    server, schema = parts_of(url)
+    with psycopg.connect(server, autocommit=True, application_name="watch") as connection:
+        yield Watch(connection, schema)

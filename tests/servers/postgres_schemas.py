@@ -1,7 +1,7 @@
 """Installed, empty schemas on the tests' PostgreSQL server, used by one test after another.
 
-Installing and dropping the tables takes the server longer than most tests do. A process keeps the schemas that its tests
-have used: what a test has written is deleted and its sequences start again, so that the next test finds what an
+Installing and dropping the tables takes the server longer than most tests do. A process keeps the schemas that its
+tests have used: what a test has written is deleted and its sequences start again, so that the next test finds what an
 installation leaves. A schema whose tables were changed, joined by others or filled with many rows is dropped instead.
 Tests of the installation itself and of query plans need a new schema: `own_schema`.
 """
@@ -109,14 +109,13 @@ def _is_emptied(schema: InstalledSchema) -> bool:
         (size,) = connection.execute(_SIZE, [[oid for oid, *_ in schema.shape]]).fetchone() or (0,)
         if size > _MOST_BYTES:
             return False
-        deletes = [f'delete from "{name}".{table}' for table in _named(schema.shape, "r")]
+        deletes = [f'delete from "{name}".{table}' for table in _named(schema.shape, "r")]  # noqa: S608 - our names
         restarts = [f"select setval('\"{name}\".{sequence}', 1, false)" for sequence in _named(schema.shape, "S")]
         connection.execute(";".join(["set local lock_timeout = '5s'", *deletes, *restarts]).encode())
         for table, rows in schema.rows.items():
             place = f'"{name}".{table}'
-            insert = (
-                f"insert into {place} overriding system value select * from jsonb_populate_recordset(null::{place}, %s)"  # noqa: S608
-            )
+            rows_of = f"select * from jsonb_populate_recordset(null::{place}, %s)"  # noqa: S608 - our names
+            insert = f"insert into {place} overriding system value {rows_of}"
             connection.execute(insert.encode(), [Jsonb(rows)])
     return True
 

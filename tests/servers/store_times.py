@@ -1,13 +1,13 @@
 """How long the tests of each store took: one line for each at the end of a run.
 
-A store is recognised by a parameter of the test, then by the name of its folder or file. The time is that of set-up, test
-and teardown, summed over all workers: with two workers a run takes about half of the sum.
+A store is recognised by a parameter of the test, then by the name of its folder or file. The time is that of set-up,
+test and teardown, summed over all workers: with two workers a run takes about half of the sum.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 
 import pytest
 
@@ -33,13 +33,13 @@ def store_of(nodeid: str) -> str:
 
 def times(reports: list[pytest.TestReport]) -> dict[str, tuple[float, int]]:
     """Return the seconds and the number of the tests of each store, those with the most seconds first."""
-    seconds: Counter[str] = Counter()
-    tests: dict[str, set[str]] = {}
+    seconds: defaultdict[str, float] = defaultdict(float)
+    tests: defaultdict[str, set[str]] = defaultdict(set)
     for report in reports:
         store = store_of(report.nodeid)
         seconds[store] += report.duration
-        tests.setdefault(store, set()).add(report.nodeid)
-    return {store: (taken, len(tests[store])) for store, taken in seconds.most_common()}
+        tests[store].add(report.nodeid)
+    return {store: (seconds[store], len(tests[store])) for store in sorted(seconds, key=lambda each: -seconds[each])}
 
 
 def write_times(terminal: pytest.TerminalReporter) -> None:

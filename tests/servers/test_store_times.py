@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.servers.store_times import NO_STORE, store_of, times
 
@@ -25,7 +27,7 @@ def test_the_store_of_a_test_is_its_parameter_or_its_place(nodeid: str, store: s
 
 
 def test_set_up_and_teardown_count_as_time_of_one_test():
-    phases = {"setup": 1.0, "call": 2.0, "teardown": 0.5}
+    phases: dict[Literal["setup", "call", "teardown"], float] = {"setup": 1.0, "call": 2.0, "teardown": 0.5}
     reports = [
         pytest.TestReport("tests/sqlite/a.py::b", ("a.py", 1, "b"), {}, "passed", None, when, duration=seconds)
         for when, seconds in phases.items()

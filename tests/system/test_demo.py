@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import time
@@ -31,15 +32,28 @@ def in_file(tmp_path: Path) -> SqliteDemo:
     return SqliteDemo(tmp_path)
 
 
-@pytest.fixture
-def finished(demo: Demo) -> Demo:
+@pytest.fixture(scope="module")
+def finished_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a finished demo, to be copied."""
+    demo = SqliteDemo(tmp_path_factory.mktemp("finished"))
     demo.run(*SMALL, "--kill", "0", "--jobs", "100")
+    with contextlib.closing(sqlite3.connect(demo.file)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    return demo.file
+
+
+@pytest.fixture
+def finished(demo: Demo, request: pytest.FixtureRequest) -> Demo:
+    if isinstance(demo, SqliteDemo):
+        shutil.copy(request.getfixturevalue("finished_file"), demo.file)
+    else:
+        demo.run(*SMALL, "--kill", "0", "--jobs", "100")
     return demo
 
 
 @pytest.fixture
-def finished_in_file(in_file: SqliteDemo) -> SqliteDemo:
-    in_file.run(*SMALL, "--kill", "0", "--jobs", "100")
+def finished_in_file(in_file: SqliteDemo, finished_file: Path) -> SqliteDemo:
+    shutil.copy(finished_file, in_file.file)
     return in_file
 
 

@@ -18,7 +18,7 @@ from holdfast.cli.torture.view import TortureView
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.torture.report import RunReport
 from holdfast.torture.run import no_verdict
-from holdfast.torture.target import ground_of
+from holdfast.torture.target import target_of
 
 
 def torture(*options: str) -> Result:
@@ -100,7 +100,7 @@ TROUBLE = [
 def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_path, monkeypatch, error):
     kept: list[Path] = []
 
-    def refused(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> RunReport:
+    def refused(_plan: object, _target: object, _server: object, *, history: Path, **_: bool) -> RunReport:
         kept.append(history)
         raise error
 
@@ -151,10 +151,10 @@ def test_a_fault_in_holdfast_stays_one():
     assert no_verdict(fault) is fault
 
 
-def test_an_error_of_the_driver_leaves_the_ground_as_one_of_holdfast(tmp_path):
-    ground = ground_of(f"sqlite:///{tmp_path}/empty.db")
+def test_an_error_of_the_driver_leaves_the_target_as_one_of_holdfast(tmp_path):
+    target = target_of(f"sqlite:///{tmp_path}/empty.db")
 
     with pytest.raises(StoreUnavailable, match="no such table"):
-        ground.effects_seen(0)
+        target.jobs.effects_seen(0)
     with pytest.raises(HoldfastError, match="no such table"):
-        list(ground.effects())
+        list(target.jobs.effects())

@@ -180,7 +180,7 @@ async def test_a_snapshot_that_could_not_be_opened_is_not_counted(log: Log):
         def held_snapshot(self) -> Any:
             raise StoreUnavailable("down")
 
-    assert not await HoldSnapshot().strike(stage_of(log, ground=Down()), random.Random(1))
+    assert not await HoldSnapshot().strike(stage_of(log, target=Down()), random.Random(1))
 
 
 @pytest.mark.parametrize("striker", [CutAtCommit(), Statement()])
@@ -189,11 +189,11 @@ def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, striker: C
         def is_encrypted(self) -> bool:
             return True
 
-    assert "TLS" in str(striker.why_not(stage_of(log, proxy=object(), ground=Encrypted())))
+    assert "TLS" in str(striker.why_not(stage_of(log, proxy=object(), target=Encrypted())))
 
 
 def test_every_store_has_its_share_of_cuts_at_statements_that_commit_by_themselves():
-    assert profile_of("release", "postgresql").faults[Fault.STATEMENT] >= 100
+    assert profile_of("release", one_writer=False).faults[Fault.STATEMENT] >= 100
 
 
 # --- the proxy --------------------------------------------------------------------------------------------------------

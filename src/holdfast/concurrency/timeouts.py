@@ -8,18 +8,25 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.store_threads import store_thread_name
 
-_NAME = "holdfast-timeouts"
+_NAME = store_thread_name("timeouts")
 _deadlines = Deadlines(_NAME)
 
 
 def _replace() -> None:
-    """Start with a new watcher in a forked child, which has none of its parent's threads."""
+    """Forget the thread: it has ended, or belongs to the parent of this forked process."""
     global _deadlines  # noqa: PLW0603 - one thread per process watches all timeouts
     _deadlines = Deadlines(_NAME)
 
 
 os.register_at_fork(after_in_child=_replace)
+
+
+def end_watcher() -> None:
+    """End the thread, before a fork; the next timeout starts another. No block may be running."""
+    _deadlines.close()
+    _replace()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from holdfast.model.outcome import Failure
 from holdfast.runtime.failure import describe
 from holdfast.runtime.handler_checks import undone_reason
 from holdfast.runtime.threads import Threads
+from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, ParkedEvent
 from holdfast.streams.consumer import Consumer, OnError
@@ -65,7 +66,7 @@ class _Failures(msgspec.Struct):
 
 
 class EventRunner:
-    """Calls the handler of one consumer for the events of one share, as long as `may_dispatch` allows it."""
+    """Calls the handler of one consumer for the events of one share, as long as `may_handle` allows it."""
 
     def __init__(
         self,
@@ -75,14 +76,16 @@ class EventRunner:
         *,
         threads: Threads,
         limit: timedelta,
-        may_dispatch: Callable[[], bool],
+        may_handle: Callable[[], bool],
+        limits: MutableMapping[object, tuple[float, Grant]],
     ) -> None:
         self._consumer = consumer
         self._grant = grant
         self._backend = backend
         self._threads = threads
         self._limit = limit
-        self._may_dispatch = may_dispatch
+        self._may_handle = may_handle
+        self._limits = limits
         self._effect: EventEffect | None = None
         self._running: asyncio.Task[Any] | None = None
         self._is_abandoned = False
@@ -245,7 +248,7 @@ class EventRunner:
     def _begin(self, commit: Commit) -> EventEffect:
         if self._is_abandoned:
             raise Stopped
-        if not self._may_dispatch():
+        if not self._may_handle():
             raise OwnershipUncertain
         self._effect = EventEffect(self._backend, self._grant, commit, self._limit)
         return self._effect
@@ -302,8 +305,13 @@ class EventRunner:
         """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
         if self._consumer.is_async:
             timeout = self._consumer.timeout
-            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                value = await self._consumer.handler(*arguments)
+            if timeout is not None:
+                self._limits[self] = (uptime() + timeout.total_seconds(), self._grant)
+            try:
+                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                    value = await self._consumer.handler(*arguments)
+            finally:
+                self._limits.pop(self, None)
         else:
             value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
         reason = undone_reason(value)

@@ -26,17 +26,18 @@ from holdfast.torture.plan import RunPlan
 from holdfast.torture.processes import Program, Programs
 from holdfast.torture.programs.settings import Listening, OutsideSettings, Produced, ProducerSettings
 from holdfast.torture.progress import RunPhase, RunProgress
-from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, ROLE, RUN
 from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer
 from holdfast.torture.target import Target
+from holdfast.torture.target.jobs import JobReader
+from holdfast.torture.target.streams import StreamReader
 from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
 _LOOK_EVERY: Final = 1.0  # seconds
 _LOOK_SHARE: Final = 20  # a look may cost a twentieth of the time
-_PATIENCE: Final = "5"  # seconds for a reply of the server, before a link counts as broken
+_REPLY: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
 _ENDING: Final = 60.0  # seconds on an idle machine, as below
 _DRAIN_LOOK: Final = 0.5
 _STARTING: Final = 60.0
@@ -52,17 +53,18 @@ class Conductor:
     def __init__(
         self,
         plan: RunPlan,
-        ground: Target,
+        target: Target,
         *,
         history: Path,
         progress: RunProgress,
         server: OwnServer | None = None,
     ) -> None:
         self.plan = plan
-        self.ground = ground
+        self.target = target
         self.progress = progress
         self.history = history
         self.log = Log(history, plan.run, progress.event)
+        self.reader = self._new_reader()
         self.began_at = 0.0
         self.fault_seconds = 0.0
         self.drain_seconds = 0.0
@@ -76,14 +78,17 @@ class Conductor:
         self._logs.mkdir()
         self._quiet = asyncio.Event()
         self._crew = Programs(self.log, self._logs)
-        self._proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
+        self._proxy = target.proxy()
         self._outside = ""
         self._fleet = self._new_fleet()
         self._stage = RunContext(
-            plan=plan, log=self.log, fleet=self._fleet, ground=ground, proxy=self._proxy, server=server
+            plan=plan, log=self.log, fleet=self._fleet, target=target, proxy=self._proxy, server=server
         )
         self.nemesis = Nemesis(self._stage)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
+
+    def _new_reader(self) -> JobReader | StreamReader:
+        return self.target.jobs
 
     def _new_fleet(self) -> Fleet:
         return Fleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
@@ -123,15 +128,15 @@ class Conductor:
     # --- the phases -------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        async with App(self.ground.url):
+        async with App(self.target.url):
             """Opening installs Holdfast's tables."""
-        await asyncio.to_thread(self.ground.prepare)
+        await asyncio.to_thread(self.target.prepare)
         plan = self.plan
         self.log.writer.write(
             RunBegan(
                 at_us=now_us(),
                 seed=plan.seed,
-                store=self.ground.kind,
+                store=self.target.store,
                 lease_us=round(plan.lease * 1_000_000),
                 recovery_us=round(plan.recovery * 1_000_000),
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
@@ -230,7 +235,7 @@ class Conductor:
         give_up = time.monotonic() + within
         while True:
             try:
-                async with App(self.ground.url) as app:
+                async with App(self.target.url) as app:
                     sent_us = now_us()
                     self.log.writer.write(ResumeCalled(at_us=sent_us, queue=PAUSED))
                     await app.queues.resume(PAUSED)
@@ -291,10 +296,10 @@ class Conductor:
         """Take a snapshot; False if the store cannot be reached, as it may be."""
         try:
             sent_us = now_us()
-            self.progress.counts = counts = dict(self.ground.counts())
+            self.progress.counts = counts = self.reader.counts()
             self.log.writer.write(Snapshot(at_us=now_us(), counts=counts, sent_us=sent_us))
             sent_us = now_us()
-            store_us = self.ground.clock()
+            store_us = self.target.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
             raise  # it is not the store that failed
@@ -305,7 +310,7 @@ class Conductor:
 
     def _look_for_doubles(self, seen: int) -> int:
         try:
-            last, doubled = self.ground.effects_seen(seen)
+            last, doubled = self.reader.effects_seen(seen)
         except Exception:  # noqa: BLE001 - as above
             return seen
         self.progress.doubled += doubled
@@ -314,9 +319,9 @@ class Conductor:
     # --- surroundings -----------------------------------------------------------------------------------------------
 
     def _environment(self, proxied: bool) -> dict[str, str]:
-        url = self.ground.url
+        url = self.target.url
         if self._proxy is not None:
-            url = with_settings(self._proxy.url if proxied else url, patience=_PATIENCE, install="never")
+            url = with_settings(self._proxy.url if proxied else url, reply_timeout=_REPLY, install="never")
         return {
             URL: url,
             OUTSIDE: self._outside,

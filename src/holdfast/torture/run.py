@@ -23,11 +23,7 @@ from holdfast.torture.progress import RunPhase, RunProgress
 from holdfast.torture.recoveries import recoveries
 from holdfast.torture.report import RunReport, report_of
 from holdfast.torture.server import OwnServer
-from holdfast.torture.target import Target, ground_of
-
-
-class Foreign(ConfigError):  # noqa: N818 - reads as the sentence it states
-    """The store holds what is not ours."""
+from holdfast.torture.target import Target, target_of
 
 
 @contextmanager
@@ -77,18 +73,6 @@ def _dismiss(guard: subprocess.Popen[bytes]) -> None:
             guard.stdin.write(b".")
 
 
-def require_alone(ground: Target, *, among_others: bool) -> None:
-    """Refuse a store that holds jobs or tables of others, unless that is wanted."""
-    count = ground.foreign()
-    if count and not among_others:
-        raise Foreign(
-            f"{ground.shown} holds {count} jobs, tables or other things that are not of a torture run: name another "
-            "database or schema, or say --yes. Then none of them is removed, none of their jobs is run or pruned; but "
-            "workers of a run do for others what any worker on a store does (they give jobs back whose lease has "
-            "expired, and make those ready that are due), and others feel the load"
-        )
-
-
 def new_history(wanted: Path | None, run: str) -> Path:
     """Return an empty directory for the history, which can be written to; raises `ConfigError`."""
     try:
@@ -126,15 +110,15 @@ def _driver_errors() -> list[type[Exception]]:
 
 
 async def torture(
-    plan: RunPlan, ground: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
-    await asyncio.to_thread(ground.wipe)
-    conductor = Conductor(plan, ground, history=history, progress=progress, server=server)
+    await asyncio.to_thread(target.create)
+    conductor = Conductor(plan, target, history=history, progress=progress, server=server)
     try:
         await conductor.run()
         progress.phase = RunPhase.READING
-        figures = await asyncio.to_thread(dump, ground, conductor.log, processes=conductor.processes_left)
+        figures = await asyncio.to_thread(dump, target, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
     progress.phase = RunPhase.CHECKING
@@ -144,4 +128,4 @@ async def torture(
     return report_of(conductor, figures, verdict, times)
 
 
-__all__ = ["Foreign", "ground_of", "new_history", "no_verdict", "own_server", "require_alone", "torture"]
+__all__ = ["new_history", "no_verdict", "own_server", "target_of", "torture"]

@@ -140,13 +140,23 @@ def stop_in_allot(mark: str) -> None:
 
 
 def break_down(verb: str) -> None:
-    """Let a verb of allocation die of an unexpected error."""
+    """Let a verb of allocation, or the heartbeat, die of an unexpected error."""
+    error = RuntimeError(f"an error in {verb} that nobody foresaw")
 
     async def fail(*_: Any, **__: Any) -> None:
-        message = f"an error in {verb} that nobody foresaw"
-        raise RuntimeError(message)
+        raise error
 
-    setattr(type(app.backend.streams.allocations), verb, fail)
+    class Broken:
+        def node_heartbeat(self, *_: Any) -> None:
+            raise error
+
+        def close(self) -> None: ...
+
+    if verb == "node_heartbeat":
+        backend: Any = app.backend
+        type(backend).extender = lambda _: Broken()
+    else:
+        setattr(type(app.backend.streams.allocations), verb, fail)
 
 
 def main() -> int:

@@ -157,12 +157,12 @@ ENDINGS = (
         "an enqueue without an answer is repeated blindly, under new ids",
         Code(
             "holdfast.jobs.enqueue_batcher:EnqueueBatcher.enqueue",
-            "        return await self._store().enqueue(jobs)\n",
+            "        return await backend.jobs.enqueue(jobs)\n",
             "        from holdfast.model.ids import new_id\n"
             "        import msgspec\n"
             "        while True:\n"
             "            try:\n"
-            "                return await self._store().enqueue(jobs)\n"
+            "                return await backend.jobs.enqueue(jobs)\n"
             "            except (StoreUnavailable, OutcomeUnknown):\n"
             "                await asyncio.sleep(0.1)\n"
             "                jobs = [msgspec.structs.replace(job, id=new_id()) for job in jobs]\n",
@@ -229,8 +229,8 @@ ENDINGS = (
         SQLITE,
         "a worker that is asked to end keeps the leases of what it has not begun",
         Code(
-            "holdfast.worker.in_flight:InFlight._release_prefetched",
-            "self._releases.add(job.lease, started=False)",
+            "holdfast.worker.in_flight:InFlight.release_prefetched",
+            "self.releases.add(job.lease, started=False)",
             "self.holdings.settled(job.seq)",
         ),
         caught_by="I9",
@@ -243,7 +243,7 @@ ENDINGS = (
         Code(
             "holdfast.worker.in_flight:InFlight.ended",
             "    buffer[seq] = Finish(",
-            "    if self._phase is not Phase.RUNNING:\n"
+            "    if not self._keeps_claimed:\n"
             "        self.holdings.settled(seq)\n"
             "        return True\n"
             "    buffer[seq] = Finish(",

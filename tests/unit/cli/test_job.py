@@ -63,7 +63,7 @@ def test_a_call_that_does_not_fit_is_a_matter_of_usage_and_enqueues_nothing(shop
 
 
 def test_an_unknown_task_is_told_with_those_that_are_known(shop):
-    assert "registered are: bill, charge, place" in shop.run("job", "enqueue", "chagre", *APP, code=2).stderr
+    assert "registered tasks: bill, charge, place" in shop.run("job", "enqueue", "chagre", *APP, code=2).stderr
 
 
 def test_the_options_of_a_job_arrive(shop):

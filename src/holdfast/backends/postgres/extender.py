@@ -16,14 +16,18 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs import leases as verbs
+from holdfast.backends.postgres.verbs import nodes
 from holdfast.backends.sql.steps import Ready
+from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Beat
 from holdfast.store.values import Extension, WorkerBeat
 
 T = TypeVar("T")
 _TIMEOUT = timedelta(seconds=5)
 _SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
+_HEARTBEATS = 4  # that fit into the time after which a node must stop, so that one that is broken off does no harm
 _SILENCE = 2  # times that, and a second at least: the server itself did not break it off, so the line is dead
 
 
@@ -73,6 +77,12 @@ class PostgresExtender:
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._transact(verbs.beat(beat))
+
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+        return self._transact(nodes.beat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
+
+    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+        return self._transact(nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102
         if self._connection is not None:

@@ -1,7 +1,8 @@
 """A handler's transaction on PostgreSQL.
 
 While the lease's row is locked, extension and rescue skip it, so the lease is safe until the end. Past the limit the
-transaction is rolled back: sessions that wait for its locks, and vacuum, must not wait forever.
+transaction is rolled back: sessions that wait for its locks, and vacuum, must not wait forever. A frozen client cannot
+do that: then a rescue ends its session (`blockers.py`).
 """
 
 from __future__ import annotations

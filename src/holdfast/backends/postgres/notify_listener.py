@@ -22,6 +22,7 @@ from psycopg import Connection, sql
 from holdfast.backends.postgres.connecting import connect_blocking, drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import await_answers
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
 
 _PROBE_EVERY = 20.0
@@ -47,7 +48,7 @@ class Listener:
         self._stop_read, self._stop_write = os.pipe()
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # until the thread is told to end, the pipe is open
-        self.thread = threading.Thread(target=self._run, name="holdfast-postgres-listen", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=store_thread_name("postgres-listen"), daemon=True)
         self.thread.start()
 
     def close(self) -> None:

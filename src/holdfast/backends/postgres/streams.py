@@ -188,7 +188,15 @@ class PostgresAllocations:
         self._blockers = blockers
 
     async def join(self, node: NewNode) -> None:  # noqa: D102
-        await self._runner.write(lambda: nodes.join(node))
+        try:
+            await self._runner.write(lambda: nodes.join(node))
+        except StoreUnavailable as error:
+            if waited_in_vain(error):  # for the process that had this id before: the next call finds it ended
+                survey = await self.survey()
+                owners = {each.share: each.owner for each in survey.allocations if each.owner is not None}
+                mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
+                await self._blockers.end_for_shares(mine)
+            raise
 
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
         return await self._runner.at_once(lambda: nodes.beat(node, timing))

@@ -93,9 +93,8 @@ class _Parts:
 
     def extender(self) -> SqliteExtender:
         """Open the extending thread's connection."""
-        if self._memory is not None:
-            return SqliteExtender(self._memory, self.gate, owns=False)
-        return SqliteExtender(self.connect(), self.gate, owns=True)
+        connection = self.connect(checkpoints=True)  # an idle node writes little but its heartbeat
+        return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self.notifier.unheard)
 
     def close(self) -> None:
         """Close everything."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from typing import TypeVar
+
+import msgspec
 
 from holdfast.backends.sqlite.clock import Steady
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs import claim as claiming
 from holdfast.backends.sqlite.verbs import finish as finishing
-from holdfast.backends.sqlite.verbs import insight, leases, operate, rescue, upkeep
+from holdfast.backends.sqlite.verbs import insight, leases, nodes, operate, rescue, upkeep
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.leases import extend_many
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.steps import Runner
+from holdfast.store.stream_values import Beat
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -147,10 +152,18 @@ class SqliteJobs:
 class SqliteExtender:
     """`Extender` on SQLite: the extending thread's own connection, and its right to go first at the gate."""
 
-    def __init__(self, connection: Connection, gate: WriteQueue, *, owns: bool) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        gate: WriteQueue,
+        *,
+        owns: bool,
+        unheard: Callable[[Connection], AbstractContextManager[None]],
+    ) -> None:
         self._connection = connection
         self._gate = gate
         self._owns = owns
+        self._unheard = unheard
 
     def _write(self, work: Callable[[Tx], T]) -> T:
         with self._gate.passage(first=True), self._connection.write() as tx:
@@ -159,14 +172,28 @@ class SqliteExtender:
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
         return self._write(lambda tx: extend_many(tx, leases, duration))
 
-    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
+    def _read(self, work: Callable[[Tx], T]) -> T:
         if not self._owns:  # in memory there is one connection for all
-            return self._write(lambda tx: leases.cancel_asked(tx, worker_id))
+            return self._write(work)
         with self._connection.read() as tx:
-            return leases.cancel_asked(tx, worker_id)
+            return work(tx)
+
+    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
+        return self._read(lambda tx: leases.cancel_asked(tx, worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._write(lambda tx: leases.beat(tx, beat))
+
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+        sent = time.monotonic()
+
+        with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
+            after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
+            waited = timedelta(seconds=time.monotonic() - sent)
+            return msgspec.structs.replace(nodes.beat(tx, node, timing), waited=waited)
+
+    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+        return self._read(lambda tx: nodes.owned(tx, node))
 
     def close(self) -> None:  # noqa: D102
         if self._owns:

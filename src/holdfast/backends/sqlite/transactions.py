@@ -18,6 +18,7 @@ from holdfast.backends.sqlite.handler_transaction import (
 )
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 
@@ -39,7 +40,7 @@ class SqliteTransactions:
         self._idle: list[ConnectionThread] = []
         self._is_closed = False
         self._closing = threading.Lock()
-        self._deadlines = Deadlines("holdfast-sqlite-deadlines")
+        self._deadlines = Deadlines(store_thread_name("sqlite-deadlines"))
 
     def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:
         """Open a transaction for an async handler of a task."""

@@ -72,17 +72,17 @@ _NAMES: Final = ("smoke", "standard", "release")
     help="Keep the recorded history in this new directory; by default it is kept only after violations.",
 )
 @click.option("--keep", is_flag=True, help="Leave the jobs and the effects in the store.")
-@click.option("--yes", "-y", is_flag=True, help="Also run on a store that contains other data.")
 @json_option
 @debug_option
 @click.pass_context
 def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
     """Kill, freeze and disconnect real workers on your own database, and check that nothing was lost or doubled.
 
+    A run creates its own SQLite file, or its own schema in a PostgreSQL database, and drops it at the end. One that
+    exists already is refused, unless an earlier run left it behind. A server given by --url is never restarted.
+
     Exits with code 1 on any violation, with the full history of the first affected job, and with code 4 if the run has
-    no verdict or did less than planned. A server given by --url is never restarted. A store that contains other data is
-    rejected without --yes. With --yes that data is kept, but the workers of the run serve it as any worker does: they
-    rescue expired leases and move due jobs to ready.
+    no verdict or did less than planned.
     """
     if url is not None and server is not None:
         raise ExitError("--url names a running server and --server starts one: give only one of them", ExitCode.USAGE)
@@ -128,25 +128,23 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     report_file: Path | None,
     history_dir: Path | None,
     keep: bool,
-    yes: bool,
     as_json: bool,
     streams: bool,
 ) -> ExitCode:
-    from holdfast.torture.run import ground_of, new_history, require_alone
-    from holdfast.torture.streams.target import stream_ground_of
+    from holdfast.torture.run import new_history, target_of
 
     if report_file is not None:
         require_writable(report_file)
-    ground = stream_ground_of(url) if streams else ground_of(url)
+    target = target_of(url)
     # A temporary server needs no reservation: it is private, and a restart would end the session that holds one.
-    with ground.reserved() if server is None else contextlib.nullcontext():
-        require_alone(ground, among_others=yes)
-        plan = _plan(name, ground.kind, seed=seed, jobs=jobs, streams=streams)
+    with target.reserved() if server is None else contextlib.nullcontext():
+        target.require_own()
+        plan = _plan(name, target, seed=seed, jobs=jobs, streams=streams)
         history = new_history(history_dir, plan.run)
         output = VerdictOutput(as_json=as_json)
         if not as_json:
-            _announce(output, plan, ground, streams=streams)
-        report = _reported(plan, ground, server, history=history, as_json=as_json)
+            _announce(output, plan, target, streams=streams)
+        report = _reported(plan, target, server, history=history, as_json=as_json, streams=streams)
         if server is not None and not report.is_clean:
             server.is_kept = True  # before the output, which may fail
         if report.is_clean and history_dir is None:
@@ -154,56 +152,59 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
         try:
             output.show(report)
             is_written = report_file is None or write_report(report_file, report)
-            _clean(output, ground, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
+            _clean(output, target, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
         except KeyboardInterrupt:
-            message = f"interrupted while printing the verdict; {_left(ground, server, history)}"
+            message = f"interrupted while printing the verdict; {_left(target, server, history)}"
             raise ExitError(message, ExitCode.INTERRUPTED) from None
     return _code_of(report, is_written=is_written)
 
 
-def _announce(output: VerdictOutput, plan: RunPlan, ground: Target, *, streams: bool) -> None:
+def _announce(output: VerdictOutput, plan: RunPlan, target: Target, *, streams: bool) -> None:
     what = ("events", "nodes", "appenders") if streams else ("jobs", "workers", "producers")
     output.print_line(
         f"{plan.profile.jobs:,} {what[0]}, {plan.profile.workers} {what[1]}, {plan.profile.producers} {what[2]}, "
         f"{'recovery' if streams else 'lease'} {plan.lease:g} s, profile {plan.name}, seed {plan.seed}"
     )
-    output.print_line(ground.shown)
+    output.print_line(target.shown)
 
 
-def _reported(plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path, as_json: bool) -> RunReport:
+def _reported(
+    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, as_json: bool, streams: bool
+) -> RunReport:
     """Run; if there is no report, say what is left behind, and never use the exit code of a violation."""
     from holdfast.torture.run import no_verdict
 
     try:
-        return _interruptible(plan, ground, server, history=history, as_json=as_json)
+        return _interruptible(plan, target, server, history=history, as_json=as_json, streams=streams)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        message = f"interrupted: all processes of the run were stopped; {_left(ground, server, history)}"
+        message = f"interrupted: all processes of the run were stopped; {_left(target, server, history)}"
         raise ExitError(message, ExitCode.INTERRUPTED) from None
     except (BrokenPipeError, SystemExit):  # rich turns the former into the latter
         message = "stdout was closed: read the output to the end, or redirect it to a file"
-        raise RunFailed(f"{message}; {_left(ground, server, history)}") from None
+        raise RunFailed(f"{message}; {_left(target, server, history)}") from None
     except Exception as error:
-        warn(f"the run has no verdict; {_left(ground, server, history)}")
+        warn(f"the run has no verdict; {_left(target, server, history)}")
         failed = no_verdict(error)
         if failed is error:
             raise
         raise failed from error
 
 
-def _left(ground: Target, server: OwnServer | None, history: Path) -> str:
+def _left(target: Target, server: OwnServer | None, history: Path) -> str:
     """Return what an aborted run leaves behind."""
     recorded = f"the history until then is in {history}"
     if server is None:
-        return f"{recorded}, and {ground.shown} is left as it is: the next run on it removes the data of this one"
+        return f"{recorded}, and {target.shown} is left as it is: the next run there drops it"
     return f"{recorded}, and the server's data is in {server.data}" if server.is_kept else recorded
 
 
-def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams: bool) -> RunPlan:
+def _plan(name: str, target: Target, *, seed: int | None, jobs: int | None, streams: bool) -> RunPlan:
     from holdfast.torture.calibrate import fitting_lease
     from holdfast.torture.plan import RunPlan, profile_of
     from holdfast.torture.streams.profiles import stream_profile_of
 
-    profile = stream_profile_of(name, store) if streams else profile_of(name, store)
+    find = stream_profile_of if streams else profile_of
+    profile = find(name, one_writer=target.one_writer)
     if jobs is not None:
         profile = profile.with_jobs(jobs)
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
@@ -211,29 +212,28 @@ def _plan(name: str, store: str, *, seed: int | None, jobs: int | None, streams:
 
 
 def _work(
-    plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path
+    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, streams: bool
 ) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
     """Return the run, of jobs or of streams, and its progress."""
     from holdfast.torture.progress import RunProgress
     from holdfast.torture.run import torture as run
     from holdfast.torture.streams.conductor import StreamProgress
     from holdfast.torture.streams.run import torture_streams
-    from holdfast.torture.streams.target import is_of_streams
 
-    if is_of_streams(ground):
-        seen = StreamProgress(plan, ground.shown)
-        return seen, lambda: torture_streams(plan, ground, history=history, progress=seen, server=server)
-    progress = RunProgress(plan, ground.shown)
-    return progress, lambda: run(plan, ground, history=history, progress=progress, server=server)
+    if streams:
+        seen = StreamProgress(plan, target.shown)
+        return seen, lambda: torture_streams(plan, target, history=history, progress=seen, server=server)
+    progress = RunProgress(plan, target.shown)
+    return progress, lambda: run(plan, target, history=history, progress=progress, server=server)
 
 
 def _interruptible(
-    plan: RunPlan, ground: Target, server: OwnServer | None, *, history: Path, as_json: bool
+    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, as_json: bool, streams: bool
 ) -> RunReport:
     """Run and display the progress; Ctrl-C stops everything that was started."""
     from holdfast.cli.torture.view import TortureView
 
-    progress, run = _work(plan, ground, server, history=history)
+    progress, run = _work(plan, target, server, history=history, streams=streams)
 
     async def whole() -> RunReport:
         loop = asyncio.get_running_loop()
@@ -264,7 +264,7 @@ def _interruptible(
 
 def _clean(
     output: VerdictOutput,
-    ground: Target,
+    target: Target,
     server: OwnServer | None,
     report: RunReport,
     history: Path,
@@ -281,17 +281,17 @@ def _clean(
         output.print_line(f"The server is stopped, and its data is kept in {server.data}; start it again with:")
         output.print_line(server.how_to_start)
     elif report.is_clean and not keeps_store and server is None:
-        _wipe(output, ground)
+        _drop(output, target)
 
 
-def _wipe(output: VerdictOutput, ground: Target) -> None:
-    """Remove the data of the run from the store; a failure is reported and does not change the verdict."""
+def _drop(output: VerdictOutput, target: Target) -> None:
+    """Drop the target; a failure is printed, and changes no verdict."""
     from holdfast.torture.run import no_verdict
 
     try:
-        output.print_line(ground.wipe())
+        output.print_line(target.drop())
     except Exception as error:
         known = no_verdict(error)
         if not isinstance(known, HoldfastError):
             raise
-        warn(f"the data of the run in {ground.shown} could not be removed: {known}")
+        warn(f"{target.shown} could not be dropped: {known}")

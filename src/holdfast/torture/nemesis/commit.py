@@ -25,8 +25,8 @@ class CutAtCommit:
     def why_not(self, stage: RunContext) -> str | None:
         """Needs a network on which statements can be read."""
         if stage.proxy is None:
-            return "SQLite has no connections to cut"
-        if stage.ground.is_encrypted():
+            return "the store has no connections to cut"
+        if stage.target.is_encrypted():
             return "the connection is encrypted (TLS), so that no statement can be seen in it (use sslmode=disable)"
         return None
 

@@ -22,7 +22,7 @@ class Cut:
 
     def why_not(self, stage: RunContext) -> str | None:
         """Needs a network."""
-        return "SQLite has no connections to cut" if stage.proxy is None else None
+        return "the store has no connections to cut" if stage.proxy is None else None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Break one link, or all there are."""

@@ -22,8 +22,8 @@ class RestartServer:
 
     def why_not(self, stage: RunContext) -> str | None:
         """Only a server that the run has started itself is ever restarted."""
-        if stage.ground.kind == "sqlite":
-            return "SQLite has no server"
+        if not stage.target.has_server:
+            return "the store has no server"
         return "the server is not the run's own (use --server postgresql)" if stage.server is None else None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:

@@ -20,9 +20,9 @@ class Skew:
     at_once: ClassVar = 1
 
     def why_not(self, stage: RunContext) -> str | None:
-        """On SQLite the machine's clock is the store's: a process with another one is on another machine."""
-        if stage.ground.kind == "sqlite":
-            return "on SQLite the clock of the machine is the store's own, the same for every process"
+        """Without a server the clock of the machine is the store's: a process with another one is elsewhere."""
+        if not stage.target.has_server:
+            return "the clock of the machine is the store's own, the same for every process"
         return None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:

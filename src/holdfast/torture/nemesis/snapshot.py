@@ -33,7 +33,7 @@ def _hold(stage: RunContext, seconds: float) -> bool:
     """Hold a snapshot; tell whether there was one, even if another fault has ended it early."""
     is_held = False
     try:
-        with stage.ground.held_snapshot():
+        with stage.target.held_snapshot():
             is_held = True
             stage.log.over.wait(seconds)
     except Exception as error:  # noqa: BLE001 - of either driver: the session was ended by another fault, as it may be

@@ -37,8 +37,8 @@ class Stop:
             return False
         seats = running if chance.random() < _ALL else [chance.choice(running)]
         seconds = stage.plan.lease * chance.uniform(_SHORTEST, _LONGEST)
-        # A process that is stopped inside a transaction of SQLite keeps the write lock from everybody.
-        stalls = stage.ground.kind == "sqlite" or len(seats) == len(running)
+        # Where there is one write lock, a process that is stopped inside a transaction blocks all others.
+        stalls = stage.target.one_writer or len(seats) == len(running)
         async with contextlib.AsyncExitStack() as stack:
             for seat in seats:
                 pids = [seat.pid, *(below(seat.pid) if chance.random() < _WITH_CHILDREN else [])]

@@ -19,23 +19,17 @@ class Terminate:
 
     def why_not(self, stage: RunContext) -> str | None:
         """Needs a server."""
-        return "SQLite has no server" if stage.ground.kind == "sqlite" else None
+        return None if stage.target.has_server else "the store has no server"
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
         """Terminate."""
-        import psycopg
-
-        from holdfast.torture.target.postgres import PostgresGround
-
-        ground = stage.ground
-        if not isinstance(ground, PostgresGround):
-            return False
+        target = stage.target
         try:
-            pids = await asyncio.to_thread(ground.sessions)
+            pids = await asyncio.to_thread(target.sessions)
             if not pids:
                 return False
             some = chance.choices((1, max(1, len(pids) // 2), len(pids)), (70, 20, 10))[0]
             with stage.log.fault(self.kind, "sessions", f"{some} of {len(pids)}"):
-                return await asyncio.to_thread(ground.terminate, chance.sample(pids, some)) > 0
-        except (psycopg.Error, StoreUnavailable):  # the server is down, by another fault
+                return await asyncio.to_thread(target.terminate, chance.sample(pids, some)) > 0
+        except StoreUnavailable:  # the server is down, by another fault
             return False

@@ -18,7 +18,8 @@ from holdfast.torture.progress import RunProgress
 from holdfast.torture.server import OwnServer
 from holdfast.torture.streams.names import PARTITIONS
 from holdfast.torture.streams.records import FaultsOver
-from holdfast.torture.streams.target import DONE, PARKED, UNOWNED, WAITING, StreamGround
+from holdfast.torture.target import Target
+from holdfast.torture.target.streams import DONE, PARKED, UNOWNED, WAITING, StreamReader
 
 _SUPERVISED: Final = 0.2
 _LATE: Final = 500  # so many numbers back a step may still become visible
@@ -60,26 +61,29 @@ class StreamConductor(Conductor):
     """One run of streams on one store."""
 
     producing: ClassVar = "appender"
-    ground: StreamGround
+    reader: StreamReader
 
     def __init__(
         self,
         plan: RunPlan,
-        ground: StreamGround,
+        target: Target,
         *,
         history: Path,
         progress: RunProgress,
         server: OwnServer | None = None,
     ) -> None:
-        super().__init__(plan, ground, history=history, progress=progress, server=server)
+        super().__init__(plan, target, history=history, progress=progress, server=server)
         self._seen: set[int] = set()
+
+    def _new_reader(self) -> StreamReader:
+        return self.target.streams
 
     def _new_fleet(self) -> Fleet:
         return NodeFleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
 
     async def _prepare_more(self) -> None:
         """Make the categories."""
-        async with App(self.ground.url) as app:
+        async with App(self.target.url) as app:
             for name, partitions in PARTITIONS.items():
                 await app.category(name, partitions=partitions)
 
@@ -96,11 +100,11 @@ class StreamConductor(Conductor):
     def _look(self) -> bool:
         """Look at counts, shares and transitions; False if the store cannot be reached, as it may be."""
         try:
-            self.progress.counts = dict(self.ground.counts())
-            self.log.writer.write(self.ground.shares())
+            self.progress.counts = self.reader.counts()
+            self.log.writer.write(self.reader.shares())
             self.look_at_transitions()
             sent_us = now_us()
-            store_us = self.ground.clock()
+            store_us = self.target.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
             raise  # it is not the store that failed
@@ -111,7 +115,7 @@ class StreamConductor(Conductor):
 
     def look_at_transitions(self) -> None:
         """Write down the steps of allocations since the last look: the store forgets all but the latest."""
-        for step in self.ground.transitions(max(self._seen, default=0) - _LATE):
+        for step in self.reader.transitions(max(self._seen, default=0) - _LATE):
             if step.number not in self._seen:
                 self._seen.add(step.number)
                 self.log.writer.write(step)

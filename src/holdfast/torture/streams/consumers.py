@@ -30,7 +30,7 @@ from holdfast.torture.streams.names import (
     THREADS,
 )
 from holdfast.torture.streams.records import Handled
-from holdfast.torture.work.app import dialect, statements
+from holdfast.torture.work.app import target
 
 _BATCH: Final = 50
 _AGAIN: Final = 0.05  # seconds
@@ -53,7 +53,8 @@ class NodeProcess:
 
 def _insert(rows: int) -> str:
     """Return the statement that writes so many effects at once."""
-    return statements()["insert_stream_effect"] + ", ".join([statements()["stream_effect_values"]] * rows)
+    statements = target().statements
+    return statements["insert_stream_effect"] + ", ".join([statements["stream_effect_values"]] * rows)
 
 
 def _values(events: Sequence[Event], ctx: EventContext) -> tuple[object, ...]:
@@ -87,9 +88,9 @@ async def _take_effect(events: Sequence[Event], ctx: EventContext) -> None:
 
 @app.consumer(SINGLE, category=SINGLES, batch=_BATCH, retry=_AGAIN)
 async def single(event: Event, ctx: EventContext) -> None:
-    """Take effect event by event; on PostgreSQL in a pipeline, where a stopped process leaves a session without end."""
+    """Take effect event by event, in a pipeline if there are any: the session of a stopped process stays in it."""
     await _pass_through(event, ctx)
-    if dialect() == "sqlite":
+    if not target().has_pipelines:
         await _take_effect([event], ctx)
         return
     async with ctx.transaction() as connection, connection.pipeline():

@@ -7,17 +7,17 @@ from holdfast.torture.events import Dumped
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
 from holdfast.torture.streams.records import EventRow, StreamEffectRow
-from holdfast.torture.streams.target import StreamGround
+from holdfast.torture.target import Target
 
 
-def dump_streams(ground: StreamGround, log: Log, *, processes: int) -> Figures:
+def dump_streams(target: Target, log: Log, *, processes: int) -> Figures:
     """Read the store; `processes` is how many of the run are still there."""
     events = effects = 0
-    for row in ground.dumped():
+    for row in target.streams.dumped():
         log.writer.write(row)
         events += isinstance(row, EventRow)
         effects += isinstance(row, StreamEffectRow)
-    left = ground.leftovers()
+    left = target.leftovers()
     log.writer.write(
         Dumped(
             at_us=now_us(),
@@ -30,5 +30,5 @@ def dump_streams(ground: StreamGround, log: Log, *, processes: int) -> Figures:
             integrity=left.integrity,
         )
     )
-    counts = ground.counts()
+    counts = target.streams.counts()
     return Figures(states={state: counts[state] for state in ("done", "waiting")}, effects=effects)

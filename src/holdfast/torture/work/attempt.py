@@ -13,7 +13,7 @@ from holdfast.model.outcome import Cancel, Retry, Snooze
 from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed, LeaseLostSeen
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
-from holdfast.torture.work.app import beside, statements
+from holdfast.torture.work.app import beside, target
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _believed(ctx: Context, error: BaseException) -> Believed:
 
 def insert_into(name: str) -> str:
     """Return the statement that writes an effect or a step; neither table has a unique constraint."""
-    return statements()[f"insert_{name}"]
+    return target().statements[f"insert_{name}"]
 
 
 def row(job: LeasedJob) -> tuple[str, int, int, str]:

@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.jobs.context import Context
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
-from holdfast.torture.work.app import AGAIN, app, dialect, statements
+from holdfast.torture.work.app import AGAIN, app, target
 from holdfast.torture.work.attempt import attempt, insert_into, row, take_effect, take_effect_blocking
 from holdfast.torture.work.base import Work, calls_of
 
@@ -54,7 +54,7 @@ async def transfer_in_steps(ctx: Context) -> None:
 async def transfer_in_pipeline(ctx: Context) -> None:
     """Write the effect in a pipeline, and stay in it for a moment."""
     with attempt(ctx):
-        if dialect() == "sqlite":
+        if not target().has_pipelines:
             await take_effect(ctx)
             return
         async with ctx.transaction() as connection, connection.pipeline():
@@ -66,13 +66,13 @@ async def transfer_in_pipeline(ctx: Context) -> None:
 async def transfer_by_copy(ctx: Context) -> None:
     """Write the effect by COPY, and stay in it for a moment."""
     with attempt(ctx):
-        if dialect() == "sqlite":
+        if not target().has_pipelines:
             await take_effect(ctx)
             return
         async with (
             ctx.transaction() as connection,
             connection.cursor() as cursor,
-            cursor.copy(statements()["copy_effect"]) as copy,
+            cursor.copy(target().statements["copy_effect"]) as copy,
         ):
             await copy.write_row(row(ctx.job))
             await asyncio.sleep(_MOMENT)  # the work

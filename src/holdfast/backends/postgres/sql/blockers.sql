@@ -173,17 +173,21 @@ for update;
 -- name: wait_at_most
 select set_config('lock_timeout', %(milliseconds)s::text, true);
 
--- name: free_lines
--- Lock the rows of the order keys whose heads these jobs are, of those that nobody else has locked; return the jobs. The
--- head of a vacant or passed line is another.
-select given.seq
-from unnest(%(seqs)s::bigint[]) as given (seq)
-cross join lateral (select lane_id, order_key from {schema}.job where seq = given.seq limit 1) as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-cross join lateral (
-    select 1 from {schema}.key_line where queue = lane.queue and order_key = job.order_key limit 1
-    for update skip locked
-) as line;
+-- name: locked_lines
+-- Lock the order keys of those of these jobs whose keys nobody else has locked; return the other jobs.
+with line as materialized (
+    select given.seq, line.line_id
+    from unnest(%(seqs)s::bigint[]) as given (seq)
+    cross join lateral (select lane_id, order_key from {schema}.job where seq = given.seq limit 1) as job
+    join {schema}.lane as lane on lane.lane_id = job.lane_id
+    cross join lateral (
+        select line_id from {schema}.key_line where queue = lane.queue and order_key = job.order_key limit 1
+    ) as line
+),
+free as materialized (
+    select line_id from {schema}.key_line where line_id = any(array(select line_id from line)) for update skip locked
+)
+select seq from line where line_id not in (select line_id from free);
 
 -- name: free_shares
 -- Lock those of these shares that nobody else has locked; return their places among those given, and their owners.

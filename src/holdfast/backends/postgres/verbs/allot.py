@@ -34,7 +34,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)
-_WAIT = 200  # milliseconds for one lock: a verb of an owner takes less, and a seizure in vain is planned again
+_WAIT = 500  # milliseconds for one lock: a verb of an owner takes less, and a seizure in vain is planned again
 
 
 def survey() -> Steps[Survey]:

@@ -95,8 +95,8 @@ def _within_reach(taken: Sequence[tuple[Running, int]]) -> Steps[Sequence[tuple[
     ending = {running.seq for running, held in taken if running.keyed and _ends(running, held)}
     if not ending:
         return taken
-    free = {seq for (seq,) in (yield from rows("free_lines", seqs=Numbers(sorted(ending))))}
-    return [(running, held) for running, held in taken if running.seq not in ending - free]
+    locked = {seq for (seq,) in (yield from rows("locked_lines", seqs=Numbers(sorted(ending))))}
+    return [(running, held) for running, held in taken if running.seq not in locked]
 
 
 def _ends(running: Running, held: int) -> bool:

@@ -1,4 +1,4 @@
-"""A run on a store that others use: what is theirs stays as it was, and of the run nothing stays."""
+"""A store that another program uses: a run refuses it, and changes nothing in it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from typing import Any
 import psycopg
 import pytest
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
+from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, own_schema, parts_of
+from tests.torture.test_target import prepared
 
 from holdfast import App
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.store.stream_values import Member, NewNode
 from holdfast.store.values import Retention, WorkerBeat
-from holdfast.torture.names import PAUSED, QUEUE
+from holdfast.torture.names import QUEUE
 from holdfast.torture.streams.names import BATCH, MAIN, PARTITIONS
-from holdfast.torture.streams.target import stream_ground_of
-from holdfast.torture.target import ground_of
+from holdfast.torture.target import target_of
+from holdfast.torture.target.base import Foreign
 from holdfast.torture.work.app import EVERYTHING, URL
 
 ROOT = Path(__file__).parents[2]
@@ -37,12 +38,12 @@ Query = Callable[[str], list[tuple[Any, ...]]]
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a store of somebody else, where a run would go."""
+    """The URL of a store where a run would go."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/shared.db"
         return
     try:
-        place = ground_of(new_schema_url()).url
+        place = target_of(new_schema_url()).url
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
     yield place
@@ -117,26 +118,32 @@ def grown_old(url: str) -> None:
         query(f"update {at}{state} set finished_at = finished_at - {LONG_AGO}")  # noqa: S608
 
 
-@pytest.mark.parametrize("of", [ground_of, stream_ground_of])
-async def test_of_a_run_nothing_stays_and_all_of_others_stays_as_it_was(of, url):
+async def test_the_store_of_another_program_is_refused_and_stays_as_it_was(url):
     await left(url, "theirs", "orders", "biller", "bill")
-    grown_old(url)
     before = rows_of(url)
-    ground = of(url)
-    count = ground.foreign()
+    target = target_of(url)
 
-    ground.wipe()
-    ground.prepare()
-    await left(url, QUEUE, MAIN, BATCH, "tortured")
-    async with App(url) as app:
-        await app.queues.pause(PAUSED)
-    assert rows_of(url) != before
-    assert "nothing else" in ground.wipe()
+    for refused in (target.require_own, target.create, target.drop):
+        with pytest.raises(Foreign, match="was not created by a torture run"):
+            refused()
 
     assert rows_of(url) == before
     assert all(before[state] for state in (*ENDED, "scheduled", "ready", "blocked", "key_line", "attempt", "lane"))
     assert all(before[name] for name in ("worker", "node", "queue", "event"))
-    assert ground.foreign() == count == 7, "six jobs and a category"
+
+
+async def test_what_another_program_has_put_into_the_store_of_a_run_stays_as_it_was(url):
+    target = target_of(url)
+    await prepared(target)
+    await left(url, QUEUE, MAIN, BATCH, "tortured")
+    target.require_own()
+    await left(url, "theirs", "orders", "biller", "bill")
+    before = rows_of(url)
+
+    with pytest.raises(Foreign, match="holds 7 jobs, tables or other things"):  # six jobs and a category
+        target.create()
+
+    assert rows_of(url) == before
 
 
 PRUNING = """
@@ -185,25 +192,29 @@ def torture(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-FOLDED = ("tally", "minute_count")  # any worker folds the one into the other
+@pytest.mark.timeout(120)
+async def test_the_command_refuses_the_store_of_another_program_and_changes_nothing(url, tmp_path):
+    await left(url, "theirs", "orders", "biller", "bill")
+    before = rows_of(url)
+
+    refused = await asyncio.to_thread(torture, tmp_path, "--url", url)
+
+    assert refused.returncode == 78
+    assert "was not created by a torture run" in refused.stderr
+    assert rows_of(url) == before
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_a_whole_run_among_others_leaves_all_that_is_theirs(url, tmp_path):
-    await left(url, "theirs", "orders", "biller", "bill")
-    grown_old(url)
-    before = rows_of(url)
+async def test_a_whole_run_next_to_the_store_of_another_program_changes_nothing_there(tmp_path):
+    with own_schema() as url:  # the run goes to a schema of its own in the same database
+        await left(url, "theirs", "orders", "biller", "bill")
+        before = rows_of(url)
 
-    refused = await asyncio.to_thread(torture, tmp_path, "--url", url)
-    done = await asyncio.to_thread(torture, tmp_path, "--url", url, "--yes")
+        done = await asyncio.to_thread(torture, tmp_path, "--url", url)
 
-    assert refused.returncode == 78
-    assert "expired" in refused.stderr
-    assert done.returncode in {0, 4}, done.stdout + done.stderr
-    assert "othing was lost and nothing was doubled" in done.stdout, "whether or not all faults found their time"
-    assert "nothing else was removed" in done.stdout
-    after = rows_of(url)
-    assert {name: rows for name, rows in after.items() if name not in FOLDED} == {
-        name: rows for name, rows in before.items() if name not in FOLDED
-    }
+        assert done.returncode in {0, 4}, done.stdout + done.stderr
+        assert "othing was lost and nothing was doubled" in done.stdout, "whether or not all faults found their time"
+        assert "is gone" in done.stdout
+        assert rows_of(url) == before
+        assert not target_of(url).exists()

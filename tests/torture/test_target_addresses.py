@@ -1,4 +1,4 @@
-"""Where the server of a URL is: the proxy goes where libpq would, and leads everybody else by its own way."""
+"""Where the server of a URL is: the proxy connects where libpq would, and its URL leads through the proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, s
 from holdfast import App
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.server_address import ServerAddress, led_to, place_of
-from holdfast.torture.target import ground_of
+from holdfast.torture.target import target_of
 from holdfast.torture.urls import postgres_url, with_settings
 
 
@@ -43,11 +43,11 @@ def server() -> dict[str, str]:
 def test_what_a_url_does_not_say_is_found_as_libpq_finds_it(server, way, monkeypatch):
     monkeypatch.setenv("PGHOST", server[way])
     monkeypatch.setenv("PGPORT", server["port"])
-    ground = ground_of(f"postgresql:///{server['dbname']}?user={server['user']}")
-    assert ground.foreign() == 0
+    target = target_of(f"postgresql:///{server['dbname']}?user={server['user']}")
+    assert not target.exists()
 
-    assert place_of(ground.url).target == server[way]
-    with proxy_before(ground.url) as proxy, psycopg.connect(postgres_url(proxy.url)) as connection:
+    assert place_of(target.url).target == server[way]
+    with proxy_before(target.url) as proxy, psycopg.connect(postgres_url(proxy.url)) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
         assert proxy.links == 1
 
@@ -70,10 +70,10 @@ def test_a_host_stays_what_a_certificate_is_held_against():
 
 
 async def test_a_store_is_opened_through_the_proxy_under_the_name_of_its_host(server):
-    ground = ground_of(new_schema_url().replace(server["host"], "localhost", 1))
+    target = target_of(new_schema_url().replace(server["host"], "localhost", 1))
     try:
-        with proxy_before(ground.url) as proxy:
+        with proxy_before(target.url) as proxy:
             async with App(with_settings(proxy.url, reply_timeout="5")):
                 assert proxy.links > 0
     finally:
-        drop_schema(ground.url)
+        drop_schema(target.url)

@@ -1,4 +1,4 @@
-"""One run at a time on a store, and runs in two schemas of a database that leave each other alone."""
+"""One run at a time on a target, and runs in two schemas of a database do not touch each other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.servers.postgres import drop_schema, own_schema, parts_of
 from holdfast import App
 from holdfast.cli.main import cli
 from holdfast.torture.names import schema_beside, sessions_in
-from holdfast.torture.target import ground_of
+from holdfast.torture.target import target_of
 from holdfast.torture.target.base import Reserved
-from holdfast.torture.target.postgres import PostgresGround
+from holdfast.torture.target.postgres import PostgresTarget
 from holdfast.torture.urls import with_settings
 
 
 @contextmanager
-def schema() -> Iterator[PostgresGround]:
+def schema() -> Iterator[PostgresTarget]:
     with own_schema() as url:
-        ground = PostgresGround(url)  # in a schema beside that one
+        target = PostgresTarget(url)  # another schema than that of the URL
         try:
-            yield ground
+            yield target
         finally:
-            drop_schema(ground.url)
+            drop_schema(target.url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -36,31 +36,31 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/run.db"
         return
-    with schema() as ground:
-        yield ground.url
+    with schema() as target:
+        yield target.url
 
 
 def test_a_second_run_on_the_same_store_is_refused_until_the_first_has_ended(url):
-    with ground_of(url).reserved():
-        with pytest.raises(Reserved, match="wait for its end"), ground_of(url).reserved():
+    with target_of(url).reserved():
+        with pytest.raises(Reserved, match="wait for its end"), target_of(url).reserved():
             raise AssertionError
         refused = CliRunner().invoke(cli, ["torture", "--url", url])
         assert refused.exit_code == 78
-        assert "another torture run goes on" in refused.stderr
+        assert "another torture run uses" in refused.stderr
 
-    with ground_of(url).reserved():
+    with target_of(url).reserved():
         pass
 
 
 def test_a_run_on_a_store_that_was_refused_or_has_ended_leaves_no_file(tmp_path):
-    with ground_of(f"sqlite:///{tmp_path}/run.db").reserved():
+    with target_of(f"sqlite:///{tmp_path}/run.db").reserved():
         assert [file.name for file in tmp_path.iterdir()] == ["run.db-torture-lock"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_file_that_a_killed_run_has_left_keeps_nobody_away(tmp_path):
+def test_the_file_that_a_killed_run_has_left_excludes_no_other(tmp_path):
     (tmp_path / "run.db-torture-lock").touch()
-    with ground_of(f"sqlite:///{tmp_path}/run.db").reserved():
+    with target_of(f"sqlite:///{tmp_path}/run.db").reserved():
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -69,9 +69,9 @@ def test_a_file_is_the_same_under_another_name(tmp_path):
     (tmp_path / "run.db").touch()
     (tmp_path / "other.db").symlink_to(tmp_path / "run.db")
     with (
-        ground_of(f"sqlite:///{tmp_path}/run.db").reserved(),
+        target_of(f"sqlite:///{tmp_path}/run.db").reserved(),
         pytest.raises(Reserved),
-        ground_of(f"sqlite:///{tmp_path}/other.db").reserved(),
+        target_of(f"sqlite:///{tmp_path}/other.db").reserved(),
     ):
         raise AssertionError
 
@@ -81,30 +81,30 @@ def test_two_schemas_of_a_database_are_two_places():
         pass
 
 
-def end_reservation(ground: PostgresGround) -> None:
-    """End the session that keeps other runs away, as a restart of the server does."""
-    server, _ = parts_of(ground.url)
-    assert ground._reservation is not None
-    pid = ground._reservation.info.backend_pid
+def end_reservation(target: PostgresTarget) -> None:
+    """End the session that excludes other runs, as a restart of the server does."""
+    server, _ = parts_of(target.url)
+    assert target._reservation is not None
+    pid = target._reservation[1]._connection.info.backend_pid  # type: ignore[attr-defined]
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("select pg_terminate_backend(%s, 5000)", [pid])
 
 
 def test_a_run_whose_reservation_was_lost_takes_it_again_before_it_removes_anything():
-    with schema() as ground, ground.reserved():
-        end_reservation(ground)
+    with schema() as target, target.reserved():
+        end_reservation(target)
 
-        ground.wipe()
+        target.drop()
 
-        with pytest.raises(Reserved), PostgresGround(ground.url).reserved():
+        with pytest.raises(Reserved), PostgresTarget(target.url).reserved():
             raise AssertionError
 
 
 def test_a_run_whose_reservation_went_to_another_removes_nothing():
-    with schema() as ground, ground.reserved():
-        end_reservation(ground)
-        with PostgresGround(ground.url).reserved(), pytest.raises(Reserved):
-            ground.wipe()
+    with schema() as target, target.reserved():
+        end_reservation(target)
+        with PostgresTarget(target.url).reserved(), pytest.raises(Reserved):
+            target.drop()
 
 
 async def test_sessions_of_a_run_in_another_schema_are_neither_counted_nor_ended():
