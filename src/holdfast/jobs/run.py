@@ -166,7 +166,9 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
         context.committed()
     if not isinstance(outcome, Completed):
         _logger.error(
-            "job %s was completed by its own transaction, and then its handler raised%s", context.job.id, _raised(outcome)
+            "job %s was completed by its own transaction, and then its handler raised%s",
+            context.job.id,
+            _raised(outcome),
         )
     return None
 
