@@ -21,15 +21,16 @@ from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_worth_repeating
+from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
-from holdfast.backends.postgres.verbs import leases
-from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
 from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, Verdict
+from holdfast.store.verbs.finish import complete
 
 T = TypeVar("T")
 _TABLE = re.compile(r"\{schema\}\.(\w+)")
@@ -142,14 +143,14 @@ class PostgresVerbs:
         self._runner = runner
         self.jobs: JobStore = PostgresJobs(
             runner,
+            PostgresJobRows(),
             lanes=whole._lanes,
             floors=Floors(),
             blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
-            notify=lambda: None,
         )
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
-        return await self._runner.once(lambda: leases.extend_many(held, duration))
+        return await self._runner.once(lambda: extend_many(held, duration))
 
     async def complete_inside(self, lease: Lease) -> Verdict:
         """Complete as a handler's transaction does: the lease locked first."""
@@ -157,7 +158,7 @@ class PostgresVerbs:
         def steps() -> Steps[Verdict]:
             if not (yield from run("lock_lease", seq=lease.seq, fence=lease.fence, milliseconds=60_000)):
                 return Verdict.LOST
-            return (yield from complete(lease, None))
+            return (yield from complete(PostgresJobRows(), lease, None))
 
         return await self._runner.write(steps)
 

@@ -22,7 +22,7 @@ from tests.postgres.standing_still import STANDING, Watch, every_standing, froze
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.verbs.leases import extend_many
+from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import rows
 from holdfast.errors import StoreUnavailable, TransactionExpired
 from holdfast.model.job import JobState

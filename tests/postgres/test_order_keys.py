@@ -147,7 +147,7 @@ async def test_a_batch_with_one_head_is_written_as_a_whole(backend: Backend, mon
     jobs = await claim(backend)
     heard = Heard(backend, monkeypatch)
     assert await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs]) == [Verdict.DONE] * 2
-    assert heard.since() == ["complete", "complete", "lock_lines", "bring_up"]
+    assert heard.since() == ["complete", "complete", "lock_order_keys", "bring_up"]
     assert await states(backend, plain.id, head.id) == [JobState.COMPLETED, JobState.COMPLETED]
 
 

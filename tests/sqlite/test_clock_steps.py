@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.backends.sqlite import clock, jobs
+from holdfast.backends.sqlite import clock, job_rows
 from holdfast.backends.sqlite.clock import Steady
 from holdfast.model.job import LeasedJob
+from holdfast.store import jobs_over_rows
 from holdfast.store.backend import Backend
+from holdfast.store.verbs import rescue
 from holdfast.testing.conformance.base import LEASE, hold_one, in_extender
 from holdfast.testing.stores import open_store
 from holdfast.worker.settings import MAX_EXTEND_AT
@@ -64,7 +66,8 @@ class Hands:
 def hands(monkeypatch) -> Hands:
     hands = Hands()
     monkeypatch.setattr(clock, "time", SimpleNamespace(time_ns=lambda: hands.wall_us * 1000))
-    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: hands.monotonic))
+    for module in (job_rows, jobs_over_rows, rescue):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: hands.monotonic))
     return hands
 
 

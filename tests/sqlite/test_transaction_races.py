@@ -15,12 +15,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from tests.app.work import ask, change, connected
 
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.backend import SqliteBackend
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.errors import StoreError, StoreUnavailable, TransactionExpired
 from holdfast.store.values import Standing
 from holdfast.testing.conformance.base import a_job, enqueue, hold_one

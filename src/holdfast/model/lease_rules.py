@@ -16,7 +16,10 @@ Both ratios are divisors, because a store compares integers: `RESCUE_ACCESS_PART
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
+
+from holdfast.model.instants import span_micros
 
 RESCUE_ACCESS_PARTS: Final = 2
 """A rescuer needs unbroken access to the store for at least `lease / RESCUE_ACCESS_PARTS`."""
@@ -26,3 +29,8 @@ LATE_PARTS: Final = 4
 
 A rescue that waited this long for a lock or for the network therefore leaves the lease alone.
 """
+
+
+def longest_covered(access: timedelta | None) -> int | None:
+    """Return the longest lease, in microseconds, for which this much access suffices; None for every lease."""
+    return None if access is None else RESCUE_ACCESS_PARTS * span_micros(access)

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.model.budget import Counters
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
 from holdfast.store.steps import Steps
+from holdfast.store.values import Finish
 
+Key = tuple[int, int]
+Record = TypeVar("Record", bound=tuple[Any, ...])
 ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
@@ -75,7 +78,6 @@ class JobRow(NamedTuple):
     state: JobState
     priority: int
     max_attempts: int
-    payload_bytes: int
     turn: int
     run_at: int
     attempt: int
@@ -110,7 +112,10 @@ class Locked(NamedTuple):
 
 
 class AttemptRecord(NamedTuple):
-    """An attempt that ended without completing the job. `thin`: records to drop, those in (after, up to]."""
+    """An attempt that ended without completing the job.
+
+    `by_holder`: its holder ended it. `thin`: older records of the job to drop, (after, up to], as attempt numbers.
+    """
 
     attempt: int
     fence: int
@@ -146,6 +151,13 @@ class Change(NamedTuple):
         return head_ends or (self.old.state in ENDED and self.new.state is JobState.BLOCKED)
 
 
+class CompletedRows(NamedTuple):
+    """The answer to `complete`: leases, as (seq, fence), that were refused, and the seqs of heads of order keys."""
+
+    refused: set[Key]
+    heads: list[int]
+
+
 class JobRows(Protocol):
     """What a store implements for the rules of jobs. Each method is a generator of the store's own requests."""
 
@@ -153,17 +165,59 @@ class JobRows(Protocol):
         """Return the selected rows, to be changed by `write` in the same verb."""
         ...
 
-    def write(self, now: int, changes: Sequence[Change]) -> Steps[list[Change]]:
+    def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:
         """Apply each change whose row is still as it was read, all of them at once; return the refused ones.
 
         1. A job is in `changes` at most once.
         2. A job that becomes BLOCKED goes to the end of its order key.
         3. An order key whose head has ended, or that has none yet, takes its first waiting job as head in the same
-           step: ready, or scheduled if that is not yet due.
+           step: ready, or scheduled if that is not yet due. `heads` are heads that `complete` has ended.
         4. Waiting workers are notified of what became ready.
         """
         ...
 
-    def ended(self, leases: Sequence[Lease]) -> Steps[list[str | None]]:
-        """Return for each lease the outcome that its holder has already written under that fence, or None."""
+    def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
+        """Complete every job that is held under its lease; every outcome is `Completed`.
+
+        Refuses a lease that is not held, though it may have completed its job before: see `ended`. The caller passes
+        the heads to `write`.
+        """
+        ...
+
+    def ended(self, leases: Sequence[Lease]) -> Steps[dict[Key, str]]:
+        """Return, for each lease that its holder has ended under that fence, the outcome that it has written."""
+        ...
+
+    def promote(self, limit: int) -> Steps[int]:
+        """Move at most `limit` due jobs from scheduled to ready, the longest due first; return how many."""
+        ...
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
+        """Return the changes that can be written without waiting for a lock: a rescue waits for no other client."""
+        ...
+
+    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:
+        """Return how much unbroken access to the store a rescuer has had: at most `unbroken`, its own measure."""
+        ...
+
+    def page(self, record: type[Record], listing: str, **parameters: object) -> Steps[list[Record]]:
+        """Return the rows of a list, each a record of `store.job_lists`."""
+        ...
+
+    def act(self, action: str, **parameters: object) -> Steps[bool]:
+        """Do a step that needs no rule: `extend_one`, `set_progress`, `pause`, `resume`, `heartbeat`, `forget_worker`.
+
+        Returns whether it changed something. Those under a lease change nothing if its fence is stale.
+        """
+        ...
+
+    def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:
+        """Delete at most `limit` jobs that ended in `state` longer ago than `keep`, the oldest first; return how many.
+
+        What belongs to a job goes with it. A job that has left that state meanwhile is not deleted.
+        """
+        ...
+
+    def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:
+        """Delete minute counts older than `counts`, and workers whose last heartbeat is older than `workers`."""
         ...

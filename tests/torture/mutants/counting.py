@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.mutants.mutant import POSTGRES, SQLITE, mutant
 from tests.torture.mutants.patching import Code, Sql
 
-_VERBS = "holdfast.backends.sqlite.verbs"
+_VERBS = "holdfast.store.verbs"
 _BUDGET = "holdfast.model.budget"
 
 COUNTING = (
@@ -15,10 +15,10 @@ COUNTING = (
         "an attempt whose worker dies is not counted",
         Code(
             f"{_VERBS}.rescue:lose",
-            "return rows.to_ready(tx, running, verdict.counters)",
+            'return to_ready(row, now, decision.counters, record, ("lost",))',
             "import msgspec\n"
-            "    back = msgspec.structs.replace(verdict.counters, attempt=running.attempt - 1)\n"
-            "    return rows.to_ready(tx, running, back)",
+            "    back = msgspec.structs.replace(decision.counters, attempt=row.attempt - 1)\n"
+            '    return to_ready(row, now, back, record, ("lost",))',
         ),
         caught_by="I5",
         under="kills",
@@ -28,9 +28,9 @@ COUNTING = (
         SQLITE,
         "a job that is to run again begins to count anew",
         Code(
-            f"{_VERBS}.finish:_end_otherwise",
-            "rows.to_scheduled(tx, running, running.counters, tx.now",
-            "rows.to_scheduled(tx, running, type(running.counters)(), tx.now",
+            f"{_VERBS}.finish:_ended",
+            "to_scheduled(row, now, row.counters, now",
+            "to_scheduled(row, now, type(row.counters)(), now",
         ),
         caught_by="I5",
     ),
@@ -53,9 +53,9 @@ COUNTING = (
         SQLITE,
         "a snooze counts against max_attempts",
         Code(
-            f"{_VERBS}.finish:_end_otherwise",
-            "after_return(running.counters), tx.now",
-            "running.counters, tx.now",
+            f"{_VERBS}.finish:_ended",
+            "after_return(row.counters), now",
+            "row.counters, now",
         ),
         caught_by="I5",
     ),
@@ -90,10 +90,9 @@ COUNTING = (
         SQLITE,
         "attempts that do not complete are not written down",
         Code(
-            f"{_VERBS}.running:record",
-            "    if running.attempt > KEEP_FIRST + KEEP_LAST:",
-            '    tx.run("thin_attempts", {"seq": running.seq, "attempt": 1 << 40, "first": -1, "last": 0})\n'
-            "    if running.attempt > KEEP_FIRST + KEEP_LAST:",
+            f"{_VERBS}.job_changes:recorded",
+            "thin=thinned(row.attempt)",
+            "thin=(-1, 1 << 30)",
         ),
         caught_by="I5",
     ),
@@ -102,9 +101,9 @@ COUNTING = (
         SQLITE,
         "the delay of a retry is forgotten",
         Code(
-            f"{_VERBS}.finish:_end_otherwise",
-            "running.counters, tx.now + span_micros(delay)",
-            "running.counters, tx.now",
+            f"{_VERBS}.finish:_ended",
+            "row.counters, now + span_micros(delay)",
+            "row.counters, now",
         ),
         caught_by="I13",
     ),
@@ -119,7 +118,7 @@ COUNTING = (
         "promoted_twice",
         SQLITE,
         "a due job becomes ready and stays scheduled",
-        Sql(SQLITE, "leave_scheduled", "where", "where random() % 2 and"),
+        Sql(SQLITE, "leave_due", "where", "where random() % 2 and"),
         Sql(SQLITE, "due_to_ready", "insert into", "insert or ignore into"),
         caught_by="I2 I6 I8 I5",
     ),
@@ -137,7 +136,7 @@ COUNTING = (
         SQLITE,
         "jobs of one order_key do not wait for each other",
         Code(
-            f"{_VERBS}.enqueue:_insert",
+            "holdfast.backends.sqlite.verbs.enqueue:_insert",
             "if job.order_key is not None:\n            blocked",
             "if False:\n            blocked",
         ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.torture.mutants.mutant import POSTGRES, PULLING, SQLITE, mutant
 from tests.torture.mutants.patching import Code, Sql
 
-_VERBS = "holdfast.backends.sqlite.verbs"
+_VERBS = "holdfast.store.verbs"
+_SQLITE = "holdfast.backends.sqlite.verbs"
 _LIFE = "holdfast.runtime.effect:_life"
 _END = "await calls.verdict(effect.write_end(transaction))"
 _DONE = "    if ends:\n        effect.committed()"
@@ -26,9 +27,14 @@ ENDINGS = (
         SQLITE,
         "a completed job leaves `running` and is written nowhere",
         Code(
-            f"{_VERBS}.finish:_complete_many",
+            f"{_SQLITE}.finish:_complete_many",
             'completed = tx.run("complete_many", {**lot, "now": tx.now})',
             "completed = len(seqs)",
+        ),
+        Code(
+            f"{_SQLITE}.finish:_complete",
+            'if not tx.run("complete_one", {"seq": seq, "fence": fence, "now": tx.now, "result": result}):',
+            "if False:",
         ),
         caught_by="I1",
     ),
@@ -66,7 +72,11 @@ ENDINGS = (
         "reset_in_name_only",
         SQLITE,
         "a job that a person takes away from its worker stays with it",
-        Code(f"{_VERBS}.operate:reset", "if running is None:\n        return False", "return running is not None"),
+        Code(
+            f"{_VERBS}.job_admin:reset",
+            "return True, to_ready(row, now, after_return(row.counters), record)",
+            "return True, None",
+        ),
         caught_by="I6",
     ),
     mutant(
@@ -97,7 +107,7 @@ ENDINGS = (
         "a completed job stays in `running`, under a lease that never ends",
         Sql(
             SQLITE,
-            "leave_running",
+            "leave_completed",
             "delete from holdfast_running where",
             "update holdfast_running set lease_until = lease_until + 1000000000000 where",
         ),
@@ -120,10 +130,10 @@ ENDINGS = (
         ),
         Sql(
             SQLITE,
-            "standing",
-            "select 1 from holdfast_running where seq = :seq and fence = :fence",
-            "select 1 from holdfast_running where seq = :seq and fence = :fence"
-            " union all select 1 from holdfast_completed where seq = :seq and fence = :fence",
+            "lock_lease",
+            "select seq from holdfast_running where seq = :seq and fence = :fence",
+            "select seq from holdfast_running where seq = :seq and fence = :fence"
+            " union all select seq from holdfast_completed where seq = :seq and fence = :fence",
         ),
         caught_by="I1 I5",
         under="kills",
@@ -181,7 +191,7 @@ ENDINGS = (
         "enqueue_of_some",
         SQLITE,
         "of the jobs of a batch the last one is left out",
-        Code(f"{_VERBS}.enqueue:enqueue", "_insert(tx, jobs)", "_insert(tx, jobs[: max(1, len(jobs) - 1)])"),
+        Code(f"{_SQLITE}.enqueue:_enqueue", "_insert(tx, jobs)", "_insert(tx, jobs[: max(1, len(jobs) - 1)])"),
         caught_by="I1 I20",
     ),
     mutant(
@@ -190,9 +200,9 @@ ENDINGS = (
         "a cancelled job is gone",
         Sql(
             SQLITE,
-            "cancel",
-            "values (:seq, :attempt, :lost, :now, :reason)",
-            "select :seq, :attempt, :lost, :now, :reason where 0",
+            "put_cancelled",
+            "values (:seq, :attempt, :lost, :finished_at, :reason)",
+            "select :seq, :attempt, :lost, :finished_at, :reason where 0",
         ),
         caught_by="I1",
     ),
@@ -200,14 +210,14 @@ ENDINGS = (
         "cancel_of_a_running_job_is_promised",
         SQLITE,
         "a job that runs is called cancelled as soon as somebody asks",
-        Code(f"{_VERBS}.operate:cancel", "return Cancellation.ASKED", "return Cancellation.CANCELLED"),
+        Code(f"{_VERBS}.job_admin:cancel", "return Cancellation.ASKED", "return Cancellation.CANCELLED"),
         caught_by="I8",
     ),
     mutant(
         "prune_without_retention",
         SQLITE,
         "finished jobs are pruned whatever their retention",
-        Code(f"{_VERBS}.upkeep:_prune_state", '"before": before', '"before": tx.now'),
+        Code("holdfast.backends.sql.job_rows:SqlJobRows.prune", "span = span_micros(keep)", "span = 0"),
         caught_by="I1 I19",
         under="terms",
     ),
@@ -218,8 +228,8 @@ ENDINGS = (
         Sql(
             SQLITE,
             "prune_counts",
-            "holdfast_count where minute_at < :before",
-            "holdfast_job where seq in (select seq from holdfast_ready order by turn desc limit 3) and :before",
+            "holdfast_count where minute_at < :now - :keep",
+            "holdfast_job where seq in (select seq from holdfast_ready order by turn desc limit 3) and :keep",
         ),
         caught_by="I1 I19",
         under="terms",

@@ -5,10 +5,22 @@ from __future__ import annotations
 from tests.torture.mutants.mutant import POSTGRES, SQLITE, mutant
 from tests.torture.mutants.patching import Code, Sql
 
-_VERBS = "holdfast.backends.sqlite.verbs"
+_VERBS = "holdfast.store.verbs"
+_SQLITE = "holdfast.backends.sqlite.verbs"
 _WORKER = "holdfast.worker"
 _LATE = Code(f"{_WORKER}.lease_keeper:LeaseKeeper._extend", "if extension.lost:", "if False:")
 """The word that a lease was lost comes late, as it may: what its holder does meanwhile is what the fence is for."""
+
+_UNDER_ANY_FENCE = (
+    "import msgspec\n"
+    "    from holdfast.store.job_rows import ById\n"
+    "    stale = list(leases)\n"
+    "    for lease in stale:\n"
+    "        for row in (yield from rows.lock(ById(lease.job_id))).rows:\n"
+    "            if row.state == 'running' and row.fence != lease.fence:\n"
+    "                leases = [*leases, msgspec.structs.replace(lease, fence=row.fence)]\n"
+)
+"""Read the present fence of each job: what follows writes under it, whoever asks."""
 
 FENCES = (
     mutant(
@@ -17,8 +29,10 @@ FENCES = (
         "plain completions are written whoever holds the job now (and the word that a lease was lost is late)",
         Sql(SQLITE, "complete_many", " and fence = :fence", ""),
         Sql(SQLITE, "count_completed", " and fence = :fence", ""),
-        Sql(SQLITE, "completed_among", " and fence = :fence", ""),
-        Sql(SQLITE, "leave_running", "and fence = :fence ", ""),
+        Sql(SQLITE, "held_under", " and fence = :fence", ""),
+        Sql(SQLITE, "leave_completed", "and fence = :fence ", ""),
+        Sql(SQLITE, "complete_one", " and fence = :fence", ""),
+        Sql(SQLITE, "leave_completed_one", " and fence = :fence", ""),
         _LATE,
         caught_by="I2 I6 I8",
         under="stops",
@@ -28,7 +42,16 @@ FENCES = (
         SQLITE,
         "an attempt that failed is written as such whoever holds the job now "
         "(and the word that a lease was lost is late)",
-        Code(f"{_VERBS}.finish:_finish_one", "rows.find(tx, lease.seq, lease.fence)", "rows.find(tx, lease.seq, None)"),
+        Code(
+            f"{_VERBS}.finish:finish",
+            "    done = yield from under_leases(rows, [item.lease for item in others.values()], decide, heads)\n",
+            "    leases = [item.lease for item in others.values()]\n"
+            f"    {_UNDER_ANY_FENCE}"
+            "    by_seq = {seq: item for (seq, _), item in others.items()}\n"
+            "    decide = lambda row, now: _ended(row, now, by_seq[row.seq].outcome)\n"
+            "    done = yield from under_leases(rows, leases, decide, heads)\n"
+            "    done = {(seq, fence) for seq, fence in others if any(seq == other for other, _ in done)}\n",
+        ),
         _LATE,
         caught_by="I2 I5 I6 I7 I8",
         under="stops",
@@ -39,8 +62,8 @@ FENCES = (
         "a handler's transaction looks at no fence, neither at its beginning nor at its end "
         "(and the word that a lease was lost is late)",
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
-        Sql(SQLITE, "leave_running_alone", " and fence = :fence", ""),
-        Sql(SQLITE, "standing", "where seq = :seq and fence = :fence) then 'held'", "where seq = :seq) then 'held'"),
+        Sql(SQLITE, "leave_completed_one", " and fence = :fence", ""),
+        Sql(SQLITE, "lock_lease", " and fence = :fence", ""),
         _LATE,
         caught_by="I2 I6",
         under="stops",
@@ -50,7 +73,7 @@ FENCES = (
         SQLITE,
         "a lease is extended for whoever asks, its holder or not",
         Code(
-            f"{_VERBS}.leases:held_among",
+            f"{_SQLITE}.extend:held_among",
             "return dict(asked.intersection(zip(_decode_numbers(seqs), _decode_numbers(fences), strict=True)))",
             "held = set(_decode_numbers(seqs))\n    return {seq: fence for seq, fence in asked if seq in held}",
         ),
@@ -61,7 +84,14 @@ FENCES = (
         "release_without_fence",
         SQLITE,
         "a job is given back by whoever asks, its holder or not (and the word that a lease was lost is late)",
-        Code(f"{_VERBS}.rescue:release", "rows.find(tx, lease.seq, lease.fence)", "rows.find(tx, lease.seq, None)"),
+        Code(
+            f"{_VERBS}.rescue:release",
+            "    held = yield from under_leases(rows, leases, decide)\n",
+            f"    {_UNDER_ANY_FENCE}"
+            "    held = yield from under_leases(rows, leases, decide)\n"
+            "    leases = stale\n"
+            "    held = {(lease.seq, lease.fence) for lease in leases if any(lease.seq == seq for seq, _ in held)}\n",
+        ),
         _LATE,
         caught_by="I6 I7 I8",
         under="stopped terms",
@@ -87,7 +117,7 @@ FENCES = (
         SQLITE,
         "every worker counts fences for itself",
         Code(
-            f"{_VERBS}.claim:claim",
+            f"{_SQLITE}.claim:claim",
             'int(tx.value("take_fence"))',
             'setattr(claim, "given", getattr(claim, "given", 0) + 1) or claim.given',
         ),
@@ -100,10 +130,17 @@ FENCES = (
         "leases that were seen as expired some time ago are taken by id, though they may have been extended since",
         Code(
             f"{_VERBS}.rescue:rescue",
-            'return _take(tx, [seq for (seq,) in expired], "its lease expired")',
-            'looks = getattr(rescue, "looks", [[], []])\n'
-            "    seen, rescue.looks = looks[0], [looks[1], [seq for (seq,) in expired]]\n"
-            '    return _take(tx, seen, "its lease expired")',
+            "found = yield from rows.lock(Expired(access, limit))",
+            "from holdfast.store.job_rows import ById, Locked\n"
+            "    found = yield from rows.lock(Expired(access, limit))\n"
+            '    looks = getattr(rescue, "looks", [[], []])\n'
+            "    seen, rescue.looks = looks[0], [looks[1], [row.id for row in found.rows]]\n"
+            "    now, taken = found.now, []\n"
+            "    for job_id in seen:\n"
+            "        by_id = yield from rows.lock(ById(job_id))\n"
+            "        now = max(now, by_id.now)\n"
+            "        taken += [row for row in by_id.rows if row.state == 'running']\n"
+            "    found = Locked(now, taken)",
         ),
         caught_by="I6 I7 I23",
         under="short stops",
@@ -112,7 +149,7 @@ FENCES = (
         "rescue_too_early",
         SQLITE,
         "leases are taken when half of their time is still to run",
-        Sql(SQLITE, "expired", "lease_until <= :now", "lease_until <= :now + lease_span * 6 / 10"),
+        Sql(SQLITE, "lock_expired", "lease_until <= :now", "lease_until <= :now + lease_span * 6 / 10"),
         caught_by="I7 I23",
     ),
     mutant(
@@ -128,7 +165,7 @@ FENCES = (
         SQLITE,
         "a claimed job can be claimed again while it runs",
         Sql(SQLITE, "lease_front", "insert into", "insert or replace into"),
-        Sql(SQLITE, "leave_ready", "where", "where seq % 3 <> 0 and"),
+        Sql(SQLITE, "leave_front", "where", "where seq % 3 <> 0 and"),
         caught_by="I2 I6 I7 I8",
     ),
     mutant(

@@ -25,8 +25,8 @@ from holdfast.backends.postgres.handler_transaction import (
     PostgresBlockingTransaction,
     PostgresPlace,
 )
-from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
-from holdfast.backends.postgres.jobs import PostgresJobs
+from holdfast.backends.postgres.job_rows import PostgresJobRows
+from holdfast.backends.postgres.jobs import PostgresInsight, PostgresJobs
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
@@ -37,11 +37,12 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
-from holdfast.backends.postgres.verbs.finish import complete
 from holdfast.backends.sql.steps import Place
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.values import Verdict
+from holdfast.store.verbs.finish import complete
 
 _inherited: list[_Parts] = []
 _LAST_WAIT = 2.0  # for threads whose server does not answer; they end by themselves then, and keep no process alive
@@ -65,8 +66,14 @@ class _Parts:
         self.floors = Floors()
         self.callers = Callers(location, statements)
         self.blockers = Blockers(self.runner)
+        self.rows = PostgresJobRows()
         self.jobs = PostgresJobs(
-            self.runner, lanes=self.lanes, floors=self.floors, blockers=self.blockers, notify=self.notifier.notify
+            self.runner,
+            self.rows,
+            lanes=self.lanes,
+            floors=self.floors,
+            blockers=self.blockers,
+            may_copy=lambda: not self.runner.joins,
         )
         self.streams = PostgresStreams(
             self.runner,
@@ -140,12 +147,12 @@ class PostgresBackend:
         return self._parts.streams
 
     @property
-    def queues(self) -> PostgresQueues:  # noqa: D102
-        return PostgresQueues(self._parts.runner, self._parts.notifier.notify)
+    def queues(self) -> QueuesOverRows:  # noqa: D102
+        return QueuesOverRows(self._parts.runner, self._parts.rows)
 
     @property
     def insight(self) -> PostgresInsight:  # noqa: D102
-        return PostgresInsight(self._parts.runner, self._location.schema)
+        return PostgresInsight(self._parts.runner, self._parts.rows, self._location.schema)
 
     @property
     def schema(self) -> PostgresSchema:  # noqa: D102
@@ -187,19 +194,11 @@ class PostgresBackend:
     def join(self, using: object) -> PostgresJobs:  # noqa: D102
         parts = self._parts
         return PostgresJobs(
-            parts.callers.runner(using),
-            lanes=parts.lanes,
-            floors=parts.floors,
-            blockers=parts.blockers,
-            notify=_no_hint,
+            parts.callers.runner(using), parts.rows, lanes=parts.lanes, floors=parts.floors, blockers=parts.blockers
         )
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        return self._parts.callers.run_blocking(using, complete(lease, result))
-
-
-def _no_hint() -> None:
-    """What is in the caller's transaction cannot be seen before its commit, which only the caller knows of."""
+        return self._parts.callers.run_blocking(using, complete(self._parts.rows, lease, result))
 
 
 def _durability(facts: dict[str, str]) -> str:

@@ -28,11 +28,12 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.verbs.allot import names_of
 from holdfast.backends.sql.steps import Rows, rows, value
+from holdfast.backends.sql.streams.shares import share_lists
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
 from holdfast.model.instants import span_micros
+from holdfast.model.lease_rules import longest_covered
 from holdfast.store.steps import Steps
 
 _logger = logging.getLogger("holdfast.postgres")
@@ -72,15 +73,14 @@ class Blockers:
 
     async def end_for_leases(self, unbroken: timedelta | None) -> None:
         """End the sessions that hold expired leases: rows of running jobs, or the order keys that their ends lock."""
-        access = None if unbroken is None else span_micros(unbroken)
-        held = await self._end("holders_of_leases", unbroken=access)
+        held = await self._end("holders_of_leases", longest=longest_covered(unbroken))
         late = [each for each in held if each.overdue > each.allowed]
         if late and not self._runner.joins:  # the others are gone, or have just begun
             await self._end_while_waiting(max(late, key=lambda each: each.overdue))
 
     async def end_for_shares(self, shares: Iterable[Share]) -> None:
         """End the sessions that hold shares which are to be seized."""
-        await self._end("holders_of_shares", **names_of(shares))
+        await self._end("holders_of_shares", **share_lists(shares))
 
     async def end_stuck(self) -> None:
         """End the sessions that are stuck in the middle of what their client sends; looks every few seconds at most."""
@@ -151,4 +151,4 @@ def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:
         number.set_result(found)
     yield from rows("wait_at_most", milliseconds=_WAIT)
     yield from rows("wait_for_running", seq=seq)
-    yield from rows("wait_for_line", seq=seq)
+    yield from rows("wait_for_order_key", seq=seq)

@@ -12,17 +12,20 @@ from psycopg import Connection
 from holdfast.backends.postgres.connecting import connect_blocking, drop, has_gone
 from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive_blocking
+from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
-from holdfast.backends.postgres.verbs import leases as verbs
-from holdfast.backends.postgres.verbs import nodes
+from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import Ready
+from holdfast.backends.sql.streams import nodes
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Extension, WorkerBeat
+from holdfast.store.verbs.job_views import cancel_asked
+from holdfast.store.verbs.maintenance import heartbeat
 
 T = TypeVar("T")
 _TIMEOUT = timedelta(seconds=5)
@@ -40,6 +43,7 @@ class PostgresExtender:
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self._location = location
         self._statements = statements
+        self._rows = PostgresJobRows()
         self._connection: Connection[Any] | None = connect_blocking(location)
 
     def _transact(self, steps: Steps[T], reply_timeout: timedelta = _TIMEOUT) -> T:
@@ -70,18 +74,18 @@ class PostgresExtender:
         return result
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states it
-        return self._transact(verbs.extend_many(leases, duration), min(_TIMEOUT, duration / _SHARE))
+        return self._transact(extend_many(leases, duration), min(_TIMEOUT, duration / _SHARE))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        return self._transact(verbs.cancel_asked(worker_id))
+        return self._transact(cancel_asked(self._rows, worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
-        self._transact(verbs.beat(beat))
+        self._transact(heartbeat(self._rows, beat))
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
-        return self._transact(nodes.beat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
+        return self._transact(nodes.heartbeat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
 
-    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return self._transact(nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102

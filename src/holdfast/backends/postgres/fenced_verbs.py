@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from holdfast.backends.postgres.verbs.consumers import commit, lock_share
-from holdfast.backends.postgres.verbs.finish import complete
+from functools import partial
+
+from holdfast.backends.postgres.job_rows import PostgresJobRows
+from holdfast.backends.postgres.verbs.stream_transaction import lock_share
 from holdfast.backends.sql.fences import FencedVerbs
 from holdfast.backends.sql.steps import run
+from holdfast.backends.sql.streams.consumers import commit
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
+from holdfast.store.verbs.finish import complete
 
 
 def _lock_job(lease: Lease, milliseconds: int) -> Steps[bool]:
     return (yield from run("lock_lease", seq=lease.seq, fence=lease.fence, milliseconds=milliseconds))
 
 
-FENCED = FencedVerbs(_lock_job, complete, lock_share, commit)
+FENCED = FencedVerbs(_lock_job, partial(complete, PostgresJobRows()), lock_share, commit)

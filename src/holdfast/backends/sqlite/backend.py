@@ -22,26 +22,26 @@ from pathlib import Path
 
 from holdfast.backends.sql.handler_transaction import entered
 from holdfast.backends.sqlite.clock import Steady, host_clock
-from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.fenced_verbs import FENCED
 from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
-from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
-from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
+from holdfast.backends.sqlite.job_rows import SqliteJobRows
+from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteInsight, SqliteJobs
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
 from holdfast.backends.sqlite.transactions import SqliteTransactions
-from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.values import Verdict
+from holdfast.store.verbs.finish import complete
 
 _DURABILITY = {
     "full": "every commit is synced to disk before it is acknowledged (synchronous=FULL)",
@@ -85,7 +85,8 @@ class _Parts:
             lambda: ConnectionThread(self.connect, "handler"), self.gate, FENCED, lambda _: self.notifier.notify()
         )
         steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
-        self.jobs = SqliteJobs(self.runner, self.notifier.notify, steady)
+        self.rows = SqliteJobRows(steady)
+        self.jobs = SqliteJobs(self.runner, self.rows)
 
     def connect(self, *, checkpoints: bool = False) -> Connection:
         """Open a connection to the file; in memory there is only one."""
@@ -159,16 +160,16 @@ class SqliteBackend:
     @property
     def streams(self) -> SqliteStreams:  # noqa: D102
         parts = self._parts
-        allocations = SqliteAllocations(reports=parts.reports, leading=parts.leading)
+        allocations = SqliteAllocations(heartbeats=parts.reports, leading=parts.leading)
         return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, allocations, self._callers)
 
     @property
-    def queues(self) -> SqliteQueues:  # noqa: D102
-        return SqliteQueues(self._parts.runner, self._parts.notifier.notify)
+    def queues(self) -> QueuesOverRows:  # noqa: D102
+        return QueuesOverRows(self._parts.runner, self._parts.rows)
 
     @property
     def insight(self) -> SqliteInsight:  # noqa: D102
-        return SqliteInsight(self._parts.runner, self._location)
+        return SqliteInsight(self._parts.runner, self._parts.rows, self._location)
 
     @property
     def schema(self) -> SqliteSchema:  # noqa: D102
@@ -210,13 +211,10 @@ class SqliteBackend:
         return entered(self._parts.gate) is not None
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
-        return SqliteJobs(self._callers(using), self._parts.notifier.notify)
+        return SqliteJobs(self._callers(using), SqliteJobRows())
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        def work(tx: Tx) -> Verdict:
-            return complete(tx, lease, result)
-
-        return self._callers(using).run(direct(work))
+        return self._callers(using).run(lambda: complete(self._parts.rows, lease, result))
 
     def _callers(self, using: object) -> CallersRunner:
         if not isinstance(using, sqlite3.Connection):

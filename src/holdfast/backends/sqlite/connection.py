@@ -47,8 +47,6 @@ class Tx:
     def __init__(self, raw: sqlite3.Connection, now: int) -> None:
         self.raw = raw
         self.now = now
-        self.brought_up = False
-        """Whether the end of a job has made another ready."""
 
     def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
         """Run a statement that returns no rows; how many it changed."""
@@ -72,7 +70,7 @@ class Tx:
         row = self.row(statement, parameters)
         return None if row is None else row[0]
 
-    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+    def many(self, statement: str, rows: Iterable[Parameters]) -> None:
         """Run a statement for each row."""
         self.raw.executemany(STATEMENTS[statement], rows)
 

@@ -10,10 +10,14 @@ import msgspec
 from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Ready, Rows, Together
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.statements import STATEMENTS
+from holdfast.model.instants import span_micros
+from holdfast.model.turn import PRIORITY_STEP
 from holdfast.store.steps import Steps, Verb
 
 T = TypeVar("T")
 _encode = msgspec.json.encode
+_TIMED = {name for name, text in STATEMENTS.items() if ":now" in text}
+_CONSTANTS = {"priority_step": span_micros(PRIORITY_STEP)}
 
 
 class Direct(NamedTuple):
@@ -51,9 +55,10 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
         case Ask():
             return _rows(tx, asked)
         case Together(asks):
-            return [_rows(tx, ask) for ask in asks]
+            return [_answer(tx, ask, ready) for ask in asks]
         case Each(statement, rows):
-            tx.raw.executemany(STATEMENTS[statement], ({**bound(row), "now": tx.now} for row in rows))
+            timed = ({**row, "now": tx.now} for row in rows) if statement in _TIMED else rows
+            tx.raw.executemany(STATEMENTS[statement], timed)
             return []
         case BecameReady():
             ready.add(asked)
@@ -63,7 +68,7 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
 
 
 def _rows(tx: Tx, ask: Ask) -> Rows:
-    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": tx.now})
+    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": tx.now, **_CONSTANTS})
     if cursor.description is None:
         return [()] * cursor.rowcount
     found = cursor.fetchall()

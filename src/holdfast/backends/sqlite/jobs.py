@@ -1,7 +1,8 @@
-"""The port's verbs for jobs, on SQLite: each one transaction."""
+"""Jobs on SQLite: the shared contract over rows, with this store's enqueue and claim."""
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -10,147 +11,77 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.backends.sqlite.clock import Steady
+from holdfast.backends.sql.steps import Ready
+from holdfast.backends.sql.streams import nodes
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.execute import direct
+from holdfast.backends.sqlite.execute import direct, drive
+from holdfast.backends.sqlite.job_rows import SqliteJobRows
+from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.verbs import claim as claiming
-from holdfast.backends.sqlite.verbs import finish as finishing
-from holdfast.backends.sqlite.verbs import insight, leases, nodes, operate, rescue, upkeep
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
-from holdfast.backends.sqlite.verbs.leases import extend_many
+from holdfast.backends.sqlite.verbs.extend import extend_many
+from holdfast.backends.sqlite.versions import known_faults
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
-from holdfast.store.steps import Runner
-from holdfast.store.stream_values import Beat
-from holdfast.store.values import (
-    Cancellation,
-    Claim,
-    ClaimRequest,
-    Extension,
-    Finish,
-    Outstanding,
-    Promotion,
-    Rescued,
-    Retention,
-    Standing,
-    Verdict,
-    WorkerBeat,
-)
+from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
+from holdfast.store.steps import Runner, Verb
+from holdfast.store.stream_values import OwnedShares
+from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerBeat
+from holdfast.store.verbs.job_views import cancel_asked
+from holdfast.store.verbs.maintenance import heartbeat
 
 T = TypeVar("T")
 
 
-class SqliteJobs:
+class SqliteJobs(JobsOverRows):
     """`JobStore` on SQLite."""
 
-    def __init__(self, runner: Runner, notify: Callable[[], None], steady: Steady | None = None) -> None:
-        self._runner = runner
-        self._notify = notify
-        self._steady = steady
+    def __init__(self, runner: Runner, rows: SqliteJobRows) -> None:
+        super().__init__(runner, rows)
         self._was_full = False
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
-        created = await self._runner.write(direct(lambda tx: enqueue(tx, jobs)))
-        self._notify()
-        return created
+        return await self._runner.write(lambda: enqueue(jobs))
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
         # Looking first costs a snapshot; an idle worker that polls must not take the write lock for nothing. After a
         # full claim there is probably more, so a busy one does not look.
-        if not self._was_full and not await self._runner.read(direct(lambda tx: claiming.claimable(tx, request))):
+        if not self._was_full and not await self._runner.look(direct(lambda tx: claiming.claimable(tx, request))):
             return Claim([])
         claim = await self._runner.write(direct(lambda tx: claiming.claim(tx, request)))
         self._was_full = len(claim.jobs) >= request.limit
         return claim
 
-    async def _end(self, work: Callable[[Tx], T]) -> T:
-        """End jobs; if that makes others ready, wake whoever waits for work."""
+    async def prepare_rescue(self, unbroken: timedelta | None) -> bool:  # noqa: ARG002
+        """Do not look first: take the write lock before judging, though nearly always nothing has expired.
 
-        def end(tx: Tx) -> tuple[T, bool]:
-            return work(tx), tx.brought_up
+        Access to the store counts for a rescue only if the caller could write, as workers that extend leases must.
+        """
+        return True
 
-        result, brought_up = await self._runner.write(direct(end))
-        if brought_up:
-            self._notify()
-        return result
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
-        return await self._end(lambda tx: finishing.finish(tx, finishes))
+class SqliteInsight(InsightOverRows):
+    """`Insight` on SQLite."""
 
-    async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:  # noqa: D102
-        verdicts = await self._runner.write(direct(lambda tx: rescue.release(tx, leases, started=started)))
-        self._notify()
-        return verdicts
+    def __init__(self, runner: Runner, rows: SqliteJobRows, location: SqliteLocation) -> None:
+        super().__init__(runner, rows)
+        self._location = location
 
-    async def unheard(self, worker_id: str, after: int) -> list[Lease]:  # noqa: D102
-        return await self._runner.read(direct(lambda tx: leases.unheard(tx, worker_id, after)))
+    async def facts(self) -> dict[str, str]:  # noqa: D102
+        def look(tx: Tx) -> dict[str, str]:
+            settings = ("journal_mode", "synchronous", "page_count", "page_size")
+            return {"now_us": str(tx.now)} | {name: str(tx.pragma(name)) for name in settings}
 
-    async def promote(self, limit: int) -> Promotion:  # noqa: D102
-        next_due = await self._runner.read(direct(upkeep.next_due))
-        if next_due is None or next_due > timedelta(0):
-            return Promotion(0, next_due)
-        promotion = await self._runner.write(direct(lambda tx: upkeep.promote(tx, limit)))
-        self._notify()
-        return promotion
-
-    async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
-        # No look before the write lock is taken, though nearly always there is nothing: the caller's access counts for
-        # rescue only if it could write, as those who extend must.
-        asked_at = time.monotonic()
-
-        def take(tx: Tx) -> list[Rescued]:
-            now = time.monotonic()
-            waited = timedelta(seconds=now - asked_at)
-            if unbroken is None or self._steady is None:
-                return rescue.rescue(tx, unbroken, limit, waited=waited)
-            # Half of it, as half a lease of access is asked for: the living extend at about half a lease.
-            return rescue.rescue(tx, min(unbroken, self._steady.since(tx.now, now) / 2), limit, waited=waited)
-
-        rescued = await self._runner.write(direct(take))
-        if rescued:
-            self._notify()
-        return rescued
-
-    async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
-        rescued = await self._runner.write(direct(lambda tx: rescue.rescue_worker(tx, worker_id, reason, limit)))
-        self._notify()
-        return rescued
-
-    async def reset(self, job_id: str) -> bool:  # noqa: D102
-        done = await self._runner.write(direct(lambda tx: operate.reset(tx, job_id)))
-        self._notify()
-        return done
-
-    async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
-        return await self._end(lambda tx: operate.cancel(tx, job_id, reason))
-
-    async def retry(self, job_id: str) -> bool:  # noqa: D102
-        done = await self._runner.write(direct(lambda tx: operate.retry(tx, job_id)))
-        self._notify()
-        return done
-
-    async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:  # noqa: D102
-        return await self._runner.write(direct(lambda tx: leases.progress(tx, lease, percent, note)))
-
-    async def extend(self, lease: Lease, duration: timedelta) -> Verdict:  # noqa: D102
-        return await self._runner.write(direct(lambda tx: leases.extend_one(tx, lease, duration)))
-
-    async def verify(self, lease: Lease) -> Standing:  # noqa: D102
-        return await self._runner.write(direct(lambda tx: finishing.standing(tx, lease)))
-
-    async def prune(self, retention: Retention, limit: int) -> int:  # noqa: D102
-        return await self._runner.write(direct(lambda tx: upkeep.prune(tx, retention, limit)))
-
-    async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:  # noqa: D102
-        return await self._runner.read(direct(lambda tx: insight.outstanding(tx, tasks, queues)))
-
-    async def result(self, job_id: str) -> str | None:  # noqa: D102
-        return await self._runner.read(direct(lambda tx: tx.value("job_result", {"id": job_id})))
+        facts = await self._runner.look(direct(look))
+        facts["version"] = sqlite3.sqlite_version
+        facts["known_faults"] = "; ".join(known_faults(sqlite3.sqlite_version_info)) or "none"
+        facts["file"] = str(self._location.path or "in memory")
+        return facts
 
 
 class SqliteExtender:
-    """`Extender` on SQLite: the extending thread's own connection, and its right to go first at the gate."""
+    """`Extender` on SQLite: the extending thread's own connection, which goes first in the write queue."""
 
     def __init__(
         self,
@@ -163,37 +94,38 @@ class SqliteExtender:
         self._connection = connection
         self._gate = gate
         self._owns = owns
+        self._rows = SqliteJobRows()
         self._unheard = unheard
 
-    def _write(self, work: Callable[[Tx], T]) -> T:
+    def _write(self, verb: Verb[T]) -> T:
         with self._gate.passage(first=True), self._connection.write() as tx:
-            return work(tx)
+            return drive(tx, verb(), Ready())
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
-        return self._write(lambda tx: extend_many(tx, leases, duration))
+        return self._write(direct(lambda tx: extend_many(tx, leases, duration)))
 
-    def _read(self, work: Callable[[Tx], T]) -> T:
+    def _read(self, verb: Verb[T]) -> T:
         if not self._owns:  # in memory there is one connection for all
-            return self._write(work)
+            return self._write(verb)
         with self._connection.read() as tx:
-            return work(tx)
+            return drive(tx, verb(), Ready())
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        return self._read(lambda tx: leases.cancel_asked(tx, worker_id))
+        return self._read(lambda: cancel_asked(self._rows, worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
-        self._write(lambda tx: leases.beat(tx, beat))
+        self._write(lambda: heartbeat(self._rows, beat))
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
         sent = time.monotonic()
 
         with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
             after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
             waited = timedelta(seconds=time.monotonic() - sent)
-            return msgspec.structs.replace(nodes.beat(tx, node, timing), waited=waited)
+            return msgspec.structs.replace(drive(tx, nodes.heartbeat(node, timing), Ready()), waited=waited)
 
-    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
-        return self._read(lambda tx: nodes.owned(tx, node))
+    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
+        return self._read(lambda: nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102
         if self._owns:

@@ -12,7 +12,7 @@ with expired as materialized (
     select running.seq, running.xmax::text as holder, running.keyed, running.lease_span / 2 as allowed,
            instant.now - running.lease_until as overdue
     from {schema}.running as running cross join (select {now} as now) as instant
-    where lease_until <= instant.now and (%(unbroken)s::bigint is null or lease_span <= 2 * %(unbroken)s::bigint)
+    where lease_until <= instant.now and (%(longest)s::bigint is null or lease_span <= %(longest)s::bigint)
 )
 select holder, allowed, overdue, seq from expired where holder <> '0'
 union all
@@ -159,7 +159,7 @@ select pg_backend_pid();
 -- The row of a lease, and that of its order key.
 select 1 from {schema}.running where seq = %(seq)s for update;
 
--- name: wait_for_line
+-- name: wait_for_order_key
 select 1 from {schema}.key_line
 where line_id = (
     select line.line_id
@@ -173,7 +173,7 @@ for update;
 -- name: wait_at_most
 select set_config('lock_timeout', %(milliseconds)s::text, true);
 
--- name: locked_lines
+-- name: locked_order_keys
 -- Lock the order keys of those of these jobs whose keys nobody else has locked; return the other jobs.
 with line as materialized (
     select given.seq, line.line_id

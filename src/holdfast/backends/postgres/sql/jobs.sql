@@ -180,8 +180,8 @@ order by gone.turn, gone.seq;
 
 -- name: complete
 -- A running row keeps its fence for life, so what `held` has matched in the snapshot is what the delete finds, if
--- anything. Heads of lines are completed only if `keyed`, in a transaction that brings up the next of each; else a batch
--- with one of them is left as it is, and they are named. One row of the ledger gets the whole batch: see `old_completed`.
+-- anything. Heads of order keys are completed only if `keyed`, in a transaction that settles their keys; else a
+-- batch with one of them is left as it is, and they are named. One row of the ledger gets the whole batch: see `old_completed`.
 with held as materialized (
     select running.seq, running.keyed, given.fence, given.result
     from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
@@ -213,17 +213,3 @@ select (select count(*) from gone),
        case when (select count(*) from gone) < %(number)s::bigint then array(select seq from gone) end,
        case when (select count(*) from gone) < %(number)s::bigint then array(select fence from gone) end,
        array(select seq from gone where keyed union all select seq from held where keyed and not %(keyed)s::boolean);
-
--- name: ended_before
--- Which of these leases were ended so before, by their holder: the reply of an earlier try was lost.
-select given.place
-from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(outcomes)s::text[]) with ordinality
-    as given (seq, fence, outcome, place)
-cross join lateral (
-    (select 1 from {schema}.completed where seq = given.seq and fence = given.fence and given.outcome = 'completed'
-     limit 1)
-    union all
-    (select 1 from {schema}.attempt
-     where seq = given.seq and fence = given.fence and outcome = given.outcome and by_holder limit 1)
-    limit 1
-) as ended;

@@ -1,36 +1,4 @@
--- What a person asks of a job or a queue, promotion, pruning, and the schema's own state.
-
--- name: job_place
-select seq, lane_id, turn, priority, payload_bytes, {now}, order_key from {schema}.job where id = %(id)s::uuid;
-
--- name: take_ready
-delete from {schema}.ready where lane_id = %(lane_id)s and turn = %(turn)s and seq = %(seq)s
-returning attempt, lost;
-
--- name: take_scheduled
-delete from {schema}.scheduled where run_at = %(run_at)s and seq = %(seq)s returning attempt, lost;
-
--- name: ask_to_cancel
-update {schema}.running set cancel_asked = true, cancel_reason = %(reason)s where seq = %(seq)s returning seq;
-
--- name: take_failed
-delete from {schema}.failed where seq = %(seq)s returning attempt, lost;
-
--- name: take_cancelled
-delete from {schema}.cancelled where seq = %(seq)s returning attempt, lost;
-
--- name: has_ended
-select exists (select 1 from {schema}.completed where seq = %(seq)s)
-    or exists (select 1 from {schema}.failed where seq = %(seq)s)
-    or exists (select 1 from {schema}.cancelled where seq = %(seq)s);
-
--- name: pause
-insert into {schema}.queue (queue, paused) values (%(queue)s, true)
-on conflict (queue) do update set paused = true where not queue.paused
-returning queue;
-
--- name: resume
-update {schema}.queue set paused = false where queue = %(queue)s and paused returning queue;
+-- Promotion, pruning, queues, and the schema's own state.
 
 -- name: promote
 -- `(select {now})`, here and below, is an instant by which an index can be entered; a clock that may go on from row to row
@@ -52,7 +20,7 @@ from gone cross join lateral (
 returning lane_id, turn, seq;
 
 -- name: next_due
-select greatest(0, run_at - {now}) from {schema}.scheduled order by run_at, seq limit 1;
+select greatest(0, run_at - {now}) as wait from {schema}.scheduled order by run_at, seq limit 1;
 
 -- name: old_completed
 -- The oldest first, by the rows that stand for their batches: the others of a batch before that row, so that it is there
@@ -89,19 +57,13 @@ select seq from {schema}.failed where finished_at <= (select {now}) - %(keep)s o
 select seq from {schema}.cancelled where finished_at <= (select {now}) - %(keep)s order by finished_at limit %(limit)s;
 
 -- name: prune_completed
-delete from {schema}.completed
-where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-returning seq;
+delete from {schema}.completed where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: prune_failed
-delete from {schema}.failed
-where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-returning seq;
+delete from {schema}.failed where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: prune_cancelled
-delete from {schema}.cancelled
-where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-returning seq;
+delete from {schema}.cancelled where seq = any(array(select unnest(%(seqs)s::bigint[])));
 
 -- name: prune_attempts
 delete from {schema}.attempt where seq = any(array(select unnest(%(seqs)s::bigint[])));
@@ -134,6 +96,28 @@ delete from {schema}.minute_count where minute_at < {now} - %(keep)s;
 
 -- name: prune_workers
 delete from {schema}.worker where beat_at < {now} - %(keep)s;
+
+-- name: lock_completed
+select seq from {schema}.completed
+where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
+for update skip locked;
+
+-- name: lock_failed
+select seq from {schema}.failed
+where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
+for update skip locked;
+
+-- name: lock_cancelled
+select seq from {schema}.cancelled
+where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
+for update skip locked;
+
+-- name: pause
+insert into {schema}.queue (queue, paused) values (%(queue)s, true)
+on conflict (queue) do update set paused = true where not queue.paused;
+
+-- name: resume
+update {schema}.queue set paused = false where queue = %(queue)s and paused;
 
 -- name: has_schema
 select exists (select 1 from pg_catalog.pg_namespace where nspname = %(schema)s);

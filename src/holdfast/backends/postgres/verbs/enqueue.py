@@ -1,20 +1,22 @@
-"""Put jobs in, all or none.
+"""Enqueue jobs, all or none.
 
-A few go by one statement. Many are copied in, in a transaction that first reserves their seqs; should one of the ids be
-known already, all of it is undone and they go by the statement, which can pass over what is known.
+A few are inserted by one statement. Many are copied in, in a transaction that first reserves their seqs; if one of the
+ids is known already, that fails as a whole, and they are inserted by the statement, which can skip what is known.
+
+Each verb reports to waiting workers, also for jobs that run later: an idle worker waits for the next that is due.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
-from holdfast.backends.postgres.verbs.lines import Line, LineName, Placed, settle, take_lines
-from holdfast.backends.postgres.verbs.moves import Moves
-from holdfast.backends.sql.steps import Numbers, Rows, load, rows
+from holdfast.backends.sql.job_writes import count_row
+from holdfast.backends.sql.steps import Numbers, Place, Rows, became_ready, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
@@ -30,16 +32,16 @@ def _headers(job: NewJob) -> str | None:
     return _encode(job.headers).decode() if job.headers else None
 
 
-def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
-    """Insert jobs by statement; False for each whose id is known. Also returns where those lie that are ready."""
+def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
+    """Insert jobs by statement; False for each whose id is known."""
     found: Rows = []
     if len(jobs) == 1:
         found = yield from _insert_one(jobs[0], lanes)
     else:
         for start in range(0, len(jobs), CHUNK):
             found += yield from _insert_some(jobs[start : start + CHUNK], lanes)
-    ready = [(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready in found if is_ready]
-    return _verdicts(jobs, {row[0] for row in found}), ready
+    yield from became_ready([(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready in found if is_ready])
+    return _verdicts(jobs, {row[0] for row in found})
 
 
 def _insert_one(job: NewJob, lanes: LaneIds) -> Steps[Rows]:
@@ -77,30 +79,49 @@ def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
     }
 
 
-def insert_in_lines(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
-    """Insert jobs of which some have an order_key; the lines are held first, so that seqs grow along each of them."""
-    lines = yield from take_lines((job.queue, job.order_key) for job in jobs if job.order_key is not None)
-    vacant = [line.line_id for line in lines.values() if not line.head_seq]
+class OrderKey(NamedTuple):
+    """An order key that is locked until the end of the transaction; `head_seq` 0: it has no head yet."""
+
+    line_id: int
+    head_seq: int
+
+
+def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
+    """Insert jobs of which some have an order key; the keys are locked first, so that seqs grow along each of them."""
+    keys = yield from _take_order_keys([(job.queue, job.order_key) for job in jobs if job.order_key is not None])
+    vacant = [key.line_id for key in keys.values() if not key.head_seq]
     heads: dict[int, int] = {}
     found: Rows = []
     for start in range(0, len(jobs), CHUNK):
         chunk = jobs[start : start + CHUNK]
-        some = yield from rows("enqueue_in_lines", **_columns(chunk, lanes), **_line_columns(chunk, lines, heads))
+        some = yield from rows("enqueue_ordered", **_columns(chunk, lanes), **_key_columns(chunk, keys, heads))
         heads.update({line_id: seq for _, _, _, seq, _, line_id in some if line_id is not None})
         found += some
-    yield from settle(vacant, heads)
-    ready = [(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready, _ in found if is_ready]
-    return _verdicts(jobs, {row[0] for row in found}), ready
+    if heads:
+        yield from run("set_heads", line_ids=Numbers(heads), seqs=Numbers(heads.values()))
+    empty = [line_id for line_id in vacant if line_id not in heads]
+    if empty:
+        yield from run("drop_order_keys", line_ids=Numbers(empty))
+    yield from became_ready([(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready, _ in found if is_ready])
+    return _verdicts(jobs, {row[0] for row in found})
 
 
-def _line_columns(
-    jobs: Sequence[NewJob], lines: Mapping[LineName, Line], heads: Mapping[int, int]
+def _take_order_keys(wanted: Sequence[tuple[str, str]]) -> Steps[dict[tuple[str, str], OrderKey]]:
+    names = list(dict.fromkeys(wanted))
+    found = yield from rows(
+        "take_order_keys", queues=[queue for queue, _ in names], order_keys=[order_key for _, order_key in names]
+    )
+    return {(queue, order_key): OrderKey(line_id, head_seq) for queue, order_key, line_id, head_seq in found}
+
+
+def _key_columns(
+    jobs: Sequence[NewJob], keys: Mapping[tuple[str, str], OrderKey], heads: Mapping[int, int]
 ) -> dict[str, object]:
-    standing = [None if job.order_key is None else lines[job.queue, job.order_key] for job in jobs]
+    joined = [None if job.order_key is None else keys[job.queue, job.order_key] for job in jobs]
     return {
         "order_keys": [job.order_key for job in jobs],
-        "line_ids": [line and line.line_id for line in standing],
-        "vacant": [line is not None and not line.head_seq and line.line_id not in heads for line in standing],
+        "line_ids": [key and key.line_id for key in joined],
+        "vacant": [key is not None and not key.head_seq and key.line_id not in heads for key in joined],
     }
 
 
@@ -121,7 +142,7 @@ def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:
     return verdicts
 
 
-def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list[Placed]]]:
+def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     """Copy jobs in; fails as a whole with a unique violation if an id is known.
 
     The rows are made while the server takes them in: a transaction that waited for all of them would be ended as idle.
@@ -129,7 +150,7 @@ def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list
     ((now, seqs),) = yield from rows("reserve_seqs", number=len(jobs))
     ready: list[bytes] = []
     scheduled: list[bytes] = []
-    places: list[Placed] = []
+    places: list[Place] = []
 
     def bodies() -> Iterator[bytes]:
         for seq, job in zip(sorted(seqs), jobs, strict=True):
@@ -158,11 +179,11 @@ def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[tuple[list[bool], list
         yield from load("copy_ready", stream(ready))
     if scheduled:
         yield from load("copy_scheduled", stream(scheduled))
-    moves = Moves()
-    for lane_id, number in Counter(lanes[job.queue, job.task] for job in jobs).items():
-        moves.count(now, lane_id, enqueued=number)
-    yield from moves.write()
-    return [True] * len(jobs), places
+    numbers = Counter(lanes[job.queue, job.task] for job in jobs)
+    counted = [count_row(now, lane_id, {"enqueued": number}) for lane_id, number in numbers.items()]
+    yield from each("count_events", counted)
+    yield from became_ready(places)
+    return [True] * len(jobs)
 
 
 def _run_at(job: NewJob, now: int) -> int:

@@ -1,13 +1,28 @@
--- Pruning, workers, queues and the schema's own state.
+-- Pruning, queues, and the schema's own state.
+
+-- name: next_due
+select max(0, run_at - :now) as wait from holdfast_scheduled order by run_at, seq limit 1;
 
 -- name: old_completed
-select seq from holdfast_completed where finished_at <= :before order by finished_at limit :limit;
+select seq from holdfast_completed where finished_at <= :now - :keep order by finished_at limit :limit;
 
 -- name: old_failed
-select seq from holdfast_failed where finished_at <= :before order by finished_at limit :limit;
+select seq from holdfast_failed where finished_at <= :now - :keep order by finished_at limit :limit;
 
 -- name: old_cancelled
-select seq from holdfast_cancelled where finished_at <= :before order by finished_at limit :limit;
+select seq from holdfast_cancelled where finished_at <= :now - :keep order by finished_at limit :limit;
+
+-- name: lock_completed
+select seq from json_each(:seqs) as given cross join holdfast_completed as state on state.seq = given.value
+where state.finished_at <= :now - :keep;
+
+-- name: lock_failed
+select seq from json_each(:seqs) as given cross join holdfast_failed as state on state.seq = given.value
+where state.finished_at <= :now - :keep;
+
+-- name: lock_cancelled
+select seq from json_each(:seqs) as given cross join holdfast_cancelled as state on state.seq = given.value
+where state.finished_at <= :now - :keep;
 
 -- name: prune_completed
 delete from holdfast_completed where seq in (select value from json_each(:seqs));
@@ -25,17 +40,10 @@ delete from holdfast_attempt where seq in (select value from json_each(:seqs));
 delete from holdfast_job where seq in (select value from json_each(:seqs));
 
 -- name: prune_counts
-delete from holdfast_count where minute_at < :before;
+delete from holdfast_count where minute_at < :now - :keep;
 
 -- name: prune_workers
-delete from holdfast_worker where beat_at < :before;
-
--- name: beat
-insert into holdfast_worker (worker_id, beat, started_at, beat_at) values (:worker_id, :beat, :now, :now)
-on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
-
--- name: forget_worker
-delete from holdfast_worker where worker_id = :worker_id;
+delete from holdfast_worker where beat_at < :now - :keep;
 
 -- name: pause
 insert into holdfast_queue (queue, paused) values (:queue, 1)

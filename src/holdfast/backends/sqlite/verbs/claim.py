@@ -13,10 +13,10 @@ from typing import Any, cast
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.verbs.damage import headers_of, readable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob
 from holdfast.store.values import Claim, ClaimRequest
+from holdfast.store.verbs.job_views import headers_of, readable
 
 _NO_BOUND = 2**63 - 1
 
@@ -115,4 +115,4 @@ def _move(tx: Tx, request: ClaimRequest, lane_id: int, last: _Row) -> None:
             "isolates": int(request.isolates),
         },
     )
-    tx.run("leave_ready", bounds)
+    tx.run("leave_front", bounds)

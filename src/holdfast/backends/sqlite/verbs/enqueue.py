@@ -1,4 +1,4 @@
-"""Put jobs in, all or none."""
+"""Enqueue jobs, all or none."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.backends.sql.job_writes import count_row
+from holdfast.backends.sql.order_keys import NO_HEAD, bring_up
+from holdfast.backends.sql.steps import Numbers, became_ready, rows
 from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.verbs.counting import count
-from holdfast.backends.sqlite.verbs.lines import lines_for, settle
+from holdfast.backends.sqlite.execute import Direct
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
+from holdfast.store.steps import Steps
 
 _encode = msgspec.json.encode
 
@@ -32,20 +35,30 @@ def _lane(tx: Tx, queue: str, task: str) -> int:
     return int(lane_id)
 
 
-def enqueue(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
+def enqueue(jobs: Sequence[NewJob]) -> Steps[list[bool]]:
     """Insert jobs; False for each whose id is known."""
+    created: list[bool]
+    line_ids: Sequence[int]
+    created, line_ids = yield Direct(lambda tx: _enqueue(tx, jobs))
+    if line_ids:
+        heads = yield from rows("order_key_heads", line_ids=Numbers(line_ids))
+        yield from bring_up([line_id for line_id, head_seq in heads if head_seq == NO_HEAD])
+    yield from became_ready()  # also for jobs that run later: an idle worker waits for the next that is due
+    return created
+
+
+def _enqueue(tx: Tx, jobs: Sequence[NewJob]) -> tuple[list[bool], Sequence[int]]:
     try:
         with tx.savepoint():
-            _insert(tx, jobs)
+            line_ids = _insert(tx, jobs)
     except sqlite3.IntegrityError:
         new = _unknown(tx, jobs)
-        _insert(tx, [job for job, is_new in zip(jobs, new, strict=True) if is_new])
-        return new
-    return [True] * len(jobs)
+        return new, _insert(tx, [job for job, is_new in zip(jobs, new, strict=True) if is_new])
+    return [True] * len(jobs), line_ids
 
 
 def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
-    """Tell which jobs are new, an id repeated within the call being new only once."""
+    """Return which jobs are new; an id that is repeated within the call is new once."""
     seen: set[str] = set()
     new: list[bool] = []
     for job in jobs:
@@ -54,13 +67,14 @@ def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
     return new
 
 
-def _insert(tx: Tx, jobs: Sequence[NewJob]) -> None:
+def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
+    """Insert jobs; return the order keys that they go to. All jobs of a key are blocked at first."""
     if all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs):
         if jobs:
             _insert_ready(tx, jobs)
-        return
+        return ()
     wanted = dict.fromkeys((job.queue, job.order_key) for job in jobs if job.order_key is not None)
-    lines = lines_for(tx, wanted)
+    line_ids = {key: _order_key(tx, *key) for key in wanted}
     lanes = Counter([(job.queue, job.task) for job in jobs])
     lane_ids = {lane: _lane(tx, *lane) for lane in lanes}
     after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
@@ -74,7 +88,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> None:
         turn = turn_of(run_at, job.priority)
         bodies.append((*_body(tx, seq, job, lane_id, turn), job.order_key))
         if job.order_key is not None:
-            blocked.append((lines[job.queue, job.order_key], seq, seq))
+            blocked.append((line_ids[job.queue, job.order_key], seq, seq))
         elif run_at <= tx.now:
             ready.append((lane_id, turn, seq))
         else:
@@ -83,9 +97,19 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> None:
     tx.many("insert_ready", ready)
     tx.many("insert_scheduled", scheduled)
     tx.many("insert_blocked", blocked)
-    settle(tx, wanted)
     for lane, number in lanes.items():
-        count(tx, lane_ids[lane], enqueued=number)
+        tx.run("count_events", count_row(tx.now, lane_ids[lane], {"enqueued": number}))
+    return list(line_ids.values())
+
+
+def _order_key(tx: Tx, queue: str, order_key: str) -> int:
+    """Return the id of an order key; one that is missing is added, without a head."""
+    names = {"queue": queue, "order_key": order_key}
+    line_id = tx.value("find_order_key", names)
+    if line_id is None:
+        tx.run("add_order_key", names)
+        line_id = tx.value("find_order_key", names)
+    return int(line_id)
 
 
 def _body(tx: Tx, seq: int, job: NewJob, lane_id: int, turn: int) -> tuple[object, ...]:
@@ -97,8 +121,8 @@ def _insert_ready(tx: Tx, jobs: Sequence[NewJob]) -> None:
     """Insert jobs that are due now: the bodies from a generator, so that no list of rows is built; then ready."""
     now = tx.now
     after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
-    lines = Counter([(job.queue, job.task) for job in jobs])
-    lane_ids = {line: _lane(tx, *line) for line in lines}
+    lanes = Counter([(job.queue, job.task) for job in jobs])
+    lane_ids = {lane: _lane(tx, *lane) for lane in lanes}
     turns = {priority: turn_of(now, priority) for priority in {job.priority for job in jobs}}
     bodies = (
         (
@@ -117,8 +141,8 @@ def _insert_ready(tx: Tx, jobs: Sequence[NewJob]) -> None:
     )
     tx.many("insert_job", bodies)
     tx.run("new_to_ready", {"after": after})
-    for line, number in lines.items():
-        count(tx, lane_ids[line], enqueued=number)
+    for lane, number in lanes.items():
+        tx.run("count_events", count_row(now, lane_ids[lane], {"enqueued": number}))
 
 
 def _run_at(job: NewJob, now: int) -> int:

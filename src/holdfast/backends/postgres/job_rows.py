@@ -1,0 +1,43 @@
+"""The rows of jobs on PostgreSQL: the shared code, and its own hot paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.backends.postgres.verbs.finish import complete_all
+from holdfast.backends.sql.job_rows import SqlJobRows
+from holdfast.backends.sql.steps import Numbers, Place, became_ready, rows, run
+from holdfast.store.job_rows import Change, CompletedRows
+from holdfast.store.steps import Steps
+from holdfast.store.values import Finish
+
+_FOLD = 20_000
+
+
+class PostgresJobRows(SqlJobRows):
+    """`JobRows` on PostgreSQL."""
+
+    def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
+        return (yield from complete_all(finishes, keyed=True))
+
+    def promote(self, limit: int) -> Steps[int]:  # noqa: D102
+        places: list[Place] = yield from rows("promote", limit=limit)
+        yield from became_ready(places)
+        return len(places)
+
+    def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+        """Do in one statement what the shared code does in five: the end of every head comes here."""
+        return (yield from rows("bring_up", line_ids=Numbers(line_ids)))
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
+        """Leave out the ends of heads whose order key another session has locked."""
+        ending = {change.old.seq for change in changes if change.settles}
+        if not ending:
+            return changes
+        locked = {seq for (seq,) in (yield from rows("locked_order_keys", seqs=Numbers(sorted(ending))))}
+        return [change for change in changes if change.old.seq not in locked]
+
+    def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
+        yield from run("fold_counts", limit=_FOLD)
+        yield from super().prune_records(counts=counts, workers=workers)

@@ -1,0 +1,250 @@
+-- Lists and counts for people; read only.
+
+-- name: job_result
+select completed.result as result
+from {schema}.job as job cross join lateral (
+    select result from {schema}.completed where seq = job.seq limit 1
+) as completed
+where job.id = %(id)s::uuid;
+
+-- name: job_view
+-- Exactly one of the state rows exists.
+select job.id::text as id, job.seq, lane.queue, lane.task,
+       case
+           when running.seq is not null then 'running'
+           when completed.seq is not null then 'completed'
+           when failed.seq is not null then 'failed'
+           when cancelled.seq is not null then 'cancelled'
+           when ready.seq is not null then 'ready'
+           when blocked.seq is not null then 'blocked'
+           else 'scheduled'
+       end as state,
+       job.priority,
+       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
+                scheduled.attempt, blocked.attempt, 0) as attempt,
+       job.max_attempts, job.enqueued_at, job.turn,
+       coalesce(running.started_at, completed.started_at) as started_at,
+       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
+       coalesce(running.worker_id, completed.worker_id) as worker_id,
+       coalesce(failed.reason, cancelled.reason) as reason,
+       job.order_key
+from {schema}.job as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+left join {schema}.running as running on running.seq = job.seq
+left join {schema}.completed as completed on completed.seq = job.seq
+left join {schema}.failed as failed on failed.seq = job.seq
+left join {schema}.cancelled as cancelled on cancelled.seq = job.seq
+left join {schema}.ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+left join {schema}.scheduled as scheduled
+    on scheduled.run_at = job.turn + job.priority::bigint * {priority_step} and scheduled.seq = job.seq
+left join {schema}.blocked as blocked on job.order_key is not null and blocked.seq = job.seq
+where job.id = %(id)s::uuid;
+
+-- name: job_body
+select job.payload, job.headers, job.timeout, completed.result
+from {schema}.job as job left join {schema}.completed as completed on completed.seq = job.seq
+where job.seq = %(seq)s;
+
+-- name: job_attempts
+select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
+from {schema}.attempt where seq = %(seq)s order by attempt;
+
+-- name: find_ids
+select id::text as id from {schema}.job where id >= %(first)s::uuid and id <= %(last)s::uuid order by id limit %(limit)s;
+
+-- name: list_ready
+-- Each lane in the order in which its jobs will be claimed, merged.
+select job.id::text as id, job.seq, next.queue, next.task, 'ready' as state, job.priority, next.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+from (
+    select lane.queue, lane.task, state.turn, state.seq, state.attempt
+    from {schema}.lane as lane cross join lateral (
+        select turn, seq, attempt from {schema}.ready
+        where lane_id = lane.lane_id and (turn, seq) > (%(after_turn)s, %(after_seq)s)
+        order by turn, seq limit %(limit)s
+    ) as state
+    where (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+    order by state.turn, state.seq limit %(limit)s
+) as next
+cross join lateral (select * from {schema}.job where seq = next.seq limit 1) as job
+order by next.turn, next.seq;
+
+-- name: list_scheduled
+select job.id::text as id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+from {schema}.scheduled as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where (state.run_at, state.seq) > (%(after_turn)s, %(after_seq)s)
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.run_at, state.seq limit %(limit)s;
+
+-- name: list_blocked
+select job.id::text as id, job.seq, lane.queue, lane.task, 'blocked' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+from {schema}.blocked as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq > %(after_seq)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq limit %(limit)s;
+
+-- name: list_running
+select job.id::text as id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, null::bigint as finished_at, state.worker_id,
+       null::text as reason, job.order_key
+from {schema}.running as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: list_completed
+select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id,
+       null::text as reason, job.order_key
+from {schema}.completed as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: list_failed
+select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
+       null::text as worker_id, state.reason, job.order_key
+from {schema}.failed as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: list_cancelled
+select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
+       null::text as worker_id, state.reason, job.order_key
+from {schema}.cancelled as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < %(before)s
+  and (%(queue)s::text is null or lane.queue = %(queue)s) and (%(task)s::text is null or lane.task = %(task)s)
+order by state.seq desc limit %(limit)s;
+
+-- name: leases
+select job.id::text as job_id, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,
+       running.started_at, running.lease_until - {now} as expires_in, running.isolated, running.cancel_asked, running.percent,
+       running.note
+from {schema}.running as running
+cross join lateral (select id, lane_id from {schema}.job where seq = running.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where (%(seq)s::bigint is null or running.seq = %(seq)s) and (not %(expired_only)s or running.lease_until <= {now})
+order by running.lease_until, running.seq limit %(limit)s;
+
+-- name: queues
+with standing as (
+    select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
+    union all
+    select lane_id, 'running', count(*) from {schema}.running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'blocked', count(*) from {schema}.blocked as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from {schema}.failed as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(number) filter (where state = 'ready') as ready,
+           sum(number) filter (where state = 'running') as running,
+           sum(number) filter (where state = 'scheduled') as scheduled,
+           sum(number) filter (where state = 'blocked') as blocked,
+           sum(number) filter (where state = 'failed') as failed
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+),
+-- Of each queue the job whose turn is next, of whatever task; it is due later than its turn by its head start.
+heads as (
+    select distinct on (lane.queue) lane.queue, head.turn + job.priority::bigint * {priority_step} as due
+    from {schema}.lane as lane cross join lateral (
+        select turn, seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1
+    ) as head
+    cross join lateral (select priority from {schema}.job where seq = head.seq limit 1) as job
+    order by lane.queue, head.turn, head.seq
+)
+select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
+       coalesce(failed, 0)::bigint as failed, {now} - heads.due as due
+from {schema}.queue as queue
+left join counted on counted.queue = queue.queue
+left join heads on heads.queue = queue.queue
+order by queue.queue;
+
+-- name: workers
+select beat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
+
+-- name: counts
+select minute_at, lane.queue, lane.task, sum(enqueued)::bigint as enqueued, sum(completed)::bigint as completed,
+       sum(retried)::bigint as retried, sum(failed)::bigint as failed, sum(cancelled)::bigint as cancelled,
+       sum(lost)::bigint as lost, sum(run_time)::bigint as run_time
+from (
+    select * from {schema}.minute_count where minute_at >= {now} - %(since)s
+    union all
+    select * from {schema}.tally where minute_at >= {now} - %(since)s
+) as counted
+join {schema}.lane as lane on lane.lane_id = counted.lane_id
+group by minute_at, lane.queue, lane.task
+order by minute_at, lane.queue, lane.task;
+
+-- name: outstanding
+select 'ready' as state, lane.queue, lane.task, queue.paused, count(*) as number
+from {schema}.ready as state
+join {schema}.lane as lane on lane.lane_id = state.lane_id
+join {schema}.queue as queue on queue.queue = lane.queue
+group by lane.queue, lane.task, queue.paused
+union all
+select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task, queue.paused, count(*)
+from {schema}.scheduled as state
+cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+join {schema}.queue as queue on queue.queue = lane.queue
+group by state.retrying, lane.queue, lane.task, queue.paused
+union all
+select 'running', lane.queue, lane.task, false, count(*)
+from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
+group by lane.queue, lane.task
+union all
+-- Waiting jobs count as the heads of their order keys do, by the task of the head.
+select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
+            else 'blocked' end,
+       line.queue, lane.task, queue.paused, sum(state.number)::bigint
+from (select line_id, count(*) as number from {schema}.blocked group by line_id) as state
+cross join lateral (select queue, head_seq from {schema}.key_line where line_id = state.line_id limit 1) as line
+cross join lateral (
+    select seq, lane_id, turn, priority from {schema}.job where seq = line.head_seq limit 1
+) as head
+join {schema}.lane as lane on lane.lane_id = head.lane_id
+join {schema}.queue as queue on queue.queue = line.queue
+left join lateral (select seq from {schema}.running where seq = head.seq limit 1) as running on true
+left join lateral (
+    select seq from {schema}.scheduled
+    where run_at = head.turn + head.priority::bigint * {priority_step} and seq = head.seq and not retrying limit 1
+) as scheduled on true
+group by 1, line.queue, lane.task, queue.paused;
+
+-- name: server_facts
+select current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
+       current_setting('max_connections'), current_setting('default_transaction_isolation'),
+       pg_size_pretty(coalesce((
+           select sum(pg_total_relation_size(c.oid)) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+           where n.nspname = %(schema)s and c.relkind = 'r'
+       ), 0)),
+       coalesce((select max(age(backend_xmin)) from pg_stat_activity where backend_xmin is not null), 0),
+       {now};

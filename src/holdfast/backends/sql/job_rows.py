@@ -1,0 +1,205 @@
+"""`JobRows` on SQL: rows are locked, decided on by the rules, and moved between the tables of their states.
+
+Locks are taken in one order by every verb, so that two never wait for each other: rows of jobs first, those of several
+leases by seq; then order keys, by queue and key; then the jobs that wait in them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from holdfast.backends.sql.job_writes import write_changes
+from holdfast.backends.sql.order_keys import settle
+from holdfast.backends.sql.steps import Ask, Numbers, Place, became_ready, records, rows, run
+from holdfast.backends.sql.text import clean
+from holdfast.errors import StoreUnavailable
+from holdfast.model.instants import span_micros
+from holdfast.model.job import JobState, Lease
+from holdfast.model.lease_rules import longest_covered
+from holdfast.model.turn import run_at_of
+from holdfast.store.job_rows import (
+    ById,
+    ByLeases,
+    Change,
+    CompletedRows,
+    Expired,
+    JobRow,
+    Key,
+    Locked,
+    OfWorker,
+    Record,
+    Selection,
+)
+from holdfast.store.steps import Steps
+from holdfast.store.values import Finish
+
+_LOOKS = 50  # so many times a job is looked for that moves between two tables while it is looked for
+
+
+class LockedRow(NamedTuple):
+    """What the lock statements return; `state` is None if the job moved to another table meanwhile."""
+
+    now: int
+    id: str
+    seq: int
+    lane_id: int
+    queue: str
+    task: str
+    order_key: str | None
+    state: str | None
+    priority: int
+    max_attempts: int
+    turn: int
+    attempt: int
+    excused: int
+    interrupted: int
+    lost: int
+    keyed: bool
+    retrying: bool
+    isolated: bool
+    cancel_asked: bool
+    cancel_reason: str | None
+    fence: int
+    worker_id: str | None
+    started_at: int | None
+    lease_span: int | None
+    finished_at: int | None
+    reason: str | None
+    held: int
+
+
+class EndedLease(NamedTuple):
+    """What the holder of a lease has written (`ended`)."""
+
+    seq: int
+    fence: int
+    outcome: str
+
+
+class SqlJobRows(ABC):
+    """What the dialects share. A dialect adds its hot paths, `complete` and `promote`, and may replace `bring_up`."""
+
+    @abstractmethod
+    def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
+        """See the port."""
+
+    @abstractmethod
+    def promote(self, limit: int) -> Steps[int]:
+        """See the port."""
+
+    @abstractmethod
+    def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+        """Make the first waiting job of each locked order key, which has no head, its head; return those now ready."""
+
+    def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102 - the port states the contracts
+        match selection:
+            case ByLeases(leases):
+                ordered = sorted((lease.seq, lease.fence) for lease in leases)
+                seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
+                found = yield from records(LockedRow, "lock_leases", seqs=seqs, fences=fences)
+                wanted = set(ordered)
+                return _locked([row for row in found if (row.seq, row.fence) in wanted])
+            case OfWorker(worker_id, limit):
+                return _locked((yield from records(LockedRow, "lock_of_worker", worker_id=worker_id, limit=limit)))
+            case Expired(access, limit):
+                longest = longest_covered(access)
+                return _locked((yield from records(LockedRow, "lock_expired", longest=longest, limit=limit)))
+            case ById(job_id):
+                return (yield from self._lock_job(job_id))
+
+    def _lock_job(self, job_id: str) -> Steps[Locked]:
+        for _ in range(_LOOKS):
+            found = yield from records(LockedRow, "lock_job", id=job_id)
+            if not found or found[0].state is not None:
+                return _locked(found)
+        raise StoreUnavailable(f"job {job_id} moves faster than it can be locked: try again")
+
+    def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: D102
+        ready = yield from write_changes(now, changes)
+        ended = [change.old.seq for change in changes if change.settles]
+        if ended or heads:
+            ready += yield from settle([*ended, *heads], self.bring_up)
+        workers = sorted({str(change.old.worker_id) for change in changes if change.clears_isolation})
+        if workers:
+            yield from run("clear_isolation", worker_ids=workers)
+        if ready:
+            yield from became_ready(ready)
+        return []
+
+    def ended(self, leases: Sequence[Lease]) -> Steps[dict[Key, str]]:  # noqa: D102
+        seqs, fences = Numbers(lease.seq for lease in leases), Numbers(lease.fence for lease in leases)
+        found = yield from records(EndedLease, "ended", seqs=seqs, fences=fences)
+        return {(row.seq, row.fence): row.outcome for row in found}
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
+        yield from ()
+        return changes
+
+    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
+        yield from ()
+        return unbroken
+
+    def page(self, record: type[Record], listing: str, **parameters: object) -> Steps[list[Record]]:  # noqa: D102
+        return (yield from records(record, listing, **parameters))
+
+    def act(self, action: str, **parameters: object) -> Steps[bool]:  # noqa: D102
+        cleaned = {name: clean(value) if isinstance(value, str) else value for name, value in parameters.items()}
+        changed = yield from run(action, **cleaned)
+        if action == "resume":
+            yield from became_ready()
+        return changed
+
+    def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:  # noqa: D102
+        span = span_micros(keep)
+        old = Numbers(seq for (seq,) in (yield from rows(f"old_{state}", keep=span, limit=limit)))
+        if not old:
+            return 0
+        # Between the two another process may have pruned some of them, or an operator may have retried one.
+        locked = Numbers(seq for (seq,) in (yield from rows(f"lock_{state}", seqs=old, keep=span)))
+        for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
+            yield Ask(statement, {"seqs": locked})
+        return len(locked)
+
+    def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
+        if counts is not None:
+            yield from run("prune_counts", keep=span_micros(counts))
+        yield from run("prune_workers", keep=span_micros(workers))
+
+
+def _locked(found: Sequence[LockedRow]) -> Locked:
+    return Locked(max((row.now for row in found), default=0), [_job_row(row) for row in found])
+
+
+def _job_row(row: LockedRow) -> JobRow:
+    return JobRow(
+        id=row.id,
+        seq=row.seq,
+        lane_id=row.lane_id,
+        queue=row.queue,
+        task=row.task,
+        order_key=row.order_key,
+        state=JobState(row.state or ""),
+        priority=row.priority,
+        max_attempts=row.max_attempts,
+        turn=row.turn,
+        run_at=run_at_of(row.turn, row.priority),
+        attempt=row.attempt,
+        excused=row.excused,
+        interrupted=row.interrupted,
+        lost=row.lost,
+        keyed=bool(row.keyed),
+        retrying=bool(row.retrying),
+        isolated=bool(row.isolated),
+        cancel_asked=bool(row.cancel_asked),
+        cancel_reason=row.cancel_reason,
+        fence=row.fence,
+        worker_id=row.worker_id,
+        started_at=row.started_at,
+        lease_span=row.lease_span,
+        finished_at=row.finished_at,
+        reason=row.reason,
+        held=row.held,
+    )

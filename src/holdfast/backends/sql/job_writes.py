@@ -1,0 +1,137 @@
+"""Write changes: a statement per table that rows leave, and one per table that they go to."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from holdfast.backends.sql.order_keys import put_blocked
+from holdfast.backends.sql.steps import Place, each
+from holdfast.backends.sql.text import clean, clean_or_none
+from holdfast.model.job import JobState
+from holdfast.store.job_rows import Change, JobRow
+from holdfast.store.steps import Steps
+
+MINUTE = 60_000_000
+COUNTS = ("enqueued", "retried", "failed", "cancelled", "lost")
+
+Row = Mapping[str, object]
+
+_LEAVE: Mapping[JobState, Callable[[JobRow], Row]] = {
+    JobState.RUNNING: lambda row: {"seq": row.seq},
+    JobState.READY: lambda row: {"lane_id": row.lane_id, "turn": row.turn, "seq": row.seq},
+    JobState.SCHEDULED: lambda row: {"run_at": row.run_at, "seq": row.seq},
+    JobState.BLOCKED: lambda row: {"seq": row.seq},
+    JobState.FAILED: lambda row: {"seq": row.seq},
+    JobState.CANCELLED: lambda row: {"seq": row.seq},
+}
+
+
+def counters(row: JobRow) -> dict[str, object]:
+    """Return the counters of a row as columns."""
+    return {"attempt": row.attempt, "excused": row.excused, "interrupted": row.interrupted, "lost": row.lost}
+
+
+def _ended(row: JobRow) -> Row:
+    return {
+        "seq": row.seq,
+        "attempt": row.attempt,
+        "lost": row.lost,
+        "finished_at": row.finished_at,
+        "reason": clean(row.reason or ""),
+    }
+
+
+_PUT: Mapping[JobState, Callable[[JobRow], Row]] = {
+    JobState.READY: lambda row: {
+        "lane_id": row.lane_id,
+        "turn": row.turn,
+        "seq": row.seq,
+        **counters(row),
+        "keyed": row.keyed,
+    },
+    JobState.SCHEDULED: lambda row: {
+        "run_at": row.run_at,
+        "seq": row.seq,
+        "retrying": row.retrying,
+        **counters(row),
+        "keyed": row.keyed,
+    },
+    JobState.FAILED: _ended,
+    JobState.CANCELLED: _ended,
+}
+
+
+def write_changes(now: int, changes: Sequence[Change]) -> Steps[list[Place]]:
+    """Write changes of rows that are locked; return the places of those that are ready now."""
+    left: defaultdict[str, list[Row]] = defaultdict(list)
+    put: defaultdict[str, list[Row]] = defaultdict(list)
+    for old, new, *_ in changes:
+        if new.state is JobState.RUNNING:
+            put["ask_to_cancel"].append({"seq": new.seq, "reason": clean(new.cancel_reason or "")})
+            continue
+        left[f"leave_{old.state}"].append(_LEAVE[old.state](old))
+        if new.state is not JobState.BLOCKED:
+            put[f"put_{new.state}"].append(_PUT[new.state](new))
+        if new.turn != old.turn:
+            put["set_turns"].append({"seq": new.seq, "turn": new.turn})
+    for statement, rows in (*left.items(), *put.items()):
+        yield from each(statement, rows)
+    yield from _record_attempts(changes)
+    yield from _count_events(now, changes)
+    for change in changes:
+        if change.new.state is JobState.BLOCKED:
+            yield from put_blocked(change.new)
+    return [(new.lane_id, new.turn, new.seq) for _, new, *_ in changes if new.state is JobState.READY]
+
+
+def _record_attempts(changes: Sequence[Change]) -> Steps[None]:
+    ended: list[Row] = []
+    thinned: list[Row] = []
+    for change in changes:
+        record = change.attempt
+        if record is None:
+            continue
+        failure = record.failure
+        words = (failure.error_class, failure.message, failure.traceback, failure.signature) if failure else (None,) * 4
+        error_class, message, traceback, signature = map(clean_or_none, words)
+        ended.append(
+            {
+                "seq": change.old.seq,
+                "attempt": record.attempt,
+                "fence": record.fence,
+                "by_holder": record.by_holder,
+                "worker_id": record.worker_id,
+                "started_at": record.started_at,
+                "ended_at": record.ended_at,
+                "outcome": record.outcome,
+                "error_class": error_class,
+                "message": message,
+                "traceback": traceback,
+                "signature": signature,
+            }
+        )
+        if record.thin is not None:
+            after, up_to = record.thin
+            thinned.append({"seq": change.old.seq, "after": after, "up_to": up_to})
+    yield from each("record_attempts", ended)
+    yield from each("thin_attempts", thinned)
+
+
+def minute_of(now: int) -> int:
+    """Return the instant at which the minute of `now` began."""
+    return now - now % MINUTE
+
+
+def count_row(now: int, lane_id: int, numbers: Mapping[str, int]) -> Row:
+    """Return the parameters of `count_events` that raise these counters of a lane."""
+    return {"minute_at": minute_of(now), "lane_id": lane_id, **{name: numbers.get(name, 0) for name in COUNTS}}
+
+
+def _count_events(now: int, changes: Sequence[Change]) -> Steps[None]:
+    counted: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for change in changes:
+        if change.counts:
+            counted[change.old.lane_id].update(change.counts)
+    rows = [count_row(now, lane_id, numbers) for lane_id, numbers in sorted(counted.items())]
+    yield from each("count_events", rows)

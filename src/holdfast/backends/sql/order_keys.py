@@ -1,0 +1,93 @@
+"""Order keys: of each, one job, the head, is ready, scheduled or running; the others are blocked.
+
+A verb that puts a job into an order key, or ends its head, first locks the key's row and then reads, in a statement
+with a newer snapshot, which job is first. So of two concurrent enqueues one waits for the other; and an enqueue that
+meets the end of the head comes before it, and is seen, or after it, and finds the key as that end has left it. Nothing
+is counted, so the step may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.backends.sql.steps import Numbers, Place, each, records, run
+from holdfast.model.turn import run_at_of
+from holdfast.store.job_rows import JobRow
+from holdfast.store.steps import Steps
+
+NO_HEAD = 0
+
+
+class LockedKey(NamedTuple):
+    """An order key, locked (`lock_order_keys`), and the seq of the job that it was locked for."""
+
+    line_id: int
+    head_seq: int
+    seq: int
+
+
+class FirstBlocked(NamedTuple):
+    """The first waiting job of an order key (`first_blocked`)."""
+
+    line_id: int
+    seq: int
+    lane_id: int
+    turn: int
+    priority: int
+    attempt: int
+    excused: int
+    interrupted: int
+    lost: int
+    now: int
+
+
+def put_blocked(row: JobRow) -> Steps[None]:
+    """Put a job that has ended at the end of its order key; `settle` follows."""
+    yield from run("add_order_key", queue=row.queue, order_key=row.order_key)
+    ((line_id, _, _),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
+    yield from run("next_place")
+    yield from run(
+        "put_blocked",
+        seq=row.seq,
+        line_id=line_id,
+        attempt=row.attempt,
+        excused=row.excused,
+        interrupted=row.interrupted,
+        lost=row.lost,
+    )
+
+
+def settle(seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]) -> Steps[Sequence[Place]]:
+    """Give a head to the order keys of these jobs, which were the heads or joined a key without one."""
+    keys = yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))
+    vacant = [key.line_id for key in keys if key.head_seq in {NO_HEAD, key.seq}]
+    return (yield from bring_up(vacant)) if vacant else []
+
+
+def bring_up(line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+    """Make the first waiting job of each locked order key its head; remove a key in which none waits."""
+    found = yield from records(FirstBlocked, "first_blocked", line_ids=Numbers(line_ids))
+    ready = [row for row in found if run_at_of(row.turn, row.priority) <= row.now]
+    later = [row for row in found if run_at_of(row.turn, row.priority) > row.now]
+    yield from each("leave_blocked", [{"seq": row.seq} for row in found])
+    yield from each("set_head", [{"line_id": row.line_id, "seq": row.seq} for row in found])
+    yield from each("put_ready", [{"lane_id": row.lane_id, "turn": row.turn, **_columns(row)} for row in ready])
+    yield from each(
+        "put_scheduled",
+        [{"run_at": run_at_of(row.turn, row.priority), "retrying": False, **_columns(row)} for row in later],
+    )
+    headed = {row.line_id for row in found}
+    yield from each("drop_order_key", [{"line_id": line_id} for line_id in line_ids if line_id not in headed])
+    return [(row.lane_id, row.turn, row.seq) for row in ready]
+
+
+def _columns(row: FirstBlocked) -> Mapping[str, object]:
+    return {
+        "seq": row.seq,
+        "attempt": row.attempt,
+        "excused": row.excused,
+        "interrupted": row.interrupted,
+        "lost": row.lost,
+        "keyed": True,
+    }

@@ -1,0 +1,44 @@
+"""The rows of jobs on SQLite: the shared code, and its own hot paths."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.backends.sql import order_keys
+from holdfast.backends.sql.job_rows import SqlJobRows
+from holdfast.backends.sql.steps import Place, became_ready, value
+from holdfast.backends.sqlite.clock import Steady
+from holdfast.backends.sqlite.execute import Direct
+from holdfast.backends.sqlite.verbs.finish import complete_all
+from holdfast.backends.sqlite.verbs.promote import promote
+from holdfast.store.job_rows import CompletedRows
+from holdfast.store.steps import Steps
+from holdfast.store.values import Finish
+
+
+class SqliteJobRows(SqlJobRows):
+    """`JobRows` on SQLite. `steady` None: the clock is set by hand, and is meant to jump."""
+
+    def __init__(self, steady: Steady | None = None) -> None:
+        self._steady = steady
+
+    def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
+        completed: CompletedRows = yield Direct(lambda tx: complete_all(tx, finishes))
+        return completed
+
+    def promote(self, limit: int) -> Steps[int]:  # noqa: D102
+        places: list[Place] = yield Direct(lambda tx: promote(tx, limit))
+        yield from became_ready(places)
+        return len(places)
+
+    def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:  # noqa: D102
+        return (yield from order_keys.bring_up(line_ids))
+
+    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
+        if unbroken is None or self._steady is None:
+            return unbroken
+        steady = self._steady.since((yield from value("clock")), time.monotonic())
+        # Half of it, because a lease needs access for half its duration: workers extend at about half a lease.
+        return min(unbroken, steady / 2)

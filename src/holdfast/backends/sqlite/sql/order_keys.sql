@@ -1,0 +1,46 @@
+-- Order keys: which job is the head, and which one follows. The table is named holdfast_key_line.
+
+-- name: find_order_key
+select line_id from holdfast_key_line where queue = :queue and order_key = :order_key;
+
+-- name: add_order_key
+insert into holdfast_key_line (queue, order_key) values (:queue, :order_key) on conflict (queue, order_key) do nothing;
+
+-- name: insert_blocked
+insert into holdfast_blocked (line_id, place, seq) values (?, ?, ?);
+
+-- name: lock_order_keys
+-- The keys of these jobs.
+select line.line_id, coalesce(line.head_seq, 0) as head_seq, job.seq
+from json_each(:seqs) as given
+cross join holdfast_job as job on job.seq = given.value
+cross join holdfast_lane as lane on lane.lane_id = job.lane_id
+cross join holdfast_key_line as line on line.queue = lane.queue and line.order_key = job.order_key;
+
+-- name: order_key_heads
+select line.line_id, coalesce(line.head_seq, 0) as head_seq
+from json_each(:line_ids) as given cross join holdfast_key_line as line on line.line_id = given.value;
+
+-- name: next_place
+update holdfast_meta set seq = seq + 1 where only_row = 1;
+
+-- name: put_blocked
+-- At the end of its key: behind the places of all enqueues before.
+insert into holdfast_blocked (line_id, place, seq, attempt, excused, interrupted, lost)
+select :line_id, meta.seq, :seq, :attempt, :excused, :interrupted, :lost from holdfast_meta as meta where only_row = 1;
+
+-- name: first_blocked
+-- The first waiting job of each of these keys.
+select state.line_id, state.seq, job.lane_id, job.turn, job.priority, state.attempt, state.excused, state.interrupted,
+       state.lost, :now as now
+from json_each(:line_ids) as given
+cross join holdfast_blocked as state on state.line_id = given.value and state.place = (
+    select place from holdfast_blocked where line_id = given.value order by place limit 1
+)
+cross join holdfast_job as job on job.seq = state.seq;
+
+-- name: set_head
+update holdfast_key_line set head_seq = :seq where line_id = :line_id;
+
+-- name: drop_order_key
+delete from holdfast_key_line where line_id = :line_id;

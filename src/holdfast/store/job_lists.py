@@ -1,0 +1,152 @@
+"""The rows of lists, as a store returns them from `JobRows.page`.
+
+Columns are read by name: a statement names its columns as the fields here. Instants and spans are microseconds. A
+store without a boolean type returns 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ListedJob(NamedTuple):
+    """A job in a list: `list_ready`, `list_scheduled`, … one list per state."""
+
+    id: str
+    seq: int
+    queue: str
+    task: str
+    state: str
+    priority: int
+    attempt: int
+    max_attempts: int
+    enqueued_at: int
+    turn: int
+    started_at: int | None
+    finished_at: int | None
+    worker_id: str | None
+    reason: str | None
+    order_key: str | None
+
+
+class JobBody(NamedTuple):
+    """What a list leaves out (`job_body`). Bytes where the store can return a text that is damaged."""
+
+    payload: str | bytes
+    headers: str | bytes | None
+    timeout: float | None
+    result: str | None
+
+
+class ListedAttempt(NamedTuple):
+    """An attempt without completion (`job_attempts`)."""
+
+    attempt: int
+    worker_id: str
+    started_at: int
+    ended_at: int
+    outcome: str
+    error_class: str | None
+    message: str | None
+    traceback: str | None
+    signature: str | None
+
+
+class ListedLease(NamedTuple):
+    """A lease (`leases`); `expires_in` is negative once it has expired."""
+
+    job_id: str
+    seq: int
+    fence: int
+    queue: str
+    task: str
+    worker_id: str
+    attempt: int
+    started_at: int
+    expires_in: int
+    isolated: bool
+    cancel_asked: bool
+    percent: float | None
+    note: str | None
+
+
+class ListedQueue(NamedTuple):
+    """A queue (`queues`); `due` is how long the next job of it has been due, None without a ready job."""
+
+    queue: str
+    paused: bool
+    ready: int
+    running: int
+    scheduled: int
+    blocked: int
+    failed: int
+    due: int | None
+
+
+class ListedWorker(NamedTuple):
+    """A worker (`workers`), with its last heartbeat as JSON."""
+
+    beat: str
+    started_at: int
+    silent: int
+
+
+class ListedCount(NamedTuple):
+    """The counters of a minute (`counts`)."""
+
+    minute_at: int
+    queue: str
+    task: str
+    enqueued: int
+    completed: int
+    retried: int
+    failed: int
+    cancelled: int
+    lost: int
+    run_time: int
+
+
+class OutstandingJobs(NamedTuple):
+    """Jobs that have not ended (`outstanding`), counted.
+
+    `state` is ready, running, retrying, delayed, blocked or "behind running". Jobs behind the head of an order key
+    have the task of the head: "behind running" if it runs, delayed if its caller delayed it, else blocked.
+    """
+
+    state: str
+    queue: str
+    task: str
+    paused: bool
+    number: int
+
+
+class HeldLease(NamedTuple):
+    """A lease of a worker (`cancel_asked`, `unacknowledged_leases`)."""
+
+    job_id: str
+    seq: int
+    fence: int
+
+
+class FoundId(NamedTuple):
+    """A job's id (`find_ids`)."""
+
+    id: str
+
+
+class StoredResult(NamedTuple):
+    """A result (`job_result`)."""
+
+    result: str | None
+
+
+class NextDue(NamedTuple):
+    """How long until the next scheduled job is due (`next_due`)."""
+
+    wait: int
+
+
+class AnyExpired(NamedTuple):
+    """Whether a lease has expired (`any_expired`)."""
+
+    found: bool

@@ -1,0 +1,59 @@
+"""Promote due jobs; prune what is past its retention; the steps of a lease that need no rule."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.model.instants import span_micros
+from holdfast.model.job import JobState, Lease
+from holdfast.store.job_lists import NextDue
+from holdfast.store.job_rows import JobRows
+from holdfast.store.steps import Steps
+from holdfast.store.values import Promotion, Retention, Verdict, WorkerBeat
+
+FORGET_WORKERS_AFTER = timedelta(days=1)
+_encode = msgspec.json.encode
+
+
+def next_due(rows: JobRows) -> Steps[timedelta | None]:
+    """Return how long until the next scheduled job is due."""
+    found = yield from rows.page(NextDue, "next_due")
+    return timedelta(microseconds=found[0].wait) if found else None
+
+
+def promote(rows: JobRows, limit: int) -> Steps[Promotion]:
+    """Move due jobs to ready, the longest due first."""
+    moved = yield from rows.promote(limit)
+    return Promotion(moved, (yield from next_due(rows)))
+
+
+def prune(rows: JobRows, retention: Retention, limit: int) -> Steps[int]:
+    """Delete at most `limit` finished jobs with all that belongs to them, the oldest first; return how many."""
+    pruned = 0
+    for state in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED):
+        keep: timedelta | None = getattr(retention, state)
+        if keep is not None and pruned < limit:
+            pruned += yield from rows.prune(state, keep, limit - pruned)
+    yield from rows.prune_records(counts=retention.counts, workers=FORGET_WORKERS_AFTER)
+    return pruned
+
+
+def extend(rows: JobRows, lease: Lease, duration: timedelta) -> Steps[Verdict]:
+    """Extend one lease."""
+    return _verdict((yield from rows.act("extend_one", seq=lease.seq, fence=lease.fence, span=span_micros(duration))))
+
+
+def progress(rows: JobRows, lease: Lease, percent: float | None, note: str | None) -> Steps[Verdict]:
+    """Record the progress of an attempt."""
+    return _verdict((yield from rows.act("set_progress", seq=lease.seq, fence=lease.fence, percent=percent, note=note)))
+
+
+def heartbeat(rows: JobRows, worker: WorkerBeat) -> Steps[None]:
+    """Record that a worker is alive."""
+    yield from rows.act("heartbeat", worker_id=worker.worker_id, beat=_encode(worker).decode())
+
+
+def _verdict(changed: bool) -> Verdict:
+    return Verdict.DONE if changed else Verdict.LOST

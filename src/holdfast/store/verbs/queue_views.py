@@ -1,0 +1,64 @@
+"""Queues, workers and counts as people see them, and what is left to do for a worker that stops when nothing is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.model.instants import span_micros
+from holdfast.store.job_lists import ListedCount, ListedQueue, ListedWorker, OutstandingJobs
+from holdfast.store.job_rows import JobRows
+from holdfast.store.steps import Steps
+from holdfast.store.values import Count, Outstanding, QueueView, WorkerBeat, WorkerView
+
+_decode_beat = msgspec.json.Decoder(WorkerBeat).decode
+
+
+def queues(rows: JobRows) -> Steps[list[QueueView]]:
+    """List all queues with their counts."""
+    return [
+        QueueView(
+            name=row.queue,
+            paused=bool(row.paused),
+            ready=row.ready,
+            scheduled=row.scheduled,
+            blocked=row.blocked,
+            running=row.running,
+            failed=row.failed,
+            oldest_ready=None if row.due is None else timedelta(microseconds=max(0, row.due)),
+        )
+        for row in (yield from rows.page(ListedQueue, "queues"))
+    ]
+
+
+def workers(rows: JobRows) -> Steps[list[WorkerView]]:
+    """List the workers that have sent a heartbeat and were not forgotten."""
+    return [
+        WorkerView(_decode_beat(row.beat), row.started_at, timedelta(microseconds=row.silent))
+        for row in (yield from rows.page(ListedWorker, "workers"))
+    ]
+
+
+def counts(rows: JobRows, since: timedelta) -> Steps[list[Count]]:
+    """Return the counts per minute of the time since."""
+    return [Count(*row) for row in (yield from rows.page(ListedCount, "counts", since=span_micros(since)))]
+
+
+def outstanding(rows: JobRows, tasks: Sequence[str], served: Sequence[str] | None) -> Steps[Outstanding]:
+    """Count what is left to do."""
+    known = set(tasks)
+    counted: Counter[str] = Counter()
+    for row in (yield from rows.page(OutstandingJobs, "outstanding")):
+        if served is not None and row.queue not in served:
+            continue
+        if row.paused:
+            counted["paused"] += row.number
+        elif row.state in {"ready", "retrying", "blocked"} and row.task not in known:
+            counted["unknown"] += row.number
+        else:
+            counted["blocked" if row.state == "behind running" else row.state] += row.number
+    names = ("ready", "retrying", "blocked", "running", "delayed", "paused", "unknown")
+    return Outstanding(**{name: counted[name] for name in names})
