@@ -23,7 +23,7 @@ from holdfast.errors import ConfigError, StoreUnavailable
 T = TypeVar("T")
 
 
-class Target:
+class StoreTarget:
     """The store of one command, and its app."""
 
     def __init__(self, url: str | None, app_name: str | None, app_dir: Path | None) -> None:
@@ -145,7 +145,7 @@ def _quieten() -> None:
 
 
 def store_options(function: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that select the store; the function receives a `Target` as its first argument."""
+    """Add the options that select the store; the function receives a `StoreTarget` as its first argument."""
 
     @click.option("--url", envvar="HOLDFAST_URL", help="The URL of the store; or $HOLDFAST_URL.")
     @click.option("--app", "app_name", metavar="MODULE:ATTR", help="The app; its store is used if no URL is given.")
@@ -157,6 +157,6 @@ def store_options(function: Callable[..., T]) -> Callable[..., T]:
     @debug_option
     @functools.wraps(function)
     def command(*args: Any, url: str | None, app_name: str | None, app_dir: Path | None, **options: Any) -> T:
-        return function(Target(url, app_name, app_dir), *args, **options)
+        return function(StoreTarget(url, app_name, app_dir), *args, **options)
 
     return command

@@ -1,4 +1,4 @@
-"""Blocks that may only take so long: past that, an action breaks them off."""
+"""Time limits for blocks of code: when the limit has passed, an action interrupts the block."""
 
 from __future__ import annotations
 
