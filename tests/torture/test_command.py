@@ -170,6 +170,6 @@ def test_workers_that_cannot_work_end_the_run_with_the_reason(tmp_path, monkeypa
     monkeypatch.setattr(Fleet, "module", "holdfast.torture.programs.nothing")
     code, said = torture("--url", f"sqlite:///{tmp_path / 'store.db'}", "--jobs", "100", "--seed", "1")
     assert code == 4
-    assert "workers end by themselves" in said
+    assert "workers exit as soon as they have started" in said
     assert "what was written until then is in" in said
     assert ".log" in said

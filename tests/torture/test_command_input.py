@@ -36,10 +36,10 @@ def assert_refused(done: Result, *words: str, code: int = 78) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("foo", ("'foo' is not the URL of a store", "sqlite:///scratch.db")),
-        ("me:hunter2@host/db", ("this is not the URL of a store",)),
+        ("foo", ("'foo' is not a store URL", "sqlite:///scratch.db")),
+        ("me:hunter2@host/db", ("this is not a store URL",)),
         ("redis://localhost", ("not redis://",)),
-        ("postgresql://[::1/db", ("cannot be read", "must look like")),
+        ("postgresql://[::1/db", ("invalid store URL", "must look like")),
         ("postgresql://me@127.0.0.1:http/db", ("the port 'http' cannot be", "5432")),
         ("postgresql://me@127.0.0.1:99999/db", ("the port '99999' cannot be",)),
         ("postgresql://me@127.0.0.1/db?port=x", ("the port 'x' cannot be",)),
@@ -74,7 +74,7 @@ def test_a_history_that_cannot_be_made_is_refused_before_the_run(tmp_path):
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "file" / "history"))
 
-    assert_refused(done, "cannot hold the history", "name another --history directory")
+    assert_refused(done, "cannot write the history", "choose another --history directory")
 
 
 @pytest.mark.parametrize("place", ["no/report.json", "file/report.json"])

@@ -233,7 +233,7 @@ def test_a_lease_may_be_taken_from_a_worker_that_was_not_given_the_processor():
     verdict = taken_over(6).alive(2.5).alive(3).alive(3.5).alive(4).alive(4.5).alive(9).checked()
 
     assert verdict.is_clean, verdict.text()
-    assert verdict.figures["leases of the living taken: its worker was still"] == 1
+    assert verdict.figures["leases taken from live workers: its worker was inactive"] == 1
 
 
 @pytest.mark.parametrize(("took", "broken"), [(0.45, ["I23"]), (0.55, [])])

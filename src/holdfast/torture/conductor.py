@@ -1,4 +1,4 @@
-"""Runs a run: starts everything, lets the nemesis loose, waits until all is drained, and reads the store."""
+"""Conducts a run: starts the processes, runs the nemesis, waits for the drain, and reads the store."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
 _LOOK_EVERY: Final = 1.0  # seconds
-_LOOK_SHARE: Final = 20  # a look may cost a twentieth of the time
-_PATIENCE: Final = "5"  # seconds for a reply of the server, before a link counts as broken
+_LOOK_SHARE: Final = 20  # snapshots may take a twentieth of the time
+_PATIENCE: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
 _ENDING: Final = 60.0  # seconds on an idle machine, as below
 _DRAIN_LOOK: Final = 0.5
 _STARTING: Final = 60.0
@@ -47,7 +47,7 @@ class Conductor:
     """One run on one store."""
 
     producing: ClassVar[str] = "producer"
-    """The program that brings the work."""
+    """The program that enqueues the jobs."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Conductor:
         self.drain_seconds = 0.0
         self.is_drained = False
         self.processes_left = 0
-        """How many processes did not end though they were asked to, and had the time."""
+        """The number of processes that did not exit in time after they were asked to."""
         self._server = server
         if server is not None:
             server.patience = plan.scaled(server.patience)
@@ -90,20 +90,20 @@ class Conductor:
 
     @property
     def cuts(self) -> tuple[int, int, int]:
-        """How many links were reset, how often at a COMMIT, and how often at a statement that commits by itself."""
+        """The number of reset connections, of cuts at a COMMIT, and of cuts at an autocommitted statement."""
         proxy = self._proxy
         return (0, 0, 0) if proxy is None else (proxy.links_cut, proxy.cuts - proxy.cuts_alone, proxy.cuts_alone)
 
     async def run(self) -> None:
-        """Run to the end of the drain; the history then lacks only the final dump."""
+        """Run until the end of the drain; the history then lacks only the final dump."""
         main: asyncio.Task[None] | None = None
         beside: set[asyncio.Task[None]] = set()
         try:
             await self._prepare()
             beside = {asyncio.create_task(self._fleet.run()), asyncio.create_task(self._watch())}
             main = asyncio.create_task(self._phases())
-            # The fleet ends when it is told to, near the end of the phases, or because its workers cannot work; the
-            # watch never ends by itself.
+            # The fleet ends when it is stopped, near the end of the phases, or because its workers cannot work; the
+            # watch task never ends by itself.
             while not main.done():
                 done, _ = await asyncio.wait({main, *beside}, return_when=asyncio.FIRST_COMPLETED)
                 for task in done & beside:
@@ -137,11 +137,11 @@ class Conductor:
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
             )
         )
-        await self._resume(within=self.plan.scaled(_STARTING))  # a run that was broken off may have left it paused
+        await self._resume(within=self.plan.scaled(_STARTING))  # an aborted run may have left it paused
         await self._prepare_more()
 
     async def _prepare_more(self) -> None:
-        """Start the outside world."""
+        """Start the outside server."""
         settings = OutsideSettings(name="world", parent=os.getpid())
         world = await self._crew.start("outside", "world", settings, self._environment(False))
         self._outside = msgspec.json.decode(await world.line(), type=Listening).url
@@ -178,7 +178,7 @@ class Conductor:
                 rate=profile.jobs / count / profile.seconds,
                 lease=self.plan.lease,
             )
-            # Every other one goes through the proxy, so that its replies are lost too.
+            # Every other one connects through the proxy, so that its replies are lost too.
             environment = self._environment(number % 2 == 1)
             program = await self._crew.start(self.producing, settings.name, settings, environment)
             program.listen(self._produced(settings.name))
@@ -193,10 +193,10 @@ class Conductor:
             if time.monotonic() > give_up:
                 names = {name for name, count in self.progress.produced.items() if count}
                 idle = ", ".join(program.name for program in producers if program.name.split("-")[1] not in names)
-                raise RunFailed(f"nothing has come from {idle} within {seconds:g} s; see {self._logs}")
+                raise RunFailed(f"{idle} produced nothing within {seconds:g} s; see {self._logs}")
             for program in producers:
                 program.require_alive()
-            await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
+            await asyncio.sleep(_DRAIN_LOOK)  # polling interval
 
     def _produced(self, name: str) -> Callable[[bytes], None]:
         def take(line: bytes) -> None:
@@ -205,7 +205,7 @@ class Conductor:
         return take
 
     async def _suffer(self, producers: list[Program]) -> None:
-        """Let the nemesis strike until its counts are reached and all jobs are produced, or the time is over."""
+        """Run the nemesis until its counts are reached and all jobs are produced, or the time is over."""
         profile = self.plan.profile
         striking = asyncio.create_task(self.nemesis.run())
         give_up = self.began_at + self.plan.limit
@@ -222,11 +222,11 @@ class Conductor:
             self.log.over.set()
             striking.cancel()
             (ended,) = await asyncio.gather(striking, return_exceptions=True)
-        if isinstance(ended, Exception):  # as it was broken off: a server that did not come back
+        if isinstance(ended, Exception):  # as it was aborted: a server that did not come back
             raise ended
 
     async def _resume(self, *, within: float) -> None:
-        """Open the queue that is paused now and then: whoever has paused it last may not have been able to."""
+        """Resume the queue that is paused at times: the last process that paused it may have been unable to."""
         give_up = time.monotonic() + within
         while True:
             try:
@@ -238,17 +238,17 @@ class Conductor:
             except (StoreUnavailable, OutcomeUnknown) as error:
                 if time.monotonic() > give_up:
                     raise RunFailed(f"the queue {PAUSED} could not be resumed within {within:g} s: {error}") from error
-                await asyncio.sleep(_DRAIN_LOOK)  # the store cannot be reached
+                await asyncio.sleep(_DRAIN_LOOK)  # the store is unavailable
             else:
                 return
 
     async def _drain(self) -> bool:
-        """No more faults: everything that was enqueued must come to its end by itself, however long a store takes."""
+        """Without faults, every enqueued job must reach a final state, however long the store takes."""
         replacing = asyncio.create_task(self._replace())
         draining = Draining(time.monotonic(), patience=self.plan.drain)
         try:
             while not draining.is_stuck(time.monotonic()):
-                await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
+                await asyncio.sleep(_DRAIN_LOOK)  # polling interval
                 if not await asyncio.to_thread(self._look):
                     continue
                 if not self.progress.left:
@@ -262,7 +262,7 @@ class Conductor:
         return not self.progress.left
 
     def _calm(self) -> None:
-        """End what still goes on of the faults."""
+        """End all faults that are still in progress."""
         self._quiet.set()
         if self._proxy is not None:
             self._proxy.heal()
@@ -272,10 +272,10 @@ class Conductor:
     async def _replace(self) -> None:
         await self._fleet.replace()
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- snapshots -------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Look at the store now and then; rarely, where looking is dear."""
+        """Take snapshots of the store periodically; less often where they are expensive."""
         seen = 0
         while True:
             began = time.monotonic()
@@ -285,10 +285,10 @@ class Conductor:
                 seen = await asyncio.to_thread(self._look_for_doubles, seen)
                 await asyncio.to_thread(self._look)
             cost = time.monotonic() - began
-            await asyncio.sleep(max(_LOOK_EVERY, _LOOK_SHARE * cost))  # the rhythm of looking
+            await asyncio.sleep(max(_LOOK_EVERY, _LOOK_SHARE * cost))  # polling interval
 
     def _look(self) -> bool:
-        """Take a snapshot; False if the store cannot be reached, as it may be."""
+        """Take a snapshot; False if the store is unavailable, which is allowed."""
         try:
             sent_us = now_us()
             self.progress.counts = counts = dict(self.ground.counts())
@@ -297,9 +297,9 @@ class Conductor:
             store_us = self.ground.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
-            raise  # it is not the store that failed
-        except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
-            self.log.told(f"the store could not be looked at: {type(error).__name__}")
+            raise  # not a failure of the store
+        except Exception as error:  # noqa: BLE001 - of either driver, or of Holdfast: faults are injected
+            self.log.told(f"no snapshot of the store: {type(error).__name__}")
             return False
         return True
 
@@ -311,7 +311,7 @@ class Conductor:
         self.progress.doubled += doubled
         return last
 
-    # --- surroundings -----------------------------------------------------------------------------------------------
+    # --- environment -----------------------------------------------------------------------------------------------
 
     def _environment(self, proxied: bool) -> dict[str, str]:
         url = self.ground.url

@@ -1,4 +1,4 @@
-"""What a run is called where it meets others: its queues, its schema, its sessions."""
+"""Names that a run uses in a store: queues, schema, sessions."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ QUEUE: Final = "holdfast-torture"
 STRANGERS: Final = "holdfast-torture-strangers"
 """A queue that most workers do not serve."""
 PAUSED: Final = "holdfast-torture-paused"
-"""A queue that is paused now and then."""
+"""A queue that is paused at times."""
 USUAL: Final = (QUEUE, PAUSED)
 QUEUES: Final = (*USUAL, STRANGERS)
 SESSIONS: Final = "holdfast-torture"
-"""What the names of all sessions of workers and producers on PostgreSQL begin with."""
+"""The prefix of the session names of all workers and producers on PostgreSQL."""
 EFFECTS: Final = ("effect", "step")
 ORDERED: Final = "ordered"
-"""The task whose jobs have an order_key."""
+"""The task whose jobs have an order key."""
 _SCHEMA: Final = "holdfast"
 _BESIDE: Final = "_torture"
 
 
 def schema_beside(schema: str | None) -> str:
-    """Return the schema of runs on PostgreSQL: beside the one that a URL names, and theirs alone."""
+    """Return the schema of torture runs on PostgreSQL: derived from the one in the URL, and used by runs only."""
     chosen = schema or _SCHEMA
     return chosen if chosen.endswith(_BESIDE) else chosen + _BESIDE
 
 
 def sessions_in(schema: str) -> str:
-    """Return the application name of workers and producers in a schema of runs: two in one database are told apart.
+    """Return the application name of workers and producers in a schema; it distinguishes two runs in one database.
 
-    PostgreSQL cuts such names at 63 bytes; without its ending the longest schema leaves room.
+    PostgreSQL truncates such names to 63 bytes; without its ending the longest schema fits.
     """
     return f"{SESSIONS}.{schema.removesuffix(_BESIDE)}"

@@ -1,6 +1,6 @@
-"""Stands beside the port and writes down what the store was asked and what it answered.
+"""A backend wrapper that records requests to the store and their replies.
 
-The work under torture needs no code for its history: every worker's backend is wrapped here.
+Every worker's backend is wrapped, so the code under torture needs no code for its history.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ _joined: ContextVar[TransactionBeside | None] = ContextVar("holdfast_torture_joi
 
 
 class Beside:
-    """A `Backend` around another; what is not written down goes straight through, also what the port gains later."""
+    """A `Backend` around another; calls that are not recorded pass through, including future verbs of the port."""
 
     def __init__(self, inner: Backend, recorder: Recorder) -> None:
         self._inner = inner
         self._recorder = recorder
         self._workers: dict[int, str] = {}
         self.pulls = False
-        """Whether the program claims by itself, and has no worker that would."""
+        """Whether the program claims directly, without a worker."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the inner backend has."""
+        """Return the attribute of the inner backend."""
         return getattr(self._inner, name)
 
     @classmethod
     def around(cls, inner: Backend, recorder: Recorder) -> tuple[Backend, Beside]:
-        """Return the same object twice: as the backend that it is, and as what it knows besides."""
+        """Return the same object twice: typed as a backend, and as the wrapper."""
         beside = cls(inner, recorder)
         return cast("Backend", beside), beside
 
     def worker_of(self, fence: int) -> str:
-        """Return which worker has claimed under a fence: one of this process, or that of which this is a job child."""
+        """Return the worker that claimed under a fence: one of this process, or the parent of this job child."""
         return self._workers.get(fence, "") or os.environ.get(WORKER, "")
 
     @property
@@ -79,7 +79,7 @@ class Beside:
 
 
 class JobsBeside:
-    """The verbs that move jobs, written down; the others go straight through."""
+    """Records the verbs that move jobs; the others pass through."""
 
     def __init__(self, inner: JobStore, recorder: Recorder, workers: dict[int, str], *, pulls: bool) -> None:
         self._inner = inner
@@ -95,7 +95,7 @@ class JobsBeside:
         claim = await self._inner.claim(request)
         at_us, lease_us = now_us(), span_micros(request.lease)
         if claim.jobs:
-            os.environ[WORKER] = request.worker_id  # for the job children that are started from now on
+            os.environ[WORKER] = request.worker_id  # for job children started from now on
         for job in claim.jobs:
             self._workers[job.fence] = request.worker_id
             record = Claimed(
@@ -127,7 +127,7 @@ class JobsBeside:
         joined = _joined.get()
         if joined is None:
             self._finished(finishes, verdicts, sent_us)
-        else:  # it is done when the transaction that it has joined is
+        else:  # it takes effect when the transaction that it joined commits
             joined.later.append(
                 lambda how: self._finished(finishes, verdicts if how is None else [how] * len(finishes), sent_us)
             )
@@ -221,7 +221,7 @@ class JobsBeside:
 
 
 class TransactionsBeside:
-    """Handlers' transactions, written down: begun, committed, rolled back, unknown."""
+    """Records handlers' transactions: begun, committed, rolled back, unknown."""
 
     def __init__(self, inner: Transactions, recorder: Recorder) -> None:
         self._inner = inner
@@ -274,10 +274,10 @@ class TransactionBeside:
         self.transaction: Transaction | None = None
         self.completes = False
         self.later: list[Callable[[str | None], None]] = []
-        """What has joined it, to be written down when it is over."""
+        """The calls that joined it, to be recorded when it is over."""
 
     def end(self, how: str | None) -> None:
-        """Write down what has joined it: with this verdict, or, None, with the store's own."""
+        """Record the calls that joined it: with this verdict or, if None, with the store's own."""
         for write in self.later:
             write(how)
 
@@ -297,7 +297,7 @@ class TransactionBeside:
 
 
 class ExtenderBeside:
-    """The extending thread's verbs, written down."""
+    """Records the verbs of the lease keeper's thread."""
 
     def __init__(self, inner: Extender, recorder: Recorder) -> None:
         self._inner = inner
@@ -335,7 +335,7 @@ class ExtenderBeside:
 
 
 async def _told(call: Awaitable[Verdict], written_down: Callable[[str], None]) -> Verdict:
-    """Wait for a verdict and write it down, or that there is none."""
+    """Await a verdict and record it, or record that there is none."""
     try:
         verdict = await call
     except (StoreUnavailable, OutcomeUnknown) as error:

@@ -1,4 +1,4 @@
-"""For how long a claim surely held its job: what its holder was promised, and when it may have given the job up."""
+"""How long a claim certainly held its job: what the holder was promised, and when it may have ended the lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAY_BE_DONE = frozenset({"done", "unknown"})
 
 
 def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
-    """Return what the holder of each fence was promised: when it asked, and until when it then holds at least."""
+    """Return the promises to the holder of each fence: when sent, and until when the lease then lasts at least."""
     found: dict[int, list[tuple[int, int]]] = {}
     for claimed in job.of(Claimed):
         found.setdefault(claimed.fence, []).append((claimed.sent_us, claimed.sent_us + claimed.lease_us))
@@ -34,9 +34,9 @@ def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
 
 
 def taken_away(job: JobHistory) -> list[tuple[int, int]]:
-    """Return when persons asked to take the lease away, and by when that was done; not if it surely was not done.
+    """Return when operators sent resets of the lease, and by when each took effect, unless it certainly did not.
 
-    Without an answer it may be done at any time.
+    Without a reply a reset may take effect at any time.
     """
     answers = {answer.sent_us: answer for answer in job.of(ResetAnswered)}
     found: list[tuple[int, int]] = []
@@ -50,10 +50,10 @@ def taken_away(job: JobHistory) -> list[tuple[int, int]]:
 
 
 def given_up_at(job: JobHistory) -> dict[int, int]:
-    """Return from when on the holder of each fence may have given the job up by itself.
+    """Return, per fence, from when on the holder may have ended its lease by itself.
 
-    What the store refused, or is known not to have heard, gave nothing up. Of an attempt whose end was never sent, as
-    far as is known, the end of its handler counts.
+    A write that the store rejected, or certainly did not receive, ended nothing. If no end of an attempt is known to
+    have been sent, the end of its handler counts.
     """
     ended: dict[int, int] = {}
     told: set[int] = set()

@@ -1,4 +1,4 @@
-"""Workers that start under a bad star: what is armed is taken by the next worker that starts."""
+"""Faults armed for the next worker to start."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from holdfast.torture.fleet import Armed, FleetSeat
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
-_PATIENCE = 1.5  # seconds to wait for a restart that comes anyway
+_PATIENCE = 1.5  # seconds to wait for a restart that happens anyway
 _LOOK = 0.02
 _LONGEST = 20.0
 
 
 async def started_with(armed: Armed, stage: RunContext, chance: random.Random) -> FleetSeat | None:
-    """Return the seat whose new worker has taken what was armed; if none starts by itself, one is asked to end."""
+    """Return the seat whose new worker has the armed fault; if none starts by itself, ask one to shut down."""
     fleet = stage.fleet
     fleet.waiting.append(armed)
     clock = asyncio.get_running_loop().time
@@ -29,10 +29,10 @@ async def started_with(armed: Armed, stage: RunContext, chance: random.Random) -
             has_asked = True
             seat = chance.choice(seats)
             seat.was_hit = True
-            with stage.log.fault(Fault.TERM, seat.target, "SIGTERM, so that another starts", asks=True):
+            with stage.log.fault(Fault.TERM, seat.target, "SIGTERM, to start another", asks=True):
                 seat.ask()
             stage.log.count(Fault.TERM)
-        await asyncio.sleep(_LOOK)  # a start is told by the seat alone
+        await asyncio.sleep(_LOOK)  # only the seat shows a start
     if armed in fleet.waiting:
         fleet.waiting.remove(armed)
     return None

@@ -1,4 +1,4 @@
-"""What a fault is."""
+"""The interface of a fault."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Striker(Protocol):
 
     kind: ClassVar[Fault]
     at_once: ClassVar[int]
-    """How many of this kind may be under way at the same time."""
+    """How many faults of this kind may be in progress at the same time."""
 
     def why_not(self, stage: RunContext) -> str | None:
-        """Return why this kind cannot strike in this run; None if it can."""
+        """Return why this kind cannot be injected in this run; None if it can."""
         ...
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Do it, and wait until it is over; False if there was nothing to hit."""
+        """Inject the fault, and wait until it is over; False if there was no target."""
         ...

@@ -1,4 +1,4 @@
-"""Connections cut inside COMMIT: before the server has it, or after it has done it and before the reply arrives."""
+"""Connections cut inside COMMIT: before the server receives it, or after it is done and before the reply arrives."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _PATIENCE = 10.0  # seconds on an idle machine
 
 
 class CutAtCommit:
-    """Cuts the link that sends the next COMMIT."""
+    """Cuts the connection that sends the next COMMIT."""
 
     kind: ClassVar[Fault] = Fault.COMMIT
     at_once: ClassVar = 1
     pattern: ClassVar[str] = COMMIT
     alone: ClassVar[bool] = False
-    """Whether only a statement outside of a transaction will do."""
+    """Whether to cut only at an autocommitted statement."""
 
     def why_not(self, stage: RunContext) -> str | None:
         """Needs a network on which statements can be read."""
         if stage.proxy is None:
             return "SQLite has no connections to cut"
         if stage.ground.is_encrypted():
-            return "the connection is encrypted (TLS), so that no statement can be seen in it (use sslmode=disable)"
+            return "the connection is encrypted (TLS), so that its statements cannot be seen (use sslmode=disable)"
         return None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
@@ -36,7 +36,7 @@ class CutAtCommit:
         if proxy is None:
             return False
         when: When = chance.choice(("before", "after"))
-        with stage.log.fault(self.kind, "link", f"{when} the server has it"):
+        with stage.log.fault(self.kind, "link", f"{when} the server received it"):
             proxy.arm(when, self.pattern, alone=self.alone)
             seconds = stage.plan.scaled(_PATIENCE)
             was_cut = await asyncio.to_thread(proxy.cut_within, seconds, alone=self.alone)

@@ -1,4 +1,4 @@
-"""Connections that break: reset, ended, half open, swallowed by a hole."""
+"""Broken connections: reset, closed, half open, black hole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cut:
         return "SQLite has no connections to cut" if stage.proxy is None else None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Break one link, or all there are."""
+        """Break one connection, or all."""
         proxy = stage.proxy
         if proxy is None or not proxy.links:
             return False
@@ -40,7 +40,7 @@ class Cut:
                     await asyncio.to_thread(proxy.fin)
                 case "half":
                     await asyncio.to_thread(proxy.half)
-                    await asyncio.sleep(stage.plan.lease * chance.random())  # the length of the fault
+                    await asyncio.sleep(stage.plan.lease * chance.random())  # the duration of the fault
                     await asyncio.to_thread(proxy.cut)
                 case _:
                     await asyncio.to_thread(proxy.hole)

@@ -12,13 +12,13 @@ from holdfast.torture.nemesis.armed_faults import started_with
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
-_LATEST = 25  # times that a point is passed before
+_LATEST = 25  # how often a point is passed before
 _PER_JOBS = 1000
 _PATIENCE = 20.0  # seconds on an idle machine
 
 
 class Failpoint:
-    """Lets a worker run into a point at which it dies."""
+    """Kills a worker at a failpoint."""
 
     kind: ClassVar = Fault.FAILPOINT
     at_once: ClassVar = 1
@@ -28,7 +28,7 @@ class Failpoint:
         return None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Arm a point in the next worker, and wait for its death."""
+        """Arm a failpoint in the next worker, and wait for its death."""
         latest = max(1, min(_LATEST, stage.plan.profile.jobs // _PER_JOBS))
         armed = Armed(failpoints=f"{chance.choice(stage.fleet.failpoints)}=kill@{chance.randint(1, latest)}")
         seat = await started_with(armed, stage, chance)

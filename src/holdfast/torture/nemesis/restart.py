@@ -1,4 +1,4 @@
-"""The server dies, stays down for a while, and comes back."""
+"""The server dies, stays down for a while, and is restarted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class RestartServer:
     at_once: ClassVar = 1
 
     def why_not(self, stage: RunContext) -> str | None:
-        """Only a server that the run has started itself is ever restarted."""
+        """Only a server that the run itself started is restarted."""
         if stage.ground.kind == "sqlite":
             return "SQLite has no server"
         return "the server is not the run's own (use --server postgresql)" if stage.server is None else None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Take it down, and bring it back."""
+        """Take the server down, and start it again."""
         server = stage.server
         if server is None:
             return False
@@ -36,14 +36,14 @@ class RestartServer:
             going_down = asyncio.ensure_future(asyncio.to_thread(server.kill if is_killed else server.stop))
             try:
                 await asyncio.shield(going_down)
-                await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the length of the outage
+                await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the duration of the outage
             finally:
                 await uncancellable(_bring_back(server, going_down))
         return True
 
 
 async def _bring_back(server: OwnServer, going_down: asyncio.Future[None]) -> None:
-    """Start the server, as soon as it is down: one thread must not start what another still kills."""
+    """Start the server as soon as it is down: one thread must not start it while another still kills it."""
     await asyncio.wait({going_down})
     await asyncio.to_thread(server.start)
     going_down.result()

@@ -1,4 +1,4 @@
-"""When which fault strikes: drawn from the seed, each kind until its count is reached."""
+"""The fault schedule: drawn from the seed, each kind until its count is reached."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ STRIKERS: Final[tuple[Striker, ...]] = (
     Skew(),
     HoldSnapshot(),
 )
-_FIRST, _LAST = 0.1, 0.95  # between which shares of the time faults are planned
-_AGAIN = 0.3  # seconds after one that had nothing to hit
+_FIRST, _LAST = 0.1, 0.95  # the part of the time in which faults are scheduled
+_AGAIN = 0.3  # seconds after one without a target
 
 
 class Nemesis:
-    """Strikes until every kind has reached its count."""
+    """Injects faults until every kind has reached its count."""
 
     def __init__(self, stage: RunContext) -> None:
         self._stage = stage
         self.refused: dict[Fault, str] = {}
-        """The kinds that cannot strike in this run, and why."""
+        """The kinds that cannot be injected in this run, and why."""
         self.wanted: dict[Fault, int] = {}
         for striker in STRIKERS:
             count = stage.plan.profile.faults.get(striker.kind, 0)
@@ -62,7 +62,7 @@ class Nemesis:
         return all(self._stage.log.done[kind] >= count for kind, count in self.wanted.items())
 
     async def run(self) -> None:
-        """Strike; returns when all counts are reached, and is cancelled when the time is over."""
+        """Inject faults; returns when all counts are reached, and is cancelled when the time is over."""
         try:
             async with asyncio.TaskGroup() as group:
                 for striker in STRIKERS:
@@ -90,18 +90,18 @@ class Nemesis:
 
     async def _until_hit(self, striker: Striker, chance: random.Random, slots: asyncio.Semaphore) -> None:
         try:
-            while not await striker.strike(self._stage, chance):  # noqa: ASYNC110 - nothing tells of a new target
+            while not await striker.strike(self._stage, chance):  # noqa: ASYNC110 - no event announces a new target
                 await asyncio.sleep(_AGAIN)
             self._stage.log.count(striker.kind)
         except (TimeoutError, StoreError, OSError) as error:
-            raise FaultFailed(f"the fault {striker.kind} could not be done: {_words(error)}") from error
+            raise FaultFailed(f"could not inject the fault {striker.kind}: {_words(error)}") from error
         finally:
             slots.release()
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "what it was done to did not end in time"
+        return "its target did not exit in time"
     return str(error) or type(error).__name__
 
 

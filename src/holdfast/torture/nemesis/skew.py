@@ -1,4 +1,4 @@
-"""Workers whose wall clock is wrong: only the store's clock may judge."""
+"""Workers with a wrong wall clock: only the store's clock may decide."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _MOST = 600.0  # seconds
 
 
 class Skew:
-    """Starts a worker whose clock is fast or slow by minutes."""
+    """Starts a worker whose clock is off by minutes."""
 
     kind: ClassVar = Fault.SKEW
     at_once: ClassVar = 1
 
     def why_not(self, stage: RunContext) -> str | None:
-        """On SQLite the machine's clock is the store's: a process with another one is on another machine."""
+        """On SQLite the machine's clock is the store's: a process with a different one would be on another machine."""
         if stage.ground.kind == "sqlite":
             return "on SQLite the clock of the machine is the store's own, the same for every process"
         return None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Let the next worker start with a wrong clock; it keeps it for life."""
+        """Start the next worker with a wrong clock; it keeps it."""
         armed = Armed(skew=round(chance.choice((-1, 1)) * chance.uniform(1, _MOST), 1))
         seat = await started_with(armed, stage, chance)
         if seat is None:

@@ -1,4 +1,4 @@
-"""Connections cut around a statement that commits by itself, as claims, completions and extensions do."""
+"""Connections cut at an autocommitted statement, such as a claim, a completion or an extension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.torture.proxy import WRITES
 
 
 class Statement(CutAtCommit):
-    """Cuts the link that sends the next statement that writes outside of a transaction: its request, or its reply."""
+    """Cuts the connection that sends the next autocommitted write: its request or its reply is lost."""
 
     kind: ClassVar[Fault] = Fault.STATEMENT
     pattern: ClassVar[str] = WRITES

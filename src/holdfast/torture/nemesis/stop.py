@@ -1,4 +1,4 @@
-"""SIGSTOP past the lease: a paused machine, a swapped-out process; it wakes up and believes that it still holds."""
+"""SIGSTOP past the lease, like a paused VM or a swapped-out process; it resumes as if it still held its leases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.torture.plan import Fault
 from holdfast.torture.process_tree import below
 from holdfast.torture.run_context import RunContext
 
-_ALL = 0.1  # of the stops are of all workers at once
+_ALL = 0.1  # of the stops hit all workers at once
 _WITH_CHILDREN = 0.5
 _SHORTEST, _LONGEST = 1.25, 2.5  # leases
 
@@ -31,20 +31,20 @@ class Stop:
         return None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Stop one worker, or all, and let them go on after more than a lease."""
+        """Stop one worker, or all, and resume them after more than a lease."""
         running = stage.fleet.running()
         if not running:
             return False
         seats = running if chance.random() < _ALL else [chance.choice(running)]
         seconds = stage.plan.lease * chance.uniform(_SHORTEST, _LONGEST)
-        # A process that is stopped inside a transaction of SQLite keeps the write lock from everybody.
+        # A process stopped inside a SQLite transaction keeps the write lock.
         stalls = stage.ground.kind == "sqlite" or len(seats) == len(running)
         async with contextlib.AsyncExitStack() as stack:
             for seat in seats:
                 pids = [seat.pid, *(below(seat.pid) if chance.random() < _WITH_CHILDREN else [])]
                 stack.enter_context(stage.log.fault(self.kind, seat.target, f"for {seconds:.1f} s", stalls=stalls))
                 stack.enter_context(_stopped(seat, pids))
-            await asyncio.sleep(seconds)  # the length of the fault
+            await asyncio.sleep(seconds)  # the duration of the fault
         return True
 
 

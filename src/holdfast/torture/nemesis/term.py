@@ -1,4 +1,4 @@
-"""SIGTERM, as in a rolling restart: a worker gives back what it has not begun and finishes what it can."""
+"""SIGTERM, as in a rolling restart: a worker releases what it has not started and finishes what it can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE = 60.0  # seconds on an idle machine
 
 
 class Term:
-    """Asks a worker to end; a supervisor is as often asked to replace its workers one by one."""
+    """Asks a worker to shut down; a supervisor is as often asked to replace its workers one by one."""
 
     kind: ClassVar = Fault.TERM
     at_once: ClassVar = 1
@@ -24,7 +24,7 @@ class Term:
         return None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Ask, and wait for the end."""
+        """Send the signal, and wait for the exit."""
         seats = stage.fleet.running()
         if not seats:
             return False

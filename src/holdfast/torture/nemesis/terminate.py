@@ -1,4 +1,4 @@
-"""Sessions that the server ends: one, some, all."""
+"""Sessions terminated by the server: one, some, all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Terminate:
         return "SQLite has no server" if stage.ground.kind == "sqlite" else None
 
     async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Terminate."""
+        """Terminate sessions."""
         import psycopg
 
         from holdfast.torture.target.postgres import PostgresGround
@@ -37,5 +37,5 @@ class Terminate:
             some = chance.choices((1, max(1, len(pids) // 2), len(pids)), (70, 20, 10))[0]
             with stage.log.fault(self.kind, "sessions", f"{some} of {len(pids)}"):
                 return await asyncio.to_thread(ground.terminate, chance.sample(pids, some)) > 0
-        except (psycopg.Error, StoreUnavailable):  # the server is down, by another fault
+        except (psycopg.Error, StoreUnavailable):  # another fault has the server down
             return False

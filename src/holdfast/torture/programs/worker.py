@@ -21,11 +21,11 @@ from holdfast.torture.work.app import app, beside
 from holdfast.torture.work.unknown_tasks import UNKNOWN
 
 _POLL = 0.2  # seconds
-_STEP_AFTER = 1.5  # leases: then a clock that is wrong is set, to the other side
+_STEP_AFTER = 1.5  # leases, until a wrong clock is stepped to the other side
 
 
 def step_clock(seconds: float) -> None:
-    """Let this process read a wrong wall clock; what measures spans is left alone, as by a real step."""
+    """Make this process read a wrong wall clock; monotonic clocks are unaffected, as by a real step."""
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + round(seconds * 1_000_000_000)
@@ -42,7 +42,7 @@ def with_known_tasks(*, strangers: bool) -> App:
 
 
 def pull(settings: WorkerProgramSettings) -> int:
-    """Claim and end jobs without a worker, until SIGTERM."""
+    """Claim and finish jobs without a worker, until SIGTERM."""
     beside.pulls = True
     dice = Dice(settings)
     if dice.is_blocking:
@@ -63,7 +63,7 @@ def main() -> int:
             back.start()
         if settings.pulls:
             return pull(settings)
-        os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
+        os.environ.pop(failpoint.VARIABLE, None)  # the armed fault is for this process, not for its job children
         return with_known_tasks(strangers=settings.knows_strangers).run_worker(
             processes=settings.processes,
             worker_id=settings.name,
@@ -78,5 +78,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    catalogue.WORKS  # noqa: B018 - all tasks are registered by now
+    catalogue.WORKS  # noqa: B018 - registers all tasks
     sys.exit(main())

@@ -1,11 +1,11 @@
-"""Simulated handlers: begun, ended, aborted and settled as `worker.attempts` and `jobs.context` do it.
+"""Simulated handlers: started, ended, aborted and settled as in `worker.attempts` and `jobs.context`.
 
 ```text
-   loop          ends on the loop, so not while it stands still; aborted by cancellation
-   thread        ends by itself; cannot be aborted, and past its time limit it takes the process down
-   transaction   at its end commits an effect with the completion; after an unknown commit asks how the lease stands
-   using         the same in a transaction of the caller's own, which may be rolled back
-   lost before   in a child process, whatever it is: its crash is an outcome
+   loop          ends on the loop, so not while it is blocked; aborted by cancellation
+   thread        ends by itself; cannot be aborted, and past its timeout it kills the process
+   transaction   at its end commits an effect with the completion; after an unknown commit verifies the lease
+   using         the same in a transaction of the caller, which may be rolled back
+   lost before   isolated in a child process, of any kind: its crash is an outcome
 ```
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _SimulatedGoing(Enum):
-    ON = "the attempt goes on"
+    ON = "the attempt continues"
 
 
 RUNNING: Final = _SimulatedGoing.ON
@@ -45,7 +45,7 @@ _PROMPT = 0.7
 
 @dataclass(slots=True, eq=False)
 class SimulatedRun:
-    """One attempt under way."""
+    """One attempt in progress."""
 
     job: LeasedJob
     work: SimulatedWork
@@ -56,12 +56,12 @@ class SimulatedRun:
     is_committing: bool = False
     is_settled: bool = False
     is_used: bool = False
-    """Completed in the caller's own transaction, which may not have committed."""
+    """Completed in the caller's own transaction, which may not be committed."""
     why: Why | None = None
 
     @property
     def is_on_loop(self) -> bool:
-        """Whether it needs the event loop to go on."""
+        """Whether it needs the event loop to continue."""
         return self.work.kind is not Kind.THREAD and not self.is_apart
 
 
@@ -77,7 +77,7 @@ class SimulatedAttempts:
         self._runs: dict[tuple[int, int], SimulatedRun] = {}
 
     def begin(self, job: LeasedJob) -> Outcome | Running:
-        """Begin an attempt; return its outcome if it ended at once."""
+        """Start an attempt; return its outcome if it ended immediately."""
         work = self._place.works[job.id]
         plan = work.attempt(job.attempt)
         self._judge.began(self._shell.witness, job, len(self._runs) + 1)
@@ -99,7 +99,7 @@ class SimulatedAttempts:
         return RUNNING
 
     def _later(self, run: SimulatedRun, span: int, action: Callable[[], None]) -> None:
-        """Go on with a handler after a while, unless it is over by then."""
+        """Continue a handler after a while, unless it has ended by then."""
 
         def go_on() -> None:
             if not (run.is_over or self._shell.is_over):
@@ -129,7 +129,7 @@ class SimulatedAttempts:
                 return Snoozed(timedelta(seconds=self._dice.random()))
             case Act.CANCEL:
                 self._judge.cases[run.job.id].gave_up.add(run.job.fence)
-                return Cancelled("the handler gave it up")
+                return Cancelled("the handler gave up")
 
     def _error(self, job: LeasedJob, name: str) -> Outcome:
         failure = Failure(name, name)
@@ -137,7 +137,7 @@ class SimulatedAttempts:
         return Failed(failure) if delay is None or job.is_last_attempt else Retried(delay, failure)
 
     def _body(self, run: SimulatedRun) -> None:
-        """Come to the end of a handler's work."""
+        """Reach the end of a handler's work."""
         if run.plan.act is Act.CRASH:
             if run.is_apart:
                 self._end(run, Lost(Failure("ChildDied", "the child process died")))
@@ -171,7 +171,7 @@ class SimulatedAttempts:
         done: Callable[[Verdict | None], None],
         failed: Callable[[], None],
     ) -> None:
-        """Commit a transaction; it has a third of the lease, then it is rolled back."""
+        """Commit a transaction; it is rolled back after a third of the lease."""
         world = self._world
         limit = world.now + int(self._shell.seat.settings.lease * SECOND) // 3
 
@@ -227,7 +227,7 @@ class SimulatedAttempts:
         self._call(run, lambda: store.commit(who, lease), done, unknown)
 
     def _use(self, run: SimulatedRun) -> None:
-        """Complete in the caller's own transaction; whether that has committed is asked afterwards."""
+        """Complete in the caller's own transaction; the lease is verified afterwards."""
         run.is_used = True
         store, who, lease = self._place.store, self._shell.id, run.job.lease
         is_kept = self._dice.random() > _ROLLED_BACK
@@ -238,7 +238,7 @@ class SimulatedAttempts:
         self._call(run, act, lambda _: self._ask(run, COMPLETED), lambda: self._ask(run, COMPLETED))
 
     def _ask(self, run: SimulatedRun, outcome: Outcome) -> None:
-        """Ask how the lease stands until there is an answer; nothing can abort this."""
+        """Verify the lease until there is a reply; this cannot be aborted."""
         run.is_over = True
         holdings = self._shell.machine.holdings
 
@@ -282,12 +282,12 @@ class SimulatedAttempts:
             if run.is_committing and not run.is_used:
                 self._shell.machine.holdings.unsettled(job.seq)
                 run.is_committing = False
-            run.is_over = True  # nothing more of its own work happens
+            run.is_over = True  # none of its own work continues
             self._world.after(unwinds, lambda: self._shell.post(lambda: self._break_off(run)))
 
     def _break_off(self, run: SimulatedRun) -> None:
-        """End an attempt that was cancelled."""
-        outcome = Cancelled("cancelled while it ran, as was asked") if run.why is Why.CANCEL_ASKED else None
+        """End a cancelled attempt."""
+        outcome = Cancelled("cancelled while it ran, as requested") if run.why is Why.CANCEL_ASKED else None
         if outcome is not None and run.is_used:
             self._ask(run, outcome)
         else:

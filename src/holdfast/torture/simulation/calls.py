@@ -1,4 +1,4 @@
-"""The calls that the machine decides on, as `worker.calls.StoreCalls` makes them; each is answered by one event."""
+"""The store calls that the machine decides on, as `worker.store_calls.StoreCalls` makes them; one event per reply."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from holdfast.torture.simulation.shell import Shell
 
 T = TypeVar("T")
-_TOO_LATE = 0.75  # of the lease: what is taken in later cannot surely be extended in time
+_TOO_LATE = 0.75  # of the lease: a claim received later may not be extended in time
 
 
 class Calls:
-    """Carries out decisions over the worker's wire."""
+    """Carries out decisions over the worker's network."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -34,7 +34,7 @@ class Calls:
         self._misses_answer = False
 
     def carry_out(self, decision: Decision) -> None:
-        """Begin every call that was decided on."""
+        """Start every call that was decided on."""
         if decision.claim:
             self._claim(decision.claim)
         if decision.flush:
@@ -64,7 +64,7 @@ class Calls:
         shell.wire.call(act, self._timed(done), lambda: shell.post(lambda: failed(shell.clock())), writes=writes)
 
     def _timed(self, done: Callable[[float, T], None]) -> Callable[[T], None]:
-        """Return what takes in the answer to a call that is sent now, with a word before if it is late."""
+        """Return the callback for the reply to a call sent now; it reports a stall first if the reply is late."""
         shell = self._shell
         clock = shell.clock
         sent_at = clock()
@@ -84,7 +84,7 @@ class Calls:
     def give_back_unheard(
         self, then: Callable[[], None], failed: Callable[[], None], post: Callable[[Callable[[], None]], None]
     ) -> None:
-        """Give back what a claim has taken whose answer was lost, if one was, and go on; `post` has the loop do it."""
+        """Release jobs of a claim whose reply was lost, if any, then continue; `post` runs it on the loop."""
         if not self._misses_answer:
             then()
             return

@@ -1,4 +1,4 @@
-"""Those who are not workers: producers, whoever fills the seats again, the operator, and the faults."""
+"""Everything that is not a worker: producers, restarts, the operator, and the faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BURY = 1000
 
 
 class SimulatedFleet:
-    """All workers, by seat, and what befalls them."""
+    """All workers, by seat, and the faults that affect them."""
 
     def __init__(self, place: Environment) -> None:
         self._place = place
@@ -29,7 +29,7 @@ class SimulatedFleet:
         self.waiting = len(place.scenario.works)
 
     def start(self) -> None:
-        """Set everything in motion."""
+        """Start everything."""
         for shell in self.shells:
             shell.start()
         for work in self._place.scenario.works:
@@ -40,7 +40,7 @@ class SimulatedFleet:
     # --- producers --------------------------------------------------------------------------------------------------
 
     def _enqueue(self, work: SimulatedWork) -> None:
-        """Enqueue until it is known to have succeeded, under the same id."""
+        """Enqueue under the same id until it is known to have succeeded."""
 
         def accepted(_: list[bool]) -> None:
             self.waiting -= 1
@@ -65,7 +65,7 @@ class SimulatedFleet:
         return Shell(self._place, seat, name, over=lambda how: self._emptied(index, seat, name, how))
 
     def _emptied(self, index: int, seat: SimulatedSeat, name: str, how: Exit | None) -> None:
-        """Fill a seat again, after a while; a supervisor first gives back what a dead worker held."""
+        """Fill a seat again, after a while; a supervisor first releases what a dead worker held."""
         if how is None and seat.supervised:
             self._world.after(int(self._dice.random() * SECOND), lambda: self._bury(name))
 
@@ -83,7 +83,7 @@ class SimulatedFleet:
             lambda: self._world.after(_AGAIN, lambda: self._bury(name)),
         )
 
-    # --- what befalls -----------------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------------------
 
     def _befall(self, event: ScheduledFault) -> None:
         shell = self.shells[event.target % len(self.shells)]
@@ -103,7 +103,7 @@ class SimulatedFleet:
                     self._strike(event, shell)
 
     def _strike(self, event: ScheduledFault, shell: Shell) -> None:
-        """Do something to one worker."""
+        """Inject a fault into one worker."""
         match event.fault:
             case SimulatedFault.CRASH:
                 shell.die("kill")
@@ -133,7 +133,7 @@ class SimulatedFleet:
                 shell.witness.trouble(self._world.now)
 
     def _upset(self, event: ScheduledFault) -> None:
-        """Do something to the store."""
+        """Inject a fault into the store."""
         weather = self._store.weather
         if event.fault is SimulatedFault.STORE_CLOCK:
             step = event.lasts if event.target % 2 else -event.lasts

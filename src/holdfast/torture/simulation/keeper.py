@@ -1,7 +1,7 @@
-"""The extending thread, as `worker.keeper.SimulatedLeaseKeeper` is: it stands still only with its whole process.
+"""The lease keeper's thread, as in `worker.lease_keeper.LeaseKeeper`: it stops only with its whole process.
 
-One turn is: end the process if a handler is stuck; extend what is due; look for cancellations; tell the store that the
-worker lives; and wait. Each call waits for its answer, and an error ends the turn.
+One turn: end the process if a handler is stuck; extend what is due; read cancel requests; send a heartbeat; wait. Each
+call waits for its reply, and an error ends the turn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SWITCH = 5000
 
 
 class SimulatedLeaseKeeper:
-    """Extends what the worker holds."""
+    """Extends the worker's leases."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -36,10 +36,10 @@ class SimulatedLeaseKeeper:
         self._stuck_grace = lease
         self._has_turned = False
         self.limits: dict[tuple[int, int], float] = {}
-        """When the time limit of each attempt in a thread or on the loop is over, by the worker's clock."""
+        """The deadline of each attempt in a thread or on the loop, by the worker's clock."""
 
     def turn(self) -> None:
-        """Do one turn; the next follows by itself."""
+        """Do one turn and schedule the next."""
         shell = self._shell
         if self._waits(self.turn):
             return
@@ -60,7 +60,7 @@ class SimulatedLeaseKeeper:
         )
 
     def _waits(self, action: Callable[[], None]) -> bool:
-        """Whether the process is over, or frozen: then `action` is done when it goes on."""
+        """Return whether the process has exited or is frozen; if frozen, `action` runs when it resumes."""
         shell = self._shell
         if shell.is_over:
             return True
@@ -81,7 +81,7 @@ class SimulatedLeaseKeeper:
         self._look()
 
     def _tell_loop(self, event: Callable[[], None]) -> None:
-        """Have something done on the loop, a moment later: threads take turns."""
+        """Run something on the loop, a moment later: threads take turns."""
         shell = self._shell
         self._world.after(int(shell.place.work.random() * _SWITCH), lambda: shell.post(event))
 

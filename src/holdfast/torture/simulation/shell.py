@@ -1,8 +1,8 @@
-"""A simulated worker: the real machine, with simulated hands.
+"""A simulated worker: the real machine with simulated I/O.
 
-What `worker.worker.Worker` does on its event loop is done here at once, at one instant: events are taken in, the
-machine decides, calls go out, handlers begin. While the loop is blocked or the process frozen, what arrives waits, in
-order, and is handled when it goes on: so an answer may be old when the machine hears of it.
+What `worker.worker.Worker` does on its event loop happens here at one instant: events are processed, the machine
+decides, calls are sent, handlers start. While the loop is blocked or the process frozen, arrivals wait, in order, and
+are handled when it resumes: so a reply may be old when the machine receives it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JITTER = 0.2
 
 
 class Shell:
-    """One incarnation of a worker, from its start to its end or death."""
+    """One incarnation of a worker, from its start to its exit or death."""
 
     def __init__(
         self, place: Environment, seat: SimulatedSeat, worker_id: str, *, over: Callable[[Exit | None], None]
@@ -58,7 +58,7 @@ class Shell:
         self.is_over = False
         self.was_stopped = False
         self.told_empty: int | None = None
-        """As of when the last look said that nothing is left, if it did."""
+        """The state as of which the last read showed that nothing is left, if it did."""
         self.frozen_until = 0
         self._blocked_until = 0
         self.request = ClaimRequest(
@@ -71,7 +71,7 @@ class Shell:
 
     @property
     def place(self) -> Environment:
-        """What the worker shares with all others."""
+        """The environment that the worker shares with all others."""
         return self._place
 
     @property
@@ -80,14 +80,14 @@ class Shell:
         return self._seat
 
     def start(self) -> None:
-        """Begin: the store first hears of this worker, then the loop turns."""
+        """Start: register with the store, then run the loop."""
         self._world.note(self.id, "starts")
         self.keeper.turn()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def post(self, event: Callable[[], None]) -> None:
-        """Have something handled on the loop, as soon as it is free."""
+        """Handle something on the loop, as soon as it is free."""
         if self.is_over:
             return
         self._inbox.append(event)
@@ -95,7 +95,7 @@ class Shell:
             self._pass()
 
     def _pass(self) -> None:
-        """Handle what has arrived, then turn, unless the loop stands still."""
+        """Handle what has arrived, then run a turn, unless the loop is blocked."""
         if self.is_over:
             return
         ready_at = max(self.frozen_until, self._blocked_until)
@@ -165,24 +165,24 @@ class Shell:
         return any_ended
 
     def ended(self, job: LeasedJob, outcome: Outcome | None) -> None:
-        """Take in the end of a handler; called on the loop."""
+        """Process the end of a handler; called on the loop."""
         self.machine.ended(self.clock(), job, outcome)
 
     def block(self, span: int) -> None:
-        """Let the loop stand still for so long; the keeper goes on."""
+        """Block the loop for some time; the keeper continues."""
         self._blocked_until = max(self._blocked_until, self._world.now + span)
 
     def freeze(self, span: int) -> None:
-        """Let the whole process stand still."""
+        """Suspend the whole process."""
         self.frozen_until = max(self.frozen_until, self._world.now + span)
         self.witness.trouble(self.frozen_until)
 
     def cut(self, *, is_cut: bool) -> None:
-        """Cut the process off from the store, or no more."""
+        """Cut the process off from the store, or reconnect it."""
         self.wire.is_cut = self.keeper_wire.is_cut = is_cut
 
     def wake(self) -> None:
-        """Hint that there may be work."""
+        """Notify the worker that there may be work."""
         if not self._hint:
             self._hint = True
             self.post(_nothing)
@@ -190,7 +190,7 @@ class Shell:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ask the worker to drain; a second time: to give everything back."""
+        """Ask the worker to drain; a second time: to release everything."""
 
         def stop() -> None:
             self.was_stopped = True
@@ -200,7 +200,7 @@ class Shell:
         self.post(stop)
 
     def die(self, why: str) -> None:
-        """End at once, with the loss of all memory; what was sent is on its way."""
+        """Die at once, losing all memory; requests in flight still arrive."""
         if not self.is_over:
             self._world.note(self.id, f"fault: dies ({why})")
             self._end(None)
@@ -210,7 +210,7 @@ class Shell:
         totals = self.machine.status().totals
         was_told = self.was_stopped or self.told_empty is not None
         if self.machine.status().phase is not WorkerPhase.ENDED or not was_told:
-            self._place.accuse("until empty", f"{self.id} has ended though nobody asked it to and work is left")
+            self._place.accuse("until empty", f"{self.id} exited without a request although work is left")
         if self.told_empty is not None and not self.was_stopped:
             self._place.store.judge.emptied(self.witness, self.told_empty)
         self._place.store.judge.left(self.witness, totals)
@@ -230,7 +230,7 @@ class Shell:
         self._over(how)
 
     def beat(self) -> WorkerBeat:
-        """Return what the worker tells of itself."""
+        """Return the heartbeat of the worker."""
         return WorkerBeat(
             worker_id=self.id,
             host="simulated",
@@ -243,4 +243,4 @@ class Shell:
 
 
 def _nothing() -> None:
-    """Only turn the loop."""
+    """Only run a turn of the loop."""

@@ -1,7 +1,7 @@
-"""The store of the simulation: the reference model, with effects beside it and a judge over every answer.
+"""The simulated store: the reference model, with an effect table and a judge over every reply.
 
-Each method is one atomic step, done at the instant when the request arrives. Looks are told as of when they are to be
-answered, which may be some time ago; what writes is always done to the present.
+Each method is one atomic step, done when the request arrives. A read is given the time as of which it is answered,
+which may be in the past; a write is always applied to the present.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from holdfast.torture.simulation.observer import WorkerTruth
 from holdfast.torture.simulation.stale_reads import Past
 from holdfast.torture.simulation.world import SECOND, SimulatedWorld
 
-_LATE = 4  # a rescue that was on its way for more than this part of a lease takes nothing: see `store.jobs`
+_LATE = 4  # a rescue in flight for longer than this part of a lease takes nothing: see `store.jobs`
 
 
 class Store:
     """The verbs, as the simulated processes call them."""
 
     def __init__(self, world: SimulatedWorld, *, oldest: int = 0, until_empty: bool = True) -> None:
-        """`oldest`: by how many microseconds a look may be old; `until_empty`: whether anybody asks what is left."""
+        """`oldest`: the maximum age of a read in microseconds; `until_empty`: whether any worker reads what is left."""
         self._world = world
         self.clock = StoreClock(world)
         self.weather = Weather()
@@ -49,14 +49,14 @@ class Store:
         self._past = Past(world, self.model, self.judge.docket, self.clock, keeps=oldest > 0, keeps_cases=until_empty)
 
     def _look(self, who: str, what: str, as_of: int) -> Reference:
-        """Return the model as of an instant, for a look."""
+        """Return the model as of a time, for a read."""
         age = self._world.now - as_of
         if age > 0:
             self._world.note(who, "fault: old look", (), f"{what}, {age / SECOND:.3f} s old")
         return self._past.model(as_of)
 
     def enqueue(self, who: str, jobs: Sequence[NewJob]) -> list[bool]:
-        """Put jobs in."""
+        """Enqueue jobs."""
         answers = self.model.enqueue(jobs)
         self._world.note(who, "enqueue", tuple(job.id for job in jobs), repr(answers))
         self.judge.enqueued(jobs, answers)
@@ -75,11 +75,11 @@ class Store:
         return jobs
 
     def has_ready(self) -> bool:
-        """Tell whether a claim may find anything; if not it only reads."""
+        """Return whether a claim may find anything; if not, it only reads."""
         return any(record.state is JobState.READY for record in self.model.records.values())
 
     def finish(self, who: str, finishes: Sequence[Finish]) -> list[Verdict]:
-        """Write ends of attempts."""
+        """Write outcomes of attempts."""
         verdicts = self.model.finish(finishes)
         for finish, verdict in zip(finishes, verdicts, strict=True):
             self._note(who, f"finish {_named(finish.outcome)}", finish.lease, verdict)
@@ -88,7 +88,7 @@ class Store:
         return verdicts
 
     def release(self, who: str, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
-        """Give jobs back."""
+        """Release jobs."""
         verdicts = self.model.release(leases, started=started)
         for lease, verdict in zip(leases, verdicts, strict=True):
             self._note(who, "release started" if started else "release unstarted", lease, verdict)
@@ -114,7 +114,7 @@ class Store:
         return verdict
 
     def verify(self, who: str, lease: Lease, *, as_of: int) -> Standing:
-        """Tell how a lease stands."""
+        """Return the standing of a lease."""
         standing = self._look(who, "verify", as_of).verify(lease)
         self._world.note(who, "verify", (lease.job_id,), f"fence {lease.fence} {standing}")
         return standing
@@ -128,13 +128,13 @@ class Store:
         return promotion
 
     def rescue(self, rescuer: WorkerTruth, unbroken: timedelta, limit: int, *, waited: float) -> list[Rescued]:
-        """Take expired leases for a worker; none if the request itself took long, as every backend sees to."""
+        """Take expired leases for a worker; none if the request itself was slow, as in every backend."""
         if _LATE * waited * SECOND > rescuer.lease:
             return []
         return self._rescued(rescuer.id, rescuer, self.model.rescue(unbroken, limit))
 
     def rescue_now(self, who: str) -> list[Rescued]:
-        """Take every expired lease by a person's word."""
+        """Operator action: take every expired lease."""
         return self._rescued(who, None, self.model.rescue(None, 1000))
 
     def _rescued(self, who: str, rescuer: WorkerTruth | None, rescued: list[Rescued]) -> list[Rescued]:
@@ -156,33 +156,33 @@ class Store:
         return rescued
 
     def outstanding(self, request: ClaimRequest, *, as_of: int, claimed_at: int) -> Outstanding:
-        """Count what is left, for a worker that knows of its claims up to an instant."""
+        """Count what is left, for a worker that knows of its claims up to a time."""
         left = self._look(request.worker_id, "outstanding", as_of).outstanding(request.tasks, request.queues)
         then = self._past.docket(as_of)
         self.judge.looked(request, left.is_empty, then=then, as_of=as_of, claimed_at=claimed_at)
         return left
 
     def unheard(self, worker_id: str, after: int, *, as_of: int) -> list[Lease]:
-        """Return the leases of a worker under larger fences than it knows of."""
+        """Return the leases of a worker under larger fences than it knows."""
         return self._look(worker_id, "unheard", as_of).unheard(worker_id, after)
 
     def cancel_asked(self, worker_id: str, *, as_of: int) -> list[Lease]:
-        """Return the leases whose jobs somebody asked to cancel."""
+        """Return the leases with a cancel request."""
         return self._look(worker_id, "cancel asked", as_of).cancel_asked(worker_id)
 
     def may_be_asked(self, worker_id: str) -> bool:
-        """Tell whether a look for cancellations can show anything, so that not every one has to be simulated."""
+        """Return whether a read of cancel requests can show anything, so that not every one has to be simulated."""
         recently = self._asked_at is not None and self._world.now - self._asked_at <= 2 * self._oldest
         return recently or bool(self.model.cancel_asked(worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:
-        """Note that a worker lives."""
+        """Record a worker's heartbeat."""
         self.model.beat(beat)
 
-    # --- a person's word --------------------------------------------------------------------------------------------
+    # --- operator actions -------------------------------------------------------------------------------------------
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job, or ask its worker to."""
+        """Cancel a job, or request it of its worker."""
         answer = self.model.cancel(job_id, "somebody asked")
         self._world.note("operator", "cancel", (job_id,), answer)
         self.judge.cancelled(job_id)
@@ -191,14 +191,14 @@ class Store:
         self._past.keep()
 
     def retry(self, job_id: str) -> None:
-        """Send a failed or cancelled job back."""
+        """Retry a failed or cancelled job."""
         answer = self.model.retry(job_id)
         self._world.note("operator", "retry", (job_id,), repr(answer))
         self.judge.retried(job_id, answer)
         self._past.keep()
 
     def reset(self, job_id: str) -> None:
-        """Take a lease away."""
+        """Reset a lease."""
         answer = self.model.reset(job_id)
         self._world.note("operator", "reset", (job_id,), repr(answer))
         self.judge.reset(job_id, answer)
@@ -219,7 +219,7 @@ class Store:
         self._past.keep()
 
     def set_clock(self, by: int) -> None:
-        """Set the store's clock, by so many microseconds."""
+        """Step the store's clock by microseconds."""
         self.clock.step(by)
         self._past.keep()
 

@@ -1,4 +1,4 @@
-"""The app of a run of streams, its store wrapped so that the history writes itself."""
+"""The app of a stream run, with a store wrapper that records the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a run of streams: appenders instead of producers, nodes instead of workers, shares instead of jobs."""
+"""Conducts a stream run: appenders instead of producers, nodes instead of workers, shares instead of jobs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from holdfast.torture.streams.records import FaultsOver
 from holdfast.torture.streams.target import DONE, PARKED, UNOWNED, WAITING, StreamGround
 
 _SUPERVISED: Final = 0.2
-_LATE: Final = 500  # so many numbers back a step may still become visible
+_LATE: Final = 500  # transitions with numbers this far back may still become visible
 
 
 class StreamProgress(RunProgress):
-    """The state of a run of streams; an event has ended when every consumer has passed it."""
+    """The state of a stream run; an event has ended when every consumer has passed it."""
 
     unit: ClassVar = "events"
     came: ClassVar = "appended"
@@ -52,12 +52,12 @@ class NodeFleet(Fleet):
 
     @property
     def recovery(self) -> float:
-        """Seconds within which the shares of a dead node are to be owned again."""
+        """Seconds within which the shares of a dead node must have an owner again."""
         return self._plan.lease
 
 
 class StreamConductor(Conductor):
-    """One run of streams on one store."""
+    """One stream run on one store."""
 
     producing: ClassVar = "appender"
     ground: StreamGround
@@ -78,7 +78,7 @@ class StreamConductor(Conductor):
         return NodeFleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
 
     async def _prepare_more(self) -> None:
-        """Make the categories."""
+        """Create the categories."""
         async with App(self.ground.url) as app:
             for name, partitions in PARTITIONS.items():
                 await app.category(name, partitions=partitions)
@@ -91,10 +91,10 @@ class StreamConductor(Conductor):
         """Do nothing: no queue was paused."""
 
     async def _replace(self) -> None:
-        """Leave the nodes as they are: every one of them can run every consumer."""
+        """Keep the nodes: every one of them can run every consumer."""
 
     def _look(self) -> bool:
-        """Look at counts, shares and transitions; False if the store cannot be reached, as it may be."""
+        """Take a snapshot of counts, shares and transitions; False if the store is unavailable, which is allowed."""
         try:
             self.progress.counts = dict(self.ground.counts())
             self.log.writer.write(self.ground.shares())
@@ -103,20 +103,20 @@ class StreamConductor(Conductor):
             store_us = self.ground.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
-            raise  # it is not the store that failed
-        except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
-            self.log.told(f"the store could not be looked at: {type(error).__name__}")
+            raise  # not a failure of the store
+        except Exception as error:  # noqa: BLE001 - of either driver, or of Holdfast: faults are injected
+            self.log.told(f"no snapshot of the store: {type(error).__name__}")
             return False
         return True
 
     def look_at_transitions(self) -> None:
-        """Write down the steps of allocations since the last look: the store forgets all but the latest."""
+        """Record the transitions of shares since the last snapshot: the store keeps only the latest."""
         for step in self.ground.transitions(max(self._seen, default=0) - _LATE):
             if step.number not in self._seen:
                 self._seen.add(step.number)
                 self.log.writer.write(step)
 
     async def run(self) -> None:
-        """Run to the end of the drain; then look once more at how the nodes have left."""
+        """Run until the end of the drain; then record once more how the nodes left."""
         await super().run()
         await asyncio.to_thread(self.look_at_transitions)

@@ -1,4 +1,4 @@
-"""Stands beside the port for streams and writes down commits, who takes part, leadership and the leader's writes."""
+"""A backend wrapper for streams that records commits, joins, leadership and the leader's writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StreamBackendBeside(Beside):
 
     @property
     def streams(self) -> Streams:
-        """The inner backend's, written down."""
+        """The inner backend's streams, recorded."""
         return cast("Streams", StreamsBeside(self._inner.streams, self._recorder, self._led))
 
 
@@ -40,7 +40,7 @@ class LedBefore:
 
 
 class StreamsBeside:
-    """What is not written down goes straight through."""
+    """Calls that are not recorded pass through."""
 
     def __init__(self, inner: Streams, recorder: Recorder, led: LedBefore) -> None:
         self._inner = inner
@@ -62,7 +62,7 @@ class ConsumersBeside:
         return getattr(self._inner, name)
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Commit, and write down the verdict."""
+        """Commit, and record the verdict."""
         sent_us = now_us()
         try:
             verdict = await self._inner.commit(grant, commit)
@@ -75,7 +75,7 @@ class ConsumersBeside:
 
     @asynccontextmanager
     async def begin(self, grant: Grant, *, limit: timedelta) -> AsyncGenerator[StreamTransaction]:
-        """Open a transaction, and write down that its position was committed."""
+        """Open a transaction, and record the commit of its position."""
         noted = NotedTransaction()
         with self._written_down(grant, noted):
             async with self._inner.begin(grant, limit=limit) as transaction:
@@ -120,7 +120,7 @@ class ConsumersBeside:
 
 
 class NotedTransaction:
-    """A handler's transaction that knows what it was to commit."""
+    """A handler's transaction that knows what it is to commit."""
 
     def __init__(self) -> None:
         self.transaction: StreamTransaction | None = None
@@ -128,11 +128,11 @@ class NotedTransaction:
 
     @property
     def connection(self) -> Any:
-        """What the handler writes through."""
+        """The connection for the handler's writes."""
         return self._open.connection
 
     def commit(self, grant: Grant, commit: Commit) -> Any:
-        """Note what is to be committed, and pass it on."""
+        """Keep what is to be committed, and pass it on."""
         self.asked = commit
         return self._open.commit(grant, commit)
 
@@ -144,7 +144,7 @@ class NotedTransaction:
 
 
 class AllocationsBeside:
-    """Who takes part; leadership, and what is written under it."""
+    """Joins; leadership, and writes under it."""
 
     def __init__(self, inner: AllocationStore, recorder: Recorder, led: LedBefore) -> None:
         self._inner = inner
@@ -155,12 +155,12 @@ class AllocationsBeside:
         return getattr(self._inner, name)
 
     async def join(self, node: NewNode) -> None:
-        """Join, and write down as whom."""
+        """Join, and record the identity."""
         await self._inner.join(node)
         self._recorder.write(Joined(at_us=now_us(), node=node.node.node_id))
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
-        """Lead, and write down an epoch that is new here."""
+        """Lead, and record an epoch that is new to this process."""
         sent_us = now_us()
         leadership = await self._inner.lead(node, lease)
         if leadership is not None and leadership != self._led.leadership:
@@ -177,7 +177,7 @@ class AllocationsBeside:
         return leadership
 
     async def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
-        """Allot, and write down that moves took effect."""
+        """Carry out moves, and record that some took effect."""
         sent_us = now_us()
         done = await self._inner.allot(leadership, moves, grace=grace)
         if done is not None and any(done):

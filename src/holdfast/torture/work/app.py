@@ -1,7 +1,7 @@
-"""The app under torture: one for every process of a run, its store wrapped so that the history writes itself.
+"""The app under torture: one per process of a run, with a store wrapper that records the history.
 
-The conductor names the store and the outside world by the environment, where other users cannot read it; job children
-inherit that.
+The conductor passes the store and the outside server in the environment, which other users cannot read; job children
+inherit it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from holdfast.torture.target.statements import TargetStatements, postgres_statem
 URL: Final = "HOLDFAST_TORTURE_URL"
 OUTSIDE: Final = "HOLDFAST_TORTURE_OUTSIDE"
 AGAIN: Final = 0.2
-"""Seconds until a failed attempt is repeated."""
+"""Seconds until a failed attempt is retried."""
 LEASE_VARIABLE: Final = "HOLDFAST_TORTURE_LEASE"
 lease: Final = float(os.environ.get(LEASE_VARIABLE, str(LEASE)))
 
 _FOR_EVER: Final = timedelta(days=36_500)
 EVERYTHING: Final = Retention(completed=_FOR_EVER, failed=_FOR_EVER, cancelled=_FOR_EVER, counts=_FOR_EVER)
-"""A worker prunes for all on a store. One of a run may be among others: it finds nothing that is old enough."""
+"""A worker prunes the whole store. In a store with other data a run must find nothing old enough."""
 
 app: Final = App(os.environ.get(URL, "sqlite://"), retention=EVERYTHING)
 app.backend, beside = Beside.around(app.backend, recorder)

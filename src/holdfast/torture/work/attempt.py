@@ -1,4 +1,4 @@
-"""What a handler writes down of its attempt, and how it writes its effect."""
+"""What a handler records of its attempt, and how it writes its effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.torture.work.app import beside, statements
 
 @contextmanager
 def attempt(ctx: Context) -> Generator[None]:
-    """Write down that a handler begins, and how it ends."""
+    """Record the start and the end of a handler."""
     job = ctx.job
     recorder.write(
         AttemptBegan(
@@ -76,12 +76,12 @@ def _believed(ctx: Context, error: BaseException) -> Believed:
 
 
 def insert_into(name: str) -> str:
-    """Return the statement that writes an effect or a step; neither table has a unique constraint."""
+    """Return the statement that inserts an effect or a step; neither table has a unique constraint."""
     return statements()[f"insert_{name}"]
 
 
 def row(job: LeasedJob) -> tuple[str, int, int, str]:
-    """Return what the effect of a job says of itself."""
+    """Return the effect row of a job."""
     return (job.id, job.attempt, job.fence, beside.worker_of(job.fence))
 
 
@@ -92,7 +92,7 @@ async def take_effect(ctx: Context) -> None:
 
 
 async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
-    """Write the effect and raise before the transaction is over: nothing of it may stay."""
+    """Write the effect and raise before the transaction ends: it must be rolled back."""
     async with ctx.transaction() as connection:
         await connection.execute(insert_into("effect"), row(ctx.job))
         raise error

@@ -1,4 +1,4 @@
-"""Jobs that enqueue others inside their own transaction: the child is there if and only if the effect is."""
+"""Jobs that enqueue others in their own transaction: the child exists if and only if the effect does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLLED_BACK = (LeaseLost, StoreUnavailable)
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def begets(ctx: Context) -> None:
-    """Take effect, and have another job take effect."""
+    """Write the effect, and enqueue a child that writes its own."""
     with attempt(ctx), _asking_for(ctx) as child:
         async with ctx.transaction() as connection:
             await connection.execute(insert_into("effect"), row(ctx.job))
@@ -39,7 +39,7 @@ def begets_in_thread(ctx: Context) -> None:
 
 @contextmanager
 def _asking_for(ctx: Context) -> Generator[str]:
-    """Write down that a child is asked for, under an id of this attempt alone, and what became of that."""
+    """Record the enqueue of a child, under an id of this attempt only, and its outcome."""
     child, call = new_id(), f"{ctx.job.id}-{ctx.fence}"
     recorder.write(
         EnqueueCalled(

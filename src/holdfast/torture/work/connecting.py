@@ -1,4 +1,4 @@
-"""A connection to the tortured store that is not Holdfast's: what `using=` is given."""
+"""A connection to the store under torture that is not Holdfast's: what `using=` takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUSY = 10.0  # seconds
 
 
 class Connected:
-    """A connection in a transaction; its errors are Holdfast's, so that an attempt can tell what it knows."""
+    """A connection in a transaction; it raises Holdfast's errors, so that an attempt can classify them."""
 
     def __init__(self, raw: Any, trouble: tuple[type[Exception], ...]) -> None:
         self.raw = raw
@@ -30,14 +30,14 @@ class Connected:
             raise StoreUnavailable(str(error)) from error
 
     def commit(self) -> None:
-        """Commit; raises `OutcomeUnknown` if nobody knows."""
+        """Commit; raises `OutcomeUnknown` if the reply is lost."""
         try:
             self.raw.commit()
         except self._trouble as error:
             raise OutcomeUnknown(str(error)) from error
 
     def rollback(self) -> None:
-        """Take everything back."""
+        """Roll back."""
         try:
             self.raw.rollback()
         except self._trouble as error:  # the connection is broken: the store rolls back by itself
@@ -46,7 +46,7 @@ class Connected:
 
 @contextmanager
 def connected() -> Generator[Connected]:
-    """Open a connection to the store of this run, in a transaction; what is not committed is rolled back."""
+    """Open a connection to the store of this run, in a transaction; it is rolled back unless committed."""
     url = os.environ[URL]
     if dialect() == "sqlite":
         with closing(sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=_BUSY)) as raw:

@@ -1,4 +1,4 @@
-"""Effects in a transaction of the handler's own, on a connection of its own: `ctx.complete(using=…)`."""
+"""Effects in a transaction of the handler, on its own connection: `ctx.complete(using=…)`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.torture.work.connecting import connected
 
 @app.task(queue=QUEUE, retry=AGAIN)
 def complete_by_hand(ctx: Context) -> None:
-    """Write the effect and the completion through a connection of our own, and commit."""
+    """Write the effect and the completion through the handler's own connection, and commit."""
     with attempt(ctx):
         _complete(ctx)
 

@@ -1,4 +1,4 @@
-"""Jobs of a task that most workers do not know: they wait, harm nobody, and run once a worker knows them."""
+"""Jobs of a task that most workers do not know: they wait without blocking others, and run once a worker knows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = "stranger"
 
 @app.task(name=UNKNOWN, queue=QUEUE, retry=AGAIN)
 async def stranger(ctx: Context) -> None:
-    """Take effect in a worker that knows this task."""
+    """Write the effect in a worker that knows this task."""
     with attempt(ctx):
         await take_effect(ctx)
 

@@ -1,4 +1,4 @@
-"""Check the history of streams: once through the files, then invariant by invariant."""
+"""Check the history of streams: one pass over the files, then invariant by invariant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STREAM_INVARIANTS: tuple[type[StreamInvariant], ...] = (
     WholeBatches,
     StreamHygiene,
 )
-_SHOWN = 200  # records of a share's history
+_SHOWN = 200  # records in the timeline of a share
 
 
 def check_streams(
@@ -71,7 +71,7 @@ def check_stream_events(
 
 
 def _timeline(story: StreamStory, share: Share) -> str:
-    """Return the last that was told of a share, in order of time, for people to read."""
+    """Return the last records of a share in order of time, as text."""
     begin_us = story.run.first_us
     steps = (step for step in story.transitions if step.share == share)
     told: list[HistoryRecord] = [*chain(steps, story.commits.get(share, ()), story.handled.get(share, ()))]

@@ -1,4 +1,4 @@
-"""The shape of an invariant of streams."""
+"""The base class of a stream invariant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class StreamInvariant:
-    """Something that no run of streams may show."""
+    """A condition that no stream run may violate."""
 
     code: ClassVar[str]
     name: ClassVar[str]
@@ -21,13 +21,13 @@ class StreamInvariant:
     def __init__(self, story: StreamStory) -> None:
         self.story = story
         self.checked = 0
-        """How much was looked at."""
+        """The number of checked cases."""
         self.figures: dict[str, float] = {}
         self.offended: Share | None = None
-        """The share of the first violation, if it was of one."""
+        """The share of the first violation, if it has one."""
 
     def check(self) -> Iterator[Violation]:
-        """Yield what is wrong."""
+        """Yield the violations."""
         raise NotImplementedError
 
     def broken(self, what: str, *, share: Share | None = None, at_us: int | None = None) -> Violation:
@@ -39,7 +39,7 @@ class StreamInvariant:
 
 
 class Fact(NamedTuple):
-    """A number that was true at some instant between `sent_us` and `at_us`."""
+    """A number that was current at some time between `sent_us` and `at_us`."""
 
     sent_us: int
     at_us: int
@@ -47,13 +47,13 @@ class Fact(NamedTuple):
 
 
 def named(share: Share) -> str:
-    """Return a share as people read it."""
+    """Return a share as text."""
     consumer, category, partition = share
     return f"{consumer} of {category}:{partition}"
 
 
 def sinking(facts: Iterable[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield facts that are smaller than one that was surely true before, each with the greatest of these."""
+    """Yield facts that are smaller than one that was certainly current before, each with the greatest of these."""
     kept = list(facts)
     ended = sorted(kept, key=lambda fact: fact.at_us)
     greatest: Fact | None = None

@@ -1,4 +1,4 @@
-"""Epochs grow, and whoever writes as a leader has the greatest (I18)."""
+"""Epochs grow, and only the leader with the greatest epoch writes (I18)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Leaders(StreamInvariant):
     forbids = "an epoch with two leaders or that shrinks, a leader's write under an epoch that is not the greatest"
 
     def check(self) -> Iterator[Violation]:
-        """Compare what leaders were told, what they wrote and what was seen."""
+        """Compare epochs in replies to leaders, in their writes, and in snapshots."""
         story = self.story
         holders: dict[int, tuple[str, str]] = {}
         for led in sorted(story.led, key=lambda led: led.at_us):

@@ -16,10 +16,10 @@ class Positions(StreamInvariant):
 
     code = "I15"
     name = "positions"
-    forbids = "a committed position, or a generation, that is smaller than one that was there before"
+    forbids = "a committed position, or a generation, that is smaller than an earlier one"
 
     def check(self) -> Iterator[Violation]:
-        """Compare what was answered, what was seen and what took effect."""
+        """Compare replies, snapshots and effects."""
         positions: dict[Share, list[Fact]] = defaultdict(list)
         generations: dict[Share, list[Fact]] = defaultdict(list)
         for share, commits in self.story.commits.items():
