@@ -34,11 +34,11 @@ from holdfast.torture.target import Target
 from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
-_LOOK_EVERY: Final = 1.0  # seconds
-_LOOK_SHARE: Final = 20  # snapshots may take a twentieth of the time
-_PATIENCE: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
+_SNAPSHOT_EVERY: Final = 1.0  # seconds
+_SNAPSHOT_SHARE: Final = 20  # snapshots may take a twentieth of the time
+_REPLY_TIMEOUT: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
 _ENDING: Final = 60.0  # seconds on an idle machine, as below
-_DRAIN_LOOK: Final = 0.5
+_DRAIN_POLL: Final = 0.5
 _STARTING: Final = 60.0
 _OVERTAKING: Final = 30.0
 
@@ -52,14 +52,14 @@ class Conductor:
     def __init__(
         self,
         plan: RunPlan,
-        ground: Target,
+        target: Target,
         *,
         history: Path,
         progress: RunProgress,
         server: OwnServer | None = None,
     ) -> None:
         self.plan = plan
-        self.ground = ground
+        self.target = target
         self.progress = progress
         self.history = history
         self.log = Log(history, plan.run, progress.event)
@@ -75,14 +75,14 @@ class Conductor:
         self._logs = history / "logs"
         self._logs.mkdir()
         self._quiet = asyncio.Event()
-        self._crew = Programs(self.log, self._logs)
-        self._proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
+        self._programs = Programs(self.log, self._logs)
+        self._proxy = Proxy(target.url) if target.kind != "sqlite" else None
         self._outside = ""
         self._fleet = self._new_fleet()
-        self._stage = RunContext(
-            plan=plan, log=self.log, fleet=self._fleet, ground=ground, proxy=self._proxy, server=server
+        self._context = RunContext(
+            plan=plan, log=self.log, fleet=self._fleet, target=target, proxy=self._proxy, server=server
         )
-        self.nemesis = Nemesis(self._stage)
+        self.nemesis = Nemesis(self._context)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
 
     def _new_fleet(self) -> Fleet:
@@ -116,22 +116,22 @@ class Conductor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._fleet.kill()
-            await self._crew.kill()
+            await self._programs.kill()
             if self._proxy is not None:
                 await asyncio.to_thread(self._proxy.close)
 
     # --- the phases -------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        async with App(self.ground.url):
+        async with App(self.target.url):
             """Opening installs Holdfast's tables."""
-        await asyncio.to_thread(self.ground.prepare)
+        await asyncio.to_thread(self.target.prepare)
         plan = self.plan
         self.log.writer.write(
             RunBegan(
                 at_us=now_us(),
                 seed=plan.seed,
-                store=self.ground.kind,
+                store=self.target.kind,
                 lease_us=round(plan.lease * 1_000_000),
                 recovery_us=round(plan.recovery * 1_000_000),
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
@@ -143,7 +143,7 @@ class Conductor:
     async def _prepare_more(self) -> None:
         """Start the outside server."""
         settings = OutsideSettings(name="world", parent=os.getpid())
-        world = await self._crew.start("outside", "world", settings, self._environment(False))
+        world = await self._programs.start("outside", "world", settings, self._environment(False))
         self._outside = msgspec.json.decode(await world.line(), type=Listening).url
 
     async def _phases(self) -> None:
@@ -151,18 +151,18 @@ class Conductor:
         await self._until_produced(producers)
         self.progress.phase = RunPhase.FAULTS
         self.began_at = time.monotonic()
-        await self._suffer(producers)
+        await self._inject_faults(producers)
         self.fault_seconds = time.monotonic() - self.began_at
         self.progress.phase = RunPhase.DRAINING
-        self._calm()
+        self._stop_faults()
         ending = self.plan.scaled(_ENDING)
-        self.processes_left += await self._crew.end(producers, within=ending)
+        self.processes_left += await self._programs.end(producers, within=ending)
         await self._resume(within=self.plan.drain)
         began = time.monotonic()
         self.is_drained = await self._drain()
         self.drain_seconds = time.monotonic() - began
         self.processes_left += await self._fleet.stop(within=ending)
-        self.processes_left += await self._crew.end(self._crew.running(), within=ending)
+        self.processes_left += await self._programs.end(self._programs.running(), within=ending)
 
     async def _start_producers(self) -> list[Program]:
         profile = self.plan.profile
@@ -180,7 +180,7 @@ class Conductor:
             )
             # Every other one connects through the proxy, so that its replies are lost too.
             environment = self._environment(number % 2 == 1)
-            program = await self._crew.start(self.producing, settings.name, settings, environment)
+            program = await self._programs.start(self.producing, settings.name, settings, environment)
             program.listen(self._produced(settings.name))
             found.append(program)
         return found
@@ -196,7 +196,7 @@ class Conductor:
                 raise RunFailed(f"{idle} produced nothing within {seconds:g} s; see {self._logs}")
             for program in producers:
                 program.require_alive()
-            await asyncio.sleep(_DRAIN_LOOK)  # polling interval
+            await asyncio.sleep(_DRAIN_POLL)  # polling interval
 
     def _produced(self, name: str) -> Callable[[bytes], None]:
         def take(line: bytes) -> None:
@@ -204,15 +204,15 @@ class Conductor:
 
         return take
 
-    async def _suffer(self, producers: list[Program]) -> None:
+    async def _inject_faults(self, producers: list[Program]) -> None:
         """Run the nemesis until its counts are reached and all jobs are produced, or the time is over."""
         profile = self.plan.profile
-        striking = asyncio.create_task(self.nemesis.run())
+        injecting = asyncio.create_task(self.nemesis.run())
         give_up = self.began_at + self.plan.limit
         try:
             while time.monotonic() < give_up:
-                if striking.done():
-                    striking.result()
+                if injecting.done():
+                    injecting.result()
                     if self.progress.enqueued >= profile.jobs:
                         break
                 for program in producers:
@@ -220,8 +220,8 @@ class Conductor:
                 await asyncio.sleep(0.1)  # several things may end this, and none of them is an event
         finally:
             self.log.over.set()
-            striking.cancel()
-            (ended,) = await asyncio.gather(striking, return_exceptions=True)
+            injecting.cancel()
+            (ended,) = await asyncio.gather(injecting, return_exceptions=True)
         if isinstance(ended, Exception):  # as it was aborted: a server that did not come back
             raise ended
 
@@ -230,7 +230,7 @@ class Conductor:
         give_up = time.monotonic() + within
         while True:
             try:
-                async with App(self.ground.url) as app:
+                async with App(self.target.url) as app:
                     sent_us = now_us()
                     self.log.writer.write(ResumeCalled(at_us=sent_us, queue=PAUSED))
                     await app.queues.resume(PAUSED)
@@ -238,22 +238,22 @@ class Conductor:
             except (StoreUnavailable, OutcomeUnknown) as error:
                 if time.monotonic() > give_up:
                     raise RunFailed(f"the queue {PAUSED} could not be resumed within {within:g} s: {error}") from error
-                await asyncio.sleep(_DRAIN_LOOK)  # the store is unavailable
+                await asyncio.sleep(_DRAIN_POLL)  # the store is unavailable
             else:
                 return
 
     async def _drain(self) -> bool:
         """Without faults, every enqueued job must reach a final state, however long the store takes."""
-        replacing = asyncio.create_task(self._replace())
-        draining = Draining(time.monotonic(), patience=self.plan.drain)
+        replacing = asyncio.create_task(self._replace_workers())
+        draining = Draining(time.monotonic(), timeout=self.plan.drain)
         try:
             while not draining.is_stuck(time.monotonic()):
-                await asyncio.sleep(_DRAIN_LOOK)  # polling interval
-                if not await asyncio.to_thread(self._look):
+                await asyncio.sleep(_DRAIN_POLL)  # polling interval
+                if not await asyncio.to_thread(self._snapshot):
                     continue
                 if not self.progress.left:
                     break
-                draining.saw(time.monotonic(), self.progress.left)
+                draining.update(time.monotonic(), self.progress.left)
         finally:
             replacing.cancel()
             (replaced,) = await asyncio.gather(replacing, return_exceptions=True)
@@ -261,7 +261,7 @@ class Conductor:
             raise replaced
         return not self.progress.left
 
-    def _calm(self) -> None:
+    def _stop_faults(self) -> None:
         """End all faults that are still in progress."""
         self._quiet.set()
         if self._proxy is not None:
@@ -269,7 +269,7 @@ class Conductor:
         for seat in self._fleet.seats:
             seat.send(signal.SIGCONT)
 
-    async def _replace(self) -> None:
+    async def _replace_workers(self) -> None:
         await self._fleet.replace()
 
     # --- snapshots -------------------------------------------------------------------------------------------------
@@ -282,30 +282,30 @@ class Conductor:
             self.progress.workers = len(self._fleet.running())
             self.progress.started, self.progress.deaths = self._fleet.started, self._fleet.deaths
             if self.progress.phase is RunPhase.FAULTS:
-                seen = await asyncio.to_thread(self._look_for_doubles, seen)
-                await asyncio.to_thread(self._look)
+                seen = await asyncio.to_thread(self._count_duplicates, seen)
+                await asyncio.to_thread(self._snapshot)
             cost = time.monotonic() - began
-            await asyncio.sleep(max(_LOOK_EVERY, _LOOK_SHARE * cost))  # polling interval
+            await asyncio.sleep(max(_SNAPSHOT_EVERY, _SNAPSHOT_SHARE * cost))  # polling interval
 
-    def _look(self) -> bool:
+    def _snapshot(self) -> bool:
         """Take a snapshot; False if the store is unavailable, which is allowed."""
         try:
             sent_us = now_us()
-            self.progress.counts = counts = dict(self.ground.counts())
+            self.progress.counts = counts = dict(self.target.counts())
             self.log.writer.write(Snapshot(at_us=now_us(), counts=counts, sent_us=sent_us))
             sent_us = now_us()
-            store_us = self.ground.clock()
+            store_us = self.target.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
             raise  # not a failure of the store
         except Exception as error:  # noqa: BLE001 - of either driver, or of Holdfast: faults are injected
-            self.log.told(f"no snapshot of the store: {type(error).__name__}")
+            self.log.show(f"no snapshot of the store: {type(error).__name__}")
             return False
         return True
 
-    def _look_for_doubles(self, seen: int) -> int:
+    def _count_duplicates(self, seen: int) -> int:
         try:
-            last, doubled = self.ground.effects_seen(seen)
+            last, doubled = self.target.effects_seen(seen)
         except Exception:  # noqa: BLE001 - as above
             return seen
         self.progress.doubled += doubled
@@ -314,9 +314,9 @@ class Conductor:
     # --- environment -----------------------------------------------------------------------------------------------
 
     def _environment(self, proxied: bool) -> dict[str, str]:
-        url = self.ground.url
+        url = self.target.url
         if self._proxy is not None:
-            url = with_settings(self._proxy.url if proxied else url, patience=_PATIENCE, install="never")
+            url = with_settings(self._proxy.url if proxied else url, patience=_REPLY_TIMEOUT, install="never")
         return {
             URL: url,
             OUTSIDE: self._outside,

@@ -31,13 +31,13 @@ class Figures(msgspec.Struct, kw_only=True):
     wrong_steps: list[tuple[str, str]] = []
 
 
-def dump(ground: Target, log: Log, *, processes: int) -> Figures:
+def dump(target: Target, log: Log, *, processes: int) -> Figures:
     """Read the store; `processes` is the number of processes of the run that are still there."""
     states: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     quick, all_of_them = array("q"), array("q")
     most = 0
-    for row in ground.rows():
+    for row in target.rows():
         log.writer.write(row)
         states[row.state] += 1
         outcomes.update(attempt.outcome for attempt in row.attempts)
@@ -48,11 +48,11 @@ def dump(ground: Target, log: Log, *, processes: int) -> Figures:
             if _is_plain(row):
                 quick.append(took)
     effects = 0
-    for effect in ground.effects():
+    for effect in target.effects():
         log.writer.write(effect)
         effects += 1
-    wrong = ground.wrong_steps()
-    left = ground.leftovers()
+    wrong = target.wrong_steps()
+    left = target.leftovers()
     log.writer.write(
         Dumped(
             at_us=now_us(),

@@ -21,7 +21,7 @@ from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES, USUAL
 from holdfast.torture.plan import Fault, RunPlan
-from holdfast.torture.process_tree import Born, below, born
+from holdfast.torture.process_tree import ProcessIdentity, descendants, identify
 from holdfast.torture.programs.settings import WorkerProgramSettings
 
 _SUPERVISED = 0.25
@@ -120,7 +120,7 @@ class Fleet:
         self.deaths = 0
         self._is_stopping = False
         self._quick_ends = 0
-        self._left: set[Born] = set()
+        self._left: set[ProcessIdentity] = set()
         """Processes that outlived their worker."""
 
     @property
@@ -153,11 +153,11 @@ class Fleet:
                 for seat in self.seats:
                     await seat.ended.wait()
         running = [seat.pid for seat in self.seats if seat.is_running]
-        return len({*running, *(pid for worker in running for pid in below(worker)), *self._survivors()})
+        return len({*running, *(pid for worker in running for pid in descendants(worker)), *self._survivors()})
 
     def _survivors(self) -> list[int]:
         """Return the processes that should have exited with their worker."""
-        return [child.pid for child in self._left if child.is_there]
+        return [child.pid for child in self._left if child.is_running]
 
     async def replace(self) -> None:
         """Ask every worker to shut down, one after another; their successors know all tasks and have free slots."""
@@ -173,7 +173,7 @@ class Fleet:
         self._is_stopping = True
         for seat in self.seats:
             if seat.process is not None and seat.process.returncode is None:
-                for pid in [*below(seat.pid), seat.pid]:
+                for pid in [*descendants(seat.pid), seat.pid]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 await seat.process.wait()
@@ -224,7 +224,7 @@ class Fleet:
         self.started += 1
         if self._is_stopping:  # stopped while the process was being created
             seat.ask()
-        children: dict[Born, bool] = {}
+        children: dict[ProcessIdentity, bool] = {}
         code = await self._watched(seat, process, children)
         self._log.exited(seat.target, code)
         if code < 0:
@@ -233,7 +233,9 @@ class Fleet:
         seat.ended.set()
 
     @staticmethod
-    async def _watched(seat: FleetSeat, process: asyncio.subprocess.Process, children: dict[Born, bool]) -> int:
+    async def _watched(
+        seat: FleetSeat, process: asyncio.subprocess.Process, children: dict[ProcessIdentity, bool]
+    ) -> int:
         """Wait until a worker exits; record its descendants, and whether each existed until then.
 
         A descendant that exited after the worker was asked to shut down counts as asked too: by the worker.
@@ -241,24 +243,24 @@ class Fleet:
         while True:
             if not seat.is_asked:
                 children.update(dict.fromkeys(children, False))
-            children.update(dict.fromkeys(map(born, below(process.pid)), True))
+            children.update(dict.fromkeys(map(identify, descendants(process.pid)), True))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     return await asyncio.shield(process.wait())
 
-    async def _until_gone(self, seat: FleetSeat, children: dict[Born, bool], code: int) -> None:
+    async def _until_gone(self, seat: FleetSeat, children: dict[ProcessIdentity, bool], code: int) -> None:
         """Wait until the descendants of a dead worker are gone, and record their exits.
 
         None of them is our child. One that existed until the end was killed with its worker, or exited cleanly if the
         worker did (whose code is the worst of theirs); how the others exited is unknown here.
         """
         for _ in range(100):
-            if not any(child.is_there for child in children):
+            if not any(child.is_running for child in children):
                 break
             await asyncio.sleep(0.05)  # their exit is no event here: their parent is gone
         of_the_last = -signal.SIGKILL if code < 0 else 0 if code == ExitCode.FINE else None
         for child, was_last in children.items():
-            if child.is_there:
+            if child.is_running:
                 self._left.add(child)
                 continue
             name = process_name("worker", seat.name, child.pid)

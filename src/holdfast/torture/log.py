@@ -17,10 +17,10 @@ from holdfast.torture.plan import Fault
 class Log:
     """Records what the conductor does and sees."""
 
-    def __init__(self, directory: Path, run: str, told: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, run: str, show: Callable[[str], None]) -> None:
         self.directory = directory
         self.writer = Writer(directory, run=run, role="conductor", name="main")
-        self.told = told
+        self.show = show
         self.over = threading.Event()
         """Set when the fault phase is over: faults in progress must end."""
         self._numbers = itertools.count(1)
@@ -56,7 +56,7 @@ class Log:
                 at_us=now_us(), number=number, fault=kind, target=target, detail=detail, stalls=stalls, asks=asks
             )
         )
-        self.told(f"{kind} {target}{f': {detail}' if detail else ''}")
+        self.show(f"{kind} {target}{f': {detail}' if detail else ''}")
         try:
             yield
         finally:

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 _GONE: Final = frozenset({"", "Z", "X"})  # a zombie does not run
 
 
-def below(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """Return the descendants of a process."""
     found: list[int] = []
     with contextlib.suppress(OSError):  # it may exit meanwhile
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
                 for child in map(int, (task / "children").read_text().split()):
-                    found += [child, *below(child)]
+                    found += [child, *descendants(child)]
     return found
 
 
@@ -25,22 +25,22 @@ def state_of(pid: int) -> str:
     return _fields(pid)[0]
 
 
-class Born(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """A process, identified by its pid and start time; the start time is empty if it does not exist."""
 
     pid: int
     at: str
 
     @property
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Whether this process, and not one that reuses its pid, still runs."""
         state, at = _fields(self.pid)
         return at == self.at and state not in _GONE
 
 
-def born(pid: int) -> Born:
+def identify(pid: int) -> ProcessIdentity:
     """Return the process that currently has a pid."""
-    return Born(pid, _fields(pid)[1])
+    return ProcessIdentity(pid, _fields(pid)[1])
 
 
 def _fields(pid: int) -> tuple[str, str]:

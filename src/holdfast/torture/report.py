@@ -100,8 +100,8 @@ def report_of(conductor: Conductor, figures: Figures, verdict: RunVerdict, times
         seed=plan.seed,
         profile=plan.name,
         lease=plan.lease,
-        store=conductor.ground.kind,
-        url=conductor.ground.shown,
+        store=conductor.target.kind,
+        url=conductor.target.shown,
         versions=_versions(conductor),
         machine=_machine(),
         is_clean=verdict.is_clean and not wrong_steps and conductor.is_drained,
@@ -182,7 +182,7 @@ def _recoveries(times: list[float]) -> dict[str, float]:
 
 def _versions(conductor: Conductor) -> dict[str, str]:
     found = {"holdfast": version("holdfast"), "python": platform.python_version()}
-    return {**found, **conductor.ground.versions()}
+    return {**found, **conductor.target.versions()}
 
 
 def _machine() -> dict[str, str]:

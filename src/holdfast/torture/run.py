@@ -76,12 +76,12 @@ def _dismiss(guard: subprocess.Popen[bytes]) -> None:
             guard.stdin.write(b".")
 
 
-def require_alone(ground: Target, *, among_others: bool) -> None:
+def require_alone(target: Target, *, among_others: bool) -> None:
     """Refuse a store with jobs or tables that are not of a run, unless `among_others`."""
-    count = ground.foreign()
+    count = target.foreign()
     if count and not among_others:
         raise Foreign(
-            f"{ground.shown} holds {count} jobs, tables or other things that are not of a torture run: name another "
+            f"{target.shown} holds {count} jobs, tables or other things that are not of a torture run: name another "
             "database or schema, or say --yes. Then none of them is removed, none of their jobs is run or pruned; but "
             "workers of a run do for others what any worker on a store does (they give jobs back whose lease has "
             "expired, and make those ready that are due), and others feel the load"
@@ -127,15 +127,15 @@ def _driver_errors() -> list[type[Exception]]:
 
 
 async def torture(
-    plan: RunPlan, ground: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
-    await asyncio.to_thread(ground.wipe)
-    conductor = Conductor(plan, ground, history=history, progress=progress, server=server)
+    await asyncio.to_thread(target.wipe)
+    conductor = Conductor(plan, target, history=history, progress=progress, server=server)
     try:
         await conductor.run()
         progress.phase = RunPhase.READING
-        figures = await asyncio.to_thread(dump, ground, conductor.log, processes=conductor.processes_left)
+        figures = await asyncio.to_thread(dump, target, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
     progress.phase = RunPhase.CHECKING

@@ -18,6 +18,6 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     plan: RunPlan
     log: Log
     fleet: Fleet
-    ground: Target
+    target: Target
     proxy: Proxy | None = None
     server: OwnServer | None = None

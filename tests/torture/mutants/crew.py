@@ -18,7 +18,7 @@ from holdfast.runtime import failpoint
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES
-from holdfast.torture.process_tree import below
+from holdfast.torture.process_tree import descendants
 from holdfast.torture.programs.settings import ProducerSettings, WorkerProgramSettings
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, NAME, ROLE, RUN
@@ -72,7 +72,7 @@ class Crew:
 
     def __exit__(self, *_: object) -> None:
         for seat in self.seats:
-            for pid in [*below(seat.process.pid), seat.process.pid]:
+            for pid in [*descendants(seat.process.pid), seat.process.pid]:
                 send(pid, signal.SIGKILL)
             seat.process.wait()
         if self._producer is not None and self._producer.poll() is None:
@@ -125,7 +125,7 @@ class Crew:
         seat.process = self._start_worker(seat.name, failpoints)
 
     def note_end(self, seat: Seat) -> None:
-        children = below(seat.process.pid)
+        children = descendants(seat.process.pid)
         code = seat.process.wait(_PATIENCE)
         if code == NO_MUTANT:
             raise MissingTarget((self._history / f"{seat.name}.log").read_text()[-500:])

@@ -7,29 +7,29 @@ from typing import ClassVar
 
 from holdfast.torture.fleet import Armed
 from holdfast.torture.nemesis.armed_faults import started_with
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
 _MOST = 600.0  # seconds
 
 
-class Skew:
+class Skew(FaultInjector):
     """Starts a worker whose clock is off by minutes."""
 
     kind: ClassVar = Fault.SKEW
-    at_once: ClassVar = 1
 
-    def why_not(self, stage: RunContext) -> str | None:
+    def why_not(self, run: RunContext) -> str | None:
         """On SQLite the machine's clock is the store's: a process with a different one would be on another machine."""
-        if stage.ground.kind == "sqlite":
+        if run.target.kind == "sqlite":
             return "on SQLite the clock of the machine is the store's own, the same for every process"
         return None
 
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Start the next worker with a wrong clock; it keeps it."""
         armed = Armed(skew=round(chance.choice((-1, 1)) * chance.uniform(1, _MOST), 1))
-        seat = await started_with(armed, stage, chance)
+        seat = await started_with(armed, run, chance)
         if seat is None:
             return False
-        with stage.log.fault(self.kind, seat.target, f"{armed.skew:+.1f} s"):
+        with run.log.fault(self.kind, seat.target, f"{armed.skew:+.1f} s"):
             return True

@@ -7,35 +7,35 @@ import random
 from typing import ClassVar
 
 from holdfast.errors import StoreUnavailable
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
 
-class Terminate:
+class Terminate(FaultInjector):
     """Has the server terminate sessions of workers and producers."""
 
     kind: ClassVar = Fault.TERMINATE
-    at_once: ClassVar = 1
 
-    def why_not(self, stage: RunContext) -> str | None:
+    def why_not(self, run: RunContext) -> str | None:
         """Needs a server."""
-        return "SQLite has no server" if stage.ground.kind == "sqlite" else None
+        return "SQLite has no server" if run.target.kind == "sqlite" else None
 
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Terminate sessions."""
         import psycopg
 
         from holdfast.torture.target.postgres import PostgresGround
 
-        ground = stage.ground
-        if not isinstance(ground, PostgresGround):
+        target = run.target
+        if not isinstance(target, PostgresGround):
             return False
         try:
-            pids = await asyncio.to_thread(ground.sessions)
+            pids = await asyncio.to_thread(target.sessions)
             if not pids:
                 return False
             some = chance.choices((1, max(1, len(pids) // 2), len(pids)), (70, 20, 10))[0]
-            with stage.log.fault(self.kind, "sessions", f"{some} of {len(pids)}"):
-                return await asyncio.to_thread(ground.terminate, chance.sample(pids, some)) > 0
+            with run.log.fault(self.kind, "sessions", f"{some} of {len(pids)}"):
+                return await asyncio.to_thread(target.terminate, chance.sample(pids, some)) > 0
         except (psycopg.Error, StoreUnavailable):  # another fault has the server down
             return False

@@ -28,7 +28,7 @@ from holdfast.torture.simulation.world import SECOND, SimulatedWorld
 T = TypeVar("T")
 _LEAST = 200
 _SPREAD = 4000
-_PATIENCE = 60_000  # microseconds after which an unanswered call times out
+_TIMEOUT = 60_000  # microseconds after which an unanswered call times out
 _REFUSED, _UNANSWERED, _OVERTAKEN, _SLOW_THERE = (
     0.2,
     0.4,
@@ -171,7 +171,7 @@ class SimulatedNetwork:
             self.troubled(world.now + there + call.back)
             world.after(there, lambda: self._arrive(call))
             return
-        hang = int(share * _PATIENCE)
+        hang = int(share * _TIMEOUT)
         self.troubled(world.now + there + call.back + hang)
         if how < _REFUSED or (how >= _UNANSWERED and not overtakes):
             world.after(there + hang, failed)
@@ -187,9 +187,9 @@ class SimulatedNetwork:
     def _wait(self, call: _InFlightCall[T]) -> None:
         """Wait for the one writer; half of the waiting calls time out after a while."""
         world, until = self._world, self._weather.held_until
-        patience = int(2 * self._rng.random() * self._slowest)
-        if world.now + patience < until and patience < self._slowest:
-            world.after(patience, call.failed)
+        wait = int(2 * self._rng.random() * self._slowest)
+        if world.now + wait < until and wait < self._slowest:
+            world.after(wait, call.failed)
         else:
             world.at(until + self.latency(), lambda: self._arrive(call))
 

@@ -60,18 +60,18 @@ class StreamConductor(Conductor):
     """One stream run on one store."""
 
     producing: ClassVar = "appender"
-    ground: StreamGround
+    target: StreamGround
 
     def __init__(
         self,
         plan: RunPlan,
-        ground: StreamGround,
+        target: StreamGround,
         *,
         history: Path,
         progress: RunProgress,
         server: OwnServer | None = None,
     ) -> None:
-        super().__init__(plan, ground, history=history, progress=progress, server=server)
+        super().__init__(plan, target, history=history, progress=progress, server=server)
         self._seen: set[int] = set()
 
     def _new_fleet(self) -> Fleet:
@@ -79,39 +79,39 @@ class StreamConductor(Conductor):
 
     async def _prepare_more(self) -> None:
         """Create the categories."""
-        async with App(self.ground.url) as app:
+        async with App(self.target.url) as app:
             for name, partitions in PARTITIONS.items():
                 await app.category(name, partitions=partitions)
 
-    def _calm(self) -> None:
-        super()._calm()
+    def _stop_faults(self) -> None:
+        super()._stop_faults()
         self.log.writer.write(FaultsOver(at_us=now_us()))
 
     async def _resume(self, *, within: float) -> None:
         """Do nothing: no queue was paused."""
 
-    async def _replace(self) -> None:
+    async def _replace_workers(self) -> None:
         """Keep the nodes: every one of them can run every consumer."""
 
-    def _look(self) -> bool:
+    def _snapshot(self) -> bool:
         """Take a snapshot of counts, shares and transitions; False if the store is unavailable, which is allowed."""
         try:
-            self.progress.counts = dict(self.ground.counts())
-            self.log.writer.write(self.ground.shares())
-            self.look_at_transitions()
+            self.progress.counts = dict(self.target.counts())
+            self.log.writer.write(self.target.shares())
+            self.record_transitions()
             sent_us = now_us()
-            store_us = self.ground.clock()
+            store_us = self.target.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
             raise  # not a failure of the store
         except Exception as error:  # noqa: BLE001 - of either driver, or of Holdfast: faults are injected
-            self.log.told(f"no snapshot of the store: {type(error).__name__}")
+            self.log.show(f"no snapshot of the store: {type(error).__name__}")
             return False
         return True
 
-    def look_at_transitions(self) -> None:
+    def record_transitions(self) -> None:
         """Record the transitions of shares since the last snapshot: the store keeps only the latest."""
-        for step in self.ground.transitions(max(self._seen, default=0) - _LATE):
+        for step in self.target.transitions(max(self._seen, default=0) - _LATE):
             if step.number not in self._seen:
                 self._seen.add(step.number)
                 self.log.writer.write(step)
@@ -119,4 +119,4 @@ class StreamConductor(Conductor):
     async def run(self) -> None:
         """Run until the end of the drain; then record once more how the nodes left."""
         await super().run()
-        await asyncio.to_thread(self.look_at_transitions)
+        await asyncio.to_thread(self.record_transitions)

@@ -10,14 +10,14 @@ from holdfast.torture.streams.records import EventRow, StreamEffectRow
 from holdfast.torture.streams.target import StreamGround
 
 
-def dump_streams(ground: StreamGround, log: Log, *, processes: int) -> Figures:
+def dump_streams(target: StreamGround, log: Log, *, processes: int) -> Figures:
     """Read the store; `processes` is the number of processes of the run that are still there."""
     events = effects = 0
-    for row in ground.dumped():
+    for row in target.dumped():
         log.writer.write(row)
         events += isinstance(row, EventRow)
         effects += isinstance(row, StreamEffectRow)
-    left = ground.leftovers()
+    left = target.leftovers()
     log.writer.write(
         Dumped(
             at_us=now_us(),
@@ -30,5 +30,5 @@ def dump_streams(ground: StreamGround, log: Log, *, processes: int) -> Figures:
             integrity=left.integrity,
         )
     )
-    counts = ground.counts()
+    counts = target.counts()
     return Figures(states={state: counts[state] for state in ("done", "waiting")}, effects=effects)

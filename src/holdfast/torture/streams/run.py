@@ -16,15 +16,15 @@ from holdfast.torture.streams.target import StreamGround
 
 
 async def torture_streams(
-    plan: RunPlan, ground: StreamGround, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+    plan: RunPlan, target: StreamGround, *, history: Path, progress: RunProgress, server: OwnServer | None = None
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
-    await asyncio.to_thread(ground.wipe)
-    conductor = StreamConductor(plan, ground, history=history, progress=progress, server=server)
+    await asyncio.to_thread(target.wipe)
+    conductor = StreamConductor(plan, target, history=history, progress=progress, server=server)
     try:
         await conductor.run()
         progress.phase = RunPhase.READING
-        figures = await asyncio.to_thread(dump_streams, ground, conductor.log, processes=conductor.processes_left)
+        figures = await asyncio.to_thread(dump_streams, target, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
     progress.phase = RunPhase.CHECKING

@@ -14,7 +14,7 @@ from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import attempt, take_effect, take_effect_blocking
 from holdfast.torture.work.base import Follow, Work, calls_of
 
-_PATIENCE = 2 * lease
+_TIMEOUT = 2 * lease
 _LOOK = 0.05
 
 
@@ -29,7 +29,7 @@ async def cancelled_early(ctx: Context) -> None:
 async def cancelled_midway(ctx: Context) -> None:
     """Wait for the cancellation; write the effect if it does not come."""
     with attempt(ctx):
-        await asyncio.sleep(_PATIENCE)
+        await asyncio.sleep(_TIMEOUT)
         await take_effect(ctx)
 
 
@@ -37,7 +37,7 @@ async def cancelled_midway(ctx: Context) -> None:
 def cancelled_midway_in_thread(ctx: Context) -> None:
     """The same in a thread, which must check for the cancellation itself."""
     with attempt(ctx):
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _TIMEOUT
         while time.monotonic() < until:
             if ctx.cancel_asked.wait_blocking(_LOOK):
                 raise Cancel("as requested")

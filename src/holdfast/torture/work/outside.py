@@ -18,7 +18,7 @@ from holdfast.torture.work.app import AGAIN, OUTSIDE, app
 from holdfast.torture.work.attempt import attempt
 from holdfast.torture.work.base import Order, Work
 
-_PATIENCE = 5.0  # seconds
+_TIMEOUT = 5.0  # seconds
 _TAKEN, _KNOWN = 201, 200
 
 
@@ -49,7 +49,7 @@ def _send(payment: str, ctx: Context) -> None:
 
 def _post(effect: dict[str, str | int]) -> int:
     place = urlsplit(os.environ[OUTSIDE])
-    connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=_TIMEOUT)
     try:
         connection.request("POST", "/effects", json.dumps(effect), {"Content-Type": "application/json"})
         return connection.getresponse().status
