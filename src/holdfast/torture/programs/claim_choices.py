@@ -14,33 +14,33 @@ from holdfast.torture.work.plain import answering, plain, silent
 from holdfast.torture.work.transactions import transfer, transfer_in_thread
 
 _TRANSFERS: Final = (transfer.name, transfer_in_thread.name)
-PULLED: Final = (*_TRANSFERS, plain.name, silent.name, answering.name)
+TASKS: Final = (*_TRANSFERS, plain.name, silent.name, answering.name)
 """The tasks whose jobs are claimed directly; workers claim them as well."""
-TROUBLE: Final = (StoreUnavailable, OutcomeUnknown, TransactionExpired)
+TRANSIENT: Final = (StoreUnavailable, OutcomeUnknown, TransactionExpired)
 """Errors that any call may raise, and that do not end the loop."""
 POLL: Final = 0.1  # seconds
-AGAIN: Final = 0.3
-_BLOCKING, _BATCHED, _DAWDLES = 0.4, 0.5, 0.2
+RETRY_AFTER: Final = 0.3
+_BLOCKING, _BATCHED, _SLOW = 0.4, 0.5, 0.2
 _MOST_SINGLE, _MOST_BATCHED = 5, 20
 
 
-class How(Enum):
+class End(Enum):
     """The outcome of a claimed job."""
 
     COMPLETED = auto()
     RETRIED = auto()
     FAILED = auto()
     CANCELLED = auto()
-    GIVEN_BACK = auto()
+    RELEASED = auto()
 
 
-class Dice:
+class ClaimChoices:
     """Random choices; not repeatable from the seed, because what can be claimed is not either."""
 
     def __init__(self, settings: WorkerProgramSettings) -> None:
         self._chance = random.Random()  # noqa: S311 - varied, not secret
         self._lease = settings.lease
-        self.worker_id = f"{settings.name}.pulling.{os.getpid()}"
+        self.worker_id = f"{settings.name}.claiming.{os.getpid()}"
         self.is_blocking = self._chance.random() < _BLOCKING
 
     def limit(self) -> tuple[int, bool]:
@@ -48,13 +48,13 @@ class Dice:
         batched = self._chance.random() < _BATCHED
         return self._chance.randint(1, _MOST_BATCHED if batched else _MOST_SINGLE), batched
 
-    def how(self) -> How:
+    def end(self) -> End:
         """Return the outcome of the next job."""
-        return self._chance.choices(list(How), [86, 5, 2, 2, 5])[0]
+        return self._chance.choices(list(End), [86, 5, 2, 2, 5])[0]
 
     def work(self) -> float:
         """Return the seconds of simulated work."""
-        return self._lease * 0.3 * self._chance.random() if self._chance.random() < _DAWDLES else 0.0
+        return self._lease * 0.3 * self._chance.random() if self._chance.random() < _SLOW else 0.0
 
 
 def has_effect(job: ClaimedJob) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
@@ -11,9 +10,8 @@ import time
 from holdfast.app.app import App
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
-from holdfast.torture.programs.claim_choices import Dice
-from holdfast.torture.programs.claim_loop import Puller
-from holdfast.torture.programs.claim_loop_blocking import BlockingPuller
+from holdfast.torture.programs.claim_choices import ClaimChoices
+from holdfast.torture.programs.claim_loop import ClaimLoop
 from holdfast.torture.programs.opening import opened
 from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.work import catalogue
@@ -41,14 +39,10 @@ def with_known_tasks(*, strangers: bool) -> App:
     return known
 
 
-def pull(settings: WorkerProgramSettings) -> int:
+def run_claim_loop(settings: WorkerProgramSettings) -> int:
     """Claim and finish jobs without a worker, until SIGTERM."""
     beside.pulls = True
-    dice = Dice(settings)
-    if dice.is_blocking:
-        BlockingPuller(settings, dice).run()
-    else:
-        asyncio.run(Puller(settings, dice).run())
+    ClaimLoop(settings, ClaimChoices(settings)).run()
     return ExitCode.FINE
 
 
@@ -62,7 +56,7 @@ def main() -> int:
             back.daemon = True
             back.start()
         if settings.pulls:
-            return pull(settings)
+            return run_claim_loop(settings)
         os.environ.pop(failpoint.VARIABLE, None)  # the armed fault is for this process, not for its job children
         return with_known_tasks(strangers=settings.knows_strangers).run_worker(
             processes=settings.processes,
