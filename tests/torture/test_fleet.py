@@ -107,16 +107,16 @@ async def test_how_a_process_below_a_worker_ended_is_noted_only_if_it_is_known(
 
 async def test_a_stranger_that_has_got_the_number_of_a_child_is_left_alone(fleet: Fleet):
     """The numbers of processes come round; whoever has one now was perhaps never a descendant of a worker."""
-    stranger = await deaf()
-    was_here_before = ProcessIdentity(stranger.pid, "1")
+    other = await deaf()
+    was_here_before = ProcessIdentity(other.pid, "1")
     await fleet._until_gone(fleet.seats[0], {was_here_before: False}, -signal.SIGKILL)
 
     assert await fleet.stop(within=0) == 0
     await fleet.kill()
 
-    assert is_alive(stranger.pid)
-    stranger.kill()
-    await stranger.wait()
+    assert is_alive(other.pid)
+    other.kill()
+    await other.wait()
 
 
 async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, log: Log, tmp_path: Path):
@@ -130,16 +130,16 @@ async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, 
 def test_a_record_after_the_end_of_a_file_is_refused(tmp_path: Path):
     writer = Writer(tmp_path, run="r", role="worker", name="a")
     writer.close()
-    stranger = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT)
+    other = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT)
     with pytest.raises(HistoryDamaged, match="is closed"):
         writer.write(Exited(at_us=1, process="p"))
-    os.close(stranger)
+    os.close(other)
 
 
 def test_a_full_disk_is_damage_of_the_history(tmp_path: Path, monkeypatch):
     writer = Writer(tmp_path, run="r", role="worker", name="a")
 
-    def full(_descriptor: int, _line: bytes) -> int:
+    def full(_descriptor: int, _ordering_scope: bytes) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)

@@ -97,21 +97,21 @@ class Conductor:
     async def run(self) -> None:
         """Run until the end of the drain; the history then lacks only the final dump."""
         main: asyncio.Task[None] | None = None
-        beside: set[asyncio.Task[None]] = set()
+        background: set[asyncio.Task[None]] = set()
         try:
             await self._prepare()
-            beside = {asyncio.create_task(self._fleet.run()), asyncio.create_task(self._watch())}
+            background = {asyncio.create_task(self._fleet.run()), asyncio.create_task(self._watch())}
             main = asyncio.create_task(self._phases())
             # The fleet ends when it is stopped, near the end of the phases, or because its workers cannot work; the
             # watch task never ends by itself.
             while not main.done():
-                done, _ = await asyncio.wait({main, *beside}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done & beside:
-                    beside.discard(task)
+                done, _ = await asyncio.wait({main, *background}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done & background:
+                    background.discard(task)
                     task.result()
             await main
         finally:
-            tasks = [*beside, main] if main is not None else [*beside]
+            tasks = [*background, main] if main is not None else [*background]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,7 +20,7 @@ class Takes(StrEnum):
     NOTHING = "nothing"
 
 
-class Believed(StrEnum):
+class ObservedOutcome(StrEnum):
     """The outcome of an attempt as its own process saw it, before the store's verdict."""
 
     COMPLETED = "completed"

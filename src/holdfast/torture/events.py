@@ -10,7 +10,7 @@ process died. `sent_us` of a reply is the `at_us` at which the request was sent.
 
 from __future__ import annotations
 
-from holdfast.torture.event import Believed, HistoryRecord, JobEvent, Takes
+from holdfast.torture.event import HistoryRecord, JobEvent, ObservedOutcome, Takes
 from holdfast.torture.operator_events import (
     CancelAnswered,
     CancelCalled,
@@ -140,7 +140,7 @@ class EnqueueUnknown(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A claim returned this job. `pulled`: by `app.claim`, so that only the caller extends its lease."""
+    """A claim returned this job. `direct`: by `app.claim`, so that only the caller extends its lease."""
 
     attempt: int
     worker: str
@@ -150,7 +150,7 @@ class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
     lease_us: int
     turn_us: int | None = None
     seq: int | None = None
-    pulled: bool = False
+    direct: bool = False
 
 
 class Finished(JobEvent, frozen=True, kw_only=True, gc=False):
@@ -211,7 +211,7 @@ class AttemptEnded(JobEvent, frozen=True, kw_only=True, gc=False):
     """A handler ended; `delay_us` is the requested delay until the next attempt."""
 
     attempt: int
-    believed: Believed
+    observed: ObservedOutcome
     delay_us: int = 0
     error: str = ""
 
@@ -338,7 +338,6 @@ __all__ = [
     "AttemptBegan",
     "AttemptEnded",
     "AttemptRow",
-    "Believed",
     "CancelAnswered",
     "CancelCalled",
     "Claimed",
@@ -364,6 +363,7 @@ __all__ = [
     "JobEvent",
     "JobRow",
     "LeaseLostSeen",
+    "ObservedOutcome",
     "OutsideAccepted",
     "OutsideAnswered",
     "OutsideRefusal",

@@ -25,9 +25,9 @@ from holdfast.torture.process_tree import ProcessIdentity, descendants, identify
 from holdfast.torture.programs.settings import WorkerProgramSettings
 
 _SUPERVISED = 0.25
-_STRANGERS = 0.2
+_RARE_QUEUE = 0.2
 _PROXIED = 0.6
-_PULLING = 0.25
+_DIRECT = 0.25
 _POINTS_OF_ALL = ("before_effect", "after_effect", "before_commit", "after_commit")  # in any process that runs the job
 _ROOM = 5
 _QUICK = 3.0  # seconds: a worker that exits by itself sooner is broken
@@ -51,8 +51,8 @@ class FleetSeat:
 
     def __init__(self, number: int) -> None:
         self.name = f"w{number}"
-        self.may_pull = number % 2 == 0  # the others must be workers: a direct claim loop rescues nothing
-        self.has_pulled = False
+        self.may_claim_directly = number % 2 == 0  # the others must be workers: a direct claim loop rescues nothing
+        self.has_claimed_directly = False
         self.process: asyncio.subprocess.Process | None = None
         self.settings: WorkerProgramSettings | None = None
         self.armed = Armed()
@@ -194,7 +194,8 @@ class Fleet:
             has_begun = (self._log.directory / f"{seat.target}{SUFFIX}").exists()  # however long a start may take
             lasted = has_begun and loop.time() - began > _QUICK * self._plan.slowness
             if not is_refusal and (seat.was_hit or lasted):
-                self._quick_ends = 0
+                if has_begun:  # a fault during the start does not show that the worker can work
+                    self._quick_ends = 0
                 continue
             self._quick_ends += 1
             if (is_refusal or self._quick_ends > _MOST_QUICK) and not self._is_stopping:
@@ -271,27 +272,27 @@ class Fleet:
 
     def _settings(self, seat: FleetSeat) -> WorkerProgramSettings:
         chance, quiet = self._chance, self._quiet.is_set()
-        knows = quiet or chance.random() < _STRANGERS
+        knows = quiet or chance.random() < _RARE_QUEUE
         size = chance.choice((5, 10, 20))
-        pulls = self._pulls(seat)
+        claims_directly = self._claims_directly(seat)
         return WorkerProgramSettings(
             name=seat.name,
             parent=os.getpid(),
             lease=self._plan.lease,
             queues=QUEUES if knows else USUAL,
-            processes=2 if chance.random() < _SUPERVISED and not (pulls or seat.armed.failpoints) else 1,
+            processes=2 if chance.random() < _SUPERVISED and not (claims_directly or seat.armed.failpoints) else 1,
             concurrency=_ROOM if quiet else chance.choice((2, 3, 4)),
             prefetch_max=size,
             batch_max=size,
-            knows_strangers=knows,
+            knows_rare_task=knows,
             skew=0.0 if quiet else seat.armed.skew,
-            pulls=pulls,
+            claims_directly=claims_directly,
         )
 
-    def _pulls(self, seat: FleetSeat) -> bool:
+    def _claims_directly(self, seat: FleetSeat) -> bool:
         """Draw whether a direct claim loop runs here; in every run one does at first."""
         points = seat.armed.failpoints
-        if self._quiet.is_set() or not seat.may_pull or (points and not points.startswith(_POINTS_OF_ALL)):
+        if self._quiet.is_set() or not seat.may_claim_directly or (points and not points.startswith(_POINTS_OF_ALL)):
             return False
-        is_first, seat.has_pulled = not seat.has_pulled, True
-        return is_first or self._chance.random() < _PULLING
+        is_first, seat.has_claimed_directly = not seat.has_claimed_directly, True
+        return is_first or self._chance.random() < _DIRECT

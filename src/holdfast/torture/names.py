@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 QUEUE: Final = "holdfast-torture"
-STRANGERS: Final = "holdfast-torture-strangers"
+RARE_QUEUE: Final = "holdfast-torture-knows_rare_task"
 """A queue that most workers do not serve."""
 PAUSED: Final = "holdfast-torture-paused"
 """A queue that is paused at times."""
 USUAL: Final = (QUEUE, PAUSED)
-QUEUES: Final = (*USUAL, STRANGERS)
+QUEUES: Final = (*USUAL, RARE_QUEUE)
 SESSIONS: Final = "holdfast-torture"
 """The prefix of the session names of all workers and producers on PostgreSQL."""
 EFFECTS: Final = ("effect", "step")

@@ -61,10 +61,9 @@ class Program:
             self._refuse()
 
     def _refuse(self) -> None:
-        words = self._output.read_text(errors="replace").strip().splitlines()
-        raise ProgramEnded(
-            f"{self.name} exited unexpectedly with code {self.process.returncode}: {words[-1] if words else 'no words'}"
-        )
+        lines = self._output.read_text(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else "no output"
+        raise ProgramEnded(f"{self.name} exited unexpectedly with code {self.process.returncode}: {reason}")
 
 
 class Programs:
@@ -79,12 +78,12 @@ class Programs:
         """Start a program by its role."""
         output = self._folder / f"{role}-{name}.log"
         module = f"holdfast.torture.programs.{role}"
-        with output.open("ab") as words:
+        with output.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", module, msgspec.json.encode(settings).decode()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=words,
+                stderr=errors,
                 env={**os.environ, **environment, ROLE: role, NAME: name},
             )
         program = Program(process_name(role, name, process.pid), process, output)
@@ -97,12 +96,12 @@ class Programs:
 
     async def end(self, programs: Iterable[Program], *, within: float) -> int:
         """Ask programs to shut down, wait for them, and record their exits; return how many had to be killed."""
-        asked = list(programs)
-        for program in asked:
+        ending = list(programs)
+        for program in ending:
             _send(program, signal.SIGTERM)
         killed = 0
         give_up = asyncio.get_running_loop().time() + within
-        for program in asked:
+        for program in ending:
             try:
                 async with asyncio.timeout_at(give_up):
                     code = await program.ended()

@@ -163,8 +163,8 @@ def _with_timeline(verdict: RunVerdict, conductor: Conductor, wrong: list[tuple[
     """Add the timeline of the first job with wrong steps, unless another timeline is shown."""
     if verdict.timeline or not wrong:
         return verdict
-    told = timeline_of(conductor.history, *wrong[0])
-    return msgspec.structs.replace(verdict, timeline=told)
+    timeline = timeline_of(conductor.history, *wrong[0])
+    return msgspec.structs.replace(verdict, timeline=timeline)
 
 
 def _undrained(conductor: Conductor) -> list[str]:

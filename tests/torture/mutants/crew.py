@@ -48,16 +48,16 @@ class Crew:
     """Started on entry, gone on exit."""
 
     def __init__(
-        self, log: Log, ground: Target, history: Path, *, lease: float, seed: int, pulls: bool = False
+        self, log: Log, ground: Target, history: Path, *, lease: float, seed: int, claims_directly: bool = False
     ) -> None:
-        """`pulls`: the second seat is taken by a program that claims by itself."""
+        """`claims_directly`: the second seat is taken by a program that claims by itself."""
         self.log = log
         self.ground = ground
         self.lease = lease
         self.seats: list[Seat] = []
         self.proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
         self._seed = seed
-        self._pulls = pulls
+        self._claims_directly = claims_directly
         self._history = history
         self._producer: subprocess.Popen[bytes] | None = None
 
@@ -115,7 +115,7 @@ class Crew:
             concurrency=5,
             prefetch_max=4,
             batch_max=20,
-            pulls=self._pulls and name == "w2",
+            claims_directly=self._claims_directly and name == "w2",
         )
         return self._start("worker", name, settings, failpoints)
 

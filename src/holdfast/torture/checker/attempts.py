@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
-from holdfast.torture.checker.holding import taken_away
+from holdfast.torture.checker.holding import operator_resets
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
@@ -16,10 +16,10 @@ from holdfast.torture.events import (
     AttemptBegan,
     AttemptEnded,
     AttemptRow,
-    Believed,
     Claimed,
     Finished,
     JobRow,
+    ObservedOutcome,
 )
 
 KEPT_FIRST: Final = 5
@@ -89,12 +89,12 @@ class AttemptsCounted(Invariant):
                 yield self.broken(what, job=job)
         if len(job.attempts) <= limit:
             return
-        snoozed = sum(ended.believed is Believed.SNOOZED for ended in job.of(AttemptEnded))
-        most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed + len(taken_away(job))
+        snoozed = sum(ended.observed is ObservedOutcome.SNOOZED for ended in job.of(AttemptEnded))
+        most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed + len(operator_resets(job))
         if len(job.attempts) > most:
             what = f"started {len(job.attempts)} times; including all excusable ones, {most} are allowed"
             yield self.broken(what, job=job)
-        lost_alone = sum(_told_lost(job, began) == {"done"} for began in job.attempts)
+        lost_alone = sum(_child_losses(job, began) == {"done"} for began in job.attempts)
         if lost_alone > MAX_LOST:
             yield self.broken(f"was lost {lost_alone} times while isolated; {MAX_LOST} are allowed", job=job)
 
@@ -131,7 +131,7 @@ class AttemptsCounted(Invariant):
 
     def _gave_up(self, job: JobHistory, began: AttemptBegan, ended: AttemptRow) -> Iterator[Violation]:
         limit = job.row.max_attempts if job.row is not None else 0
-        if ended.outcome == "failed" and began.used < limit and not _is_pulled(job, began):
+        if ended.outcome == "failed" and began.used < limit and not _is_direct(job, began):
             what = f"failed at attempt number {began.used} of {limit}"
             yield self.broken(what, job=job, at_us=began.at_us)
         if ended.outcome == "retried" and began.used >= limit:
@@ -145,7 +145,7 @@ class AttemptsCounted(Invariant):
 
         The attempt of `before` ended with the first of `outcomes`; the others were claimed without a handler record.
         """
-        alone = _told_lost(job, before) == {"done"}
+        alone = _child_losses(job, before) == {"done"}
         least, most = self._cost(job, before, outcomes[0], alone=alone)
         for how in outcomes[1:]:
             more = self._cost(job, None, how, alone=False)
@@ -158,7 +158,7 @@ class AttemptsCounted(Invariant):
                 f"{before.used} to {after.used}"
             )
             yield self.broken(what, job=job, at_us=after.at_us)
-        if "lost" in outcomes and self.run.settings.isolates and not (_is_pulled(job, after) or _ran_alone(job, after)):
+        if "lost" in outcomes and self.run.settings.isolates and not (_is_direct(job, after) or _ran_alone(job, after)):
             lost = before.attempt + outcomes.index("lost")
             what = f"was lost at attempt {lost}, but attempt {after.attempt} did not run isolated"
             yield self.broken(what, job=job, at_us=after.at_us)
@@ -173,7 +173,7 @@ class AttemptsCounted(Invariant):
         if how == "lost" and isolates and alone:
             return 1, 1
         if how in _EXCUSED or (how == "lost" and isolates):
-            is_dear = len(job.claims) > MAX_INTERRUPTED or (began is not None and bool(_told_lost(job, began)))
+            is_dear = len(job.claims) > MAX_INTERRUPTED or (began is not None and bool(_child_losses(job, began)))
             return 0, int(is_dear)
         return 0, 1
 
@@ -187,12 +187,12 @@ def _is_trimmed(row: JobRow) -> bool:
     return _last_recorded(row) > KEPT_FIRST + KEPT_LAST
 
 
-def _is_pulled(job: JobHistory, began: AttemptBegan) -> bool:
+def _is_direct(job: JobHistory, began: AttemptBegan) -> bool:
     """Return whether an attempt runs in the process that claimed it directly."""
-    return any(claim.pulled for claim in job.claims if claim.fence == began.fence)
+    return any(claim.direct for claim in job.claims if claim.fence == began.fence)
 
 
-def _told_lost(job: JobHistory, began: AttemptBegan) -> set[str]:
+def _child_losses(job: JobHistory, began: AttemptBegan) -> set[str]:
     """Return the verdicts on reports of a live worker that its child process died during this attempt.
 
     Such an attempt ran isolated, whether or not the job was lost before: its task always runs in a child.

@@ -69,7 +69,7 @@ def _judge(
     tallies = [InvariantResult(check.code, check.name, check.forbids) for check in checks]
     pairs = list(zip(checks, tallies, strict=True))
     first: tuple[JobHistory, list[Violation]] | None = None
-    wholes: list[Violation] = []
+    of_run: list[Violation] = []
     count = 0
     for job_id, entries in jobs:
         count += 1
@@ -84,12 +84,12 @@ def _judge(
             if first is None or found[0].at_us < first[1][0].at_us:
                 first = (job, found)
     for check, tally in pairs:
-        for violation in check.whole():
+        for violation in check.whole_run():
             tally.add(violation)
             if violation.job:
-                wholes.append(violation)
+                of_run.append(violation)
         tally.checked, tally.unjudged = check.judged, check.unjudged
-    found_first = [found for found in (first, _shown_by_the_whole(wholes, again, run)) if found is not None]
+    found_first = [found for found in (first, _implicated_by_run(of_run, again, run)) if found is not None]
     first = min(found_first, key=lambda found: found[1][0].at_us, default=None)
     return RunVerdict(
         tallies=tallies,
@@ -100,14 +100,14 @@ def _judge(
     )
 
 
-def _shown_by_the_whole(
-    wholes: list[Violation], again: Callable[[str], list[Entry]], run: RunFacts
+def _implicated_by_run(
+    of_run: list[Violation], again: Callable[[str], list[Entry]], run: RunFacts
 ) -> tuple[JobHistory, list[Violation]] | None:
     """Return the job of the earliest violation that only the check of the whole run found, if any."""
-    if not wholes:
+    if not of_run:
         return None
-    job = min(wholes, key=lambda violation: violation.at_us).job
-    of_it = [violation for violation in wholes if violation.job == job]
+    job = min(of_run, key=lambda violation: violation.at_us).job
+    of_it = [violation for violation in of_run if violation.job == job]
     return _history_of(job, again(job), run), sorted(of_it, key=lambda violation: violation.at_us)
 
 

@@ -46,7 +46,7 @@ class Conservation(Invariant):
         refused = {refused.call for refused in job.of(EnqueueRefused)} | self.run.refused_calls
         return min((call.at_us for call in called if call.call not in refused), default=None)
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """Compare every snapshot with the two counts."""
         called = list(self._called)
         if not self.run.is_whole:
@@ -94,7 +94,7 @@ class Batches(Invariant):
         _, there, missing = self._found.get(call, (size, 0, ""))
         self._found[call] = (size, there + present, missing or name)
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """Every batch exists completely or not at all."""
         if not self.run.is_whole:
             return

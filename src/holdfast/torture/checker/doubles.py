@@ -65,7 +65,7 @@ class NoDouble(Invariant):
         """Count what is allowed, and how much of the rarer work was done."""
         self._measure("attempts", len(job.attempts))
         self._measure("outside effects refused", len(job.entries_of(OutsideRefusal)))
-        self._measure("direct claims", sum(claim.pulled for claim in job.claims))
+        self._measure("direct claims", sum(claim.direct for claim in job.claims))
         self._measure("leases reset", sum(answer.answer is True for answer in job.of(ResetAnswered)))
 
     def _measure(self, name: str, count: int) -> None:

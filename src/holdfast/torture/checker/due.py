@@ -64,7 +64,7 @@ class Due(Invariant):
                 due[finished.fence] = (finished.sent_us + finished.delay_us, finished.delay_us)
         for ended in job.of(AttemptEnded):
             row = kept.get(ended.attempt)
-            if row is not None and row.outcome in _DELAYING and row.outcome == ended.believed and ended.delay_us:
+            if row is not None and row.outcome in _DELAYING and row.outcome == ended.observed and ended.delay_us:
                 due_us = ended.at_us + ended.delay_us
                 due[ended.fence] = max(due.get(ended.fence, (0, 0)), (due_us, ended.delay_us))
         for fence, (due_us, delay_us) in due.items():

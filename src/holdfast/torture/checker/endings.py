@@ -67,8 +67,8 @@ class CleanFailure(Invariant):
     code = "I4"
     name = "clean failure"
     forbids = (
-        "an effect, written in a transaction, of a job that ended as failed or cancelled, of an attempt that was told "
-        "that it is rolled back, or of a job that takes none"
+        "an effect, written in a transaction, of a job that ended as failed or cancelled, of an attempt that was "
+        "rolled back, or of a job without effects"
     )
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
@@ -81,10 +81,10 @@ class CleanFailure(Invariant):
         if job.effects and (is_given_up or job.takes is Takes.NOTHING):
             yield self.broken(f"ended as {job.row.state}, but its effect exists", job=job)
         for effect in job.effects:
-            told = rolled_back.get(effect.fence)
-            if told is not None:
+            rollback = rolled_back.get(effect.fence)
+            if rollback is not None:
                 what = f"its transaction under fence {effect.fence} was rolled back, but its effect exists"
-                yield self.broken(what, job=job, at_us=told.at_us)
+                yield self.broken(what, job=job, at_us=rollback.at_us)
 
 
 def _rolled_back(job: JobHistory) -> dict[int, EffectRolledBack]:

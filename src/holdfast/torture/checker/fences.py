@@ -49,7 +49,7 @@ class Fences(Invariant):
         if len(job.claims) > 1:
             yield from self._stale(job)
         if job.has(ResetAnswered):
-            yield from self._taken_away(job)
+            yield from self._after_reset(job)
         yield from self._effect(job)
 
     def _stale(self, job: JobHistory) -> Iterator[Violation]:
@@ -59,7 +59,7 @@ class Fences(Invariant):
                 text = f"{what} under fence {fence} was accepted, but {min(newer)} was issued before it was sent"
                 yield self.broken(text, job=job, at_us=at_us)
 
-    def _taken_away(self, job: JobHistory) -> Iterator[Violation]:
+    def _after_reset(self, job: JobHistory) -> Iterator[Violation]:
         """After the reply to an operator's reset, writes of the former holder are rejected."""
         for reset in job.of(ResetAnswered):
             if not reset.answer:

@@ -26,7 +26,7 @@ class Hygiene(Invariant):
         if job.row is not None and job.row.state == "running":
             yield self.broken(f"is still leased to {job.row.worker or 'a worker'} after the drain", job=job)
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """Check the leftovers in the final dump."""
         for exited, what in unexpected(self.run.exits):
             yield self.broken(what, at_us=exited.at_us)

@@ -13,7 +13,7 @@ from holdfast.torture.checker.verdict import Violation
 class Invariant:
     """A condition that no run may violate. One object per check of a run; it may collect data over the jobs.
 
-    `job` is called for every job, in no particular order; `whole` once, after all jobs.
+    `job` is called for every job, in no particular order; `whole_run` once, after all jobs.
     """
 
     code: ClassVar[str]
@@ -33,7 +33,7 @@ class Invariant:
         """Yield the violations of one job."""
         raise NotImplementedError
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """Yield the violations of the run as a whole."""
         yield from ()
 
@@ -41,6 +41,6 @@ class Invariant:
         """Return a violation of this invariant by a job, or by a job id if its history is no longer in memory."""
         name = job.id if isinstance(job, JobHistory) else job
         if at_us is None:
-            told = isinstance(job, JobHistory) and job.entries
-            at_us = job.entries[-1].event.at_us if isinstance(job, JobHistory) and told else self.run.last_us
+            entries = job.entries if isinstance(job, JobHistory) else []
+            at_us = entries[-1].event.at_us if entries else self.run.last_us
         return Violation(self.code, what, at_us, name)

@@ -38,7 +38,7 @@ class ClaimSeen(NamedTuple):
     """A claim that was answered, or under which a handler started.
 
     It was made between `sent_us` and `at_us`. `process` is the one that claimed, which holds the job even if a child
-    process runs it; if the claim itself was not recorded (`is_told` is False), it is the process that ran the job.
+    process runs it; if the claim itself was not recorded (`is_recorded` is False), it is the process that ran the job.
     """
 
     fence: int
@@ -46,8 +46,8 @@ class ClaimSeen(NamedTuple):
     sent_us: int
     at_us: int
     process: str
-    is_told: bool
-    pulled: bool = False
+    is_recorded: bool
+    direct: bool = False
     """Whether by `app.claim`: then only the caller extends the lease, and the job runs in the claiming process."""
 
 
@@ -90,10 +90,10 @@ class JobHistory:
     def _claims(self) -> list[ClaimSeen]:
         claims: dict[int, ClaimSeen] = {}
         for entry in self.entries_of(Claimed):
-            told = cast("Claimed", entry.event)
-            if told.fence not in claims:
-                claims[told.fence] = ClaimSeen(
-                    told.fence, told.attempt, told.sent_us, told.at_us, entry.process, True, told.pulled
+            claimed = cast("Claimed", entry.event)
+            if claimed.fence not in claims:
+                claims[claimed.fence] = ClaimSeen(
+                    claimed.fence, claimed.attempt, claimed.sent_us, claimed.at_us, entry.process, True, claimed.direct
                 )
         for entry in self.entries_of(AttemptBegan):
             began = cast("AttemptBegan", entry.event)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from holdfast.torture.checker.holding import given_up_at, holds, taken_away
+from holdfast.torture.checker.holding import may_have_ended_at, operator_resets, promised_leases
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import ClaimSeen, JobHistory
 from holdfast.torture.checker.run import RunFacts
@@ -47,11 +47,11 @@ class OneOfAKey(Invariant):
         call = job.call
         if call is None or all(claimed.queue == call.queue for claimed in job.of(Claimed)):
             return
-        ended = given_up_at(job)
-        promised = holds(job)
-        taken = taken_away(job)
+        ended = may_have_ended_at(job)
+        promised = promised_leases(job)
+        taken = operator_resets(job)
         for claim in job.claims:
-            if claim.is_told:
+            if claim.is_recorded:
                 self.judged += 1
                 until_us = max((until for _, until in promised.get(claim.fence, ())), default=claim.at_us)
                 away = [asked_us for asked_us, done_us in taken if done_us >= claim.sent_us]
@@ -64,7 +64,7 @@ class OneOfAKey(Invariant):
         signs = self.run.last_sign.get(claim.process, claim.at_us)
         return min(signs, self.run.asked_to_end.get(claim.process, signs))
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """Compare each lease of a key with the previous lease that lasts longest."""
         for line, leases in self._lines.items():
             leases.sort()

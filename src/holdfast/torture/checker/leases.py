@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.torture.checker.holding import given_up_at, holds, taken_away
+from holdfast.torture.checker.holding import may_have_ended_at, operator_resets, promised_leases
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import ClaimSeen, JobHistory
 from holdfast.torture.checker.outages import Outage
@@ -31,9 +31,9 @@ class OneHolder(Invariant):
         if len(claims) < 2:  # noqa: PLR2004 - two holders make a conflict
             self.judged += len(claims)
             return
-        promised = holds(job)
-        ended = given_up_at(job)
-        taken = taken_away(job)
+        promised = promised_leases(job)
+        ended = may_have_ended_at(job)
+        taken = operator_resets(job)
         for index, claim in enumerate(claims):
             self.judged += 1
             at_us = claim.at_us
@@ -65,7 +65,7 @@ class NoTheft(Invariant):
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
-        self._mercy_us = run.settings.lease_us * 3 // 10  # half a lease, less the lag of a recorded outage end
+        self._grace_us = run.settings.lease_us * 3 // 10  # half a lease, less the lag of a recorded outage end
         self.unjudged = run.clock_trouble
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
@@ -76,20 +76,20 @@ class NoTheft(Invariant):
         lost = {kept.attempt: kept for kept in row.attempts if kept.outcome == "lost"}
         if not lost:
             return
-        told = {finished.fence for finished in job.of(Finished) if finished.outcome == "lost"}
+        child_deaths = {finished.fence for finished in job.of(Finished) if finished.outcome == "lost"}
         for claim in job.claims:
             kept = lost.get(claim.attempt)
             taken_us = None if kept is None else self.run.from_store_clock(kept.ended_us)
-            if taken_us is None or claim.fence in told:  # its own worker reported the death of a child
+            if taken_us is None or claim.fence in child_deaths:  # its own worker reported the death of a child
                 continue
             self.judged += 1
-            if claim.pulled:
+            if claim.direct:
                 yield from self._cut_short(job, claim, taken_us)
             elif self.run.was_alive(claim.process, taken_us):
                 yield from self._taken(job, claim, taken_us)
 
     def _cut_short(self, job: JobHistory, claim: ClaimSeen, taken_us: int) -> Iterator[Violation]:
-        until_us = max((until_us for _, until_us in holds(job).get(claim.fence, ())), default=taken_us)
+        until_us = max((until_us for _, until_us in promised_leases(job).get(claim.fence, ())), default=taken_us)
         if taken_us < until_us:
             what = f"attempt {claim.attempt} was taken {(until_us - taken_us) / 1e6:.3f} s before the end of its lease"
             yield self.broken(what, job=job, at_us=taken_us)
@@ -114,7 +114,7 @@ class NoTheft(Invariant):
     def _too_soon(self, outage: Outage, taken_us: int) -> bool:
         """Return whether live workers had no time to extend; leases taken in the first half predate the outage."""
         middle_us = (outage.began_us + outage.ended_us) // 2
-        return outage.is_total and middle_us < taken_us < outage.ended_us + self._mercy_us
+        return outage.is_total and middle_us < taken_us < outage.ended_us + self._grace_us
 
     def _excuse(self, why: str) -> None:
         name = f"leases taken from live workers: {why}"

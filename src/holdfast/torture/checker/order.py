@@ -59,7 +59,7 @@ class Turns(Invariant):
         self.judged += 1
         self._places.setdefault((call.queue, call.task), []).append(place)
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """Among the jobs with an earlier turn, compare with the one claimed last."""
         slack = self.run.settings.overtaking_us
         for (queue, _), places in self._places.items():

@@ -82,7 +82,7 @@ class Outages:
             if outage.began_us > deadline:
                 break
             if outage.ended_us > from_us:
-                anew = max(deadline, outage.ended_us + span_us)
+                restarted = max(deadline, outage.ended_us + span_us)
                 still = outage.ended_us - max(outage.began_us, from_us)
-                deadline = min(anew, deadline + still + lease_us)
+                deadline = min(restarted, deadline + still + lease_us)
         return deadline

@@ -36,10 +36,10 @@ class Pauses(Invariant):
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._paused = {queue: _surely_paused(run, queue) for queue in run.pauses}
-        asked = sum(map(len, run.pauses.values()))
+        sent = sum(map(len, run.pauses.values()))
         self.judged = sum(map(len, self._paused.values()))
-        if self.judged < asked:
-            self.unjudged = f"{asked - self.judged} of {asked} pauses: paused or resumed concurrently"
+        if self.judged < sent:
+            self.unjudged = f"{sent - self.judged} of {sent} pauses: paused or resumed concurrently"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Check every claim from a queue that was paused at some time."""
@@ -53,17 +53,19 @@ class Pauses(Invariant):
                 what = (
                     f"attempt {claimed.attempt} was claimed from {claimed.queue} by a claim that was sent "
                     f"{(claimed.sent_us - span.from_us) / 1e6:.3f} s after the queue was paused by {span.by}, and "
-                    f"answered {(span.to_us - claimed.at_us) / 1e6:.3f} s before anybody asked to resume it"
+                    f"answered {(span.to_us - claimed.at_us) / 1e6:.3f} s before a resume was sent"
                 )
                 yield self.broken(what, job=job, at_us=claimed.at_us)
 
 
 def _surely_paused(run: RunFacts, queue: str) -> list[Span]:
     """Return the times in which a queue was paused under any order of concurrent calls; sorted and disjoint."""
-    asked = run.resumes.get(queue, {})
+    resumes = run.resumes.get(queue, {})
     found: list[Span] = []
     for sent_us, answered_us, process in sorted(run.pauses[queue], key=lambda pause: pause[1]):
-        until_us = min((at_us for (_, at_us), done_us in asked.items() if done_us >= sent_us), default=run.last_us + 1)
+        until_us = min(
+            (at_us for (_, at_us), done_us in resumes.items() if done_us >= sent_us), default=run.last_us + 1
+        )
         if answered_us < until_us and not (found and until_us <= found[-1].to_us):
             found.append(Span(answered_us, until_us, process))
     return found

@@ -52,13 +52,13 @@ class Recovery(Invariant):
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Measure how long a job stayed leased to a dead worker."""
-        for told in job.of(Claimed):
-            if told.turn_us is not None:
-                known = self._claims.get(told.queue)
+        for claimed in job.of(Claimed):
+            if claimed.turn_us is not None:
+                known = self._claims.get(claimed.queue)
                 if known is None:
-                    known = self._claims[told.queue] = (array("q"), array("q"))
-                known[0].append(told.at_us)
-                known[1].append(told.turn_us)
+                    known = self._claims[claimed.queue] = (array("q"), array("q"))
+                known[0].append(claimed.at_us)
+                known[1].append(claimed.turn_us)
         if job.row is None or (not job.row.attempts and job.row.attempt <= 1):
             return
         for claim in job.claims:
@@ -99,11 +99,13 @@ class Recovery(Invariant):
         bound_us = self.run.settings.recovery_us + overtaking_us
         if not overtaking_us or again_us <= self.run.without_outages(died_us, bound_us):
             return
-        place = next(((told.queue, told.turn_us) for told in job.of(Claimed) if told.fence == claim.fence), None)
+        place = next(
+            ((claimed.queue, claimed.turn_us) for claimed in job.of(Claimed) if claimed.fence == claim.fence), None
+        )
         if place is not None and place[1] is not None:
             self._late.append(Late(job.id, claim.attempt, place[0], place[1], died_us, again_us))
 
-    def whole(self) -> Iterator[Violation]:
+    def whole_run(self) -> Iterator[Violation]:
         """For each late claim, check whether jobs of its queue with an earlier turn came first."""
         overtaking_us = self.run.settings.overtaking_us
         for late in self._late:
@@ -124,7 +126,7 @@ class Recovery(Invariant):
         if job.row is None:
             return
         of_a_child = {finished.fence for finished in job.of(Finished) if finished.outcome == "lost"}
-        told = {claim.attempt for claim in job.claims if claim.fence not in of_a_child and not claim.pulled}
+        known = {claim.attempt for claim in job.claims if claim.fence not in of_a_child and not claim.direct}
         for kept in job.row.attempts:
             ended_us = self._orderly.get(kept.worker)
             taken_us = self.run.from_store_clock(kept.ended_us)
@@ -133,7 +135,7 @@ class Recovery(Invariant):
             # Not a job whose claim was never answered: its worker does not know of it and cannot release it. Not one
             # whose child died: its worker was alive to report that. Not one claimed directly: only the caller extends
             # that lease.
-            if kept.attempt not in told:
+            if kept.attempt not in known:
                 continue
             self.judged += 1
             since_us = ended_us - self.run.settings.lease_us
@@ -162,6 +164,8 @@ class Recovery(Invariant):
             ended_us = max(exited.at_us for exited in exits if exited is not None)
             since_us = ended_us - 2 * self.run.settings.lease_us
             if not any(outage.began_us < ended_us and outage.ended_us > since_us for outage in self.run.outages):
-                asked = [self.run.asked_to_end[process] for process in processes if process in self.run.asked_to_end]
-                orderly[worker] = min([ended_us, *asked])
+                requested = [
+                    self.run.asked_to_end[process] for process in processes if process in self.run.asked_to_end
+                ]
+                orderly[worker] = min([ended_us, *requested])
         return orderly

@@ -21,11 +21,11 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
     width = max((len(entry.process) for entry in job.entries), default=0)
     if job.call is not None and not job.has(EnqueueCalled):  # the library generated the id
         at = (job.call.at_us - begin_us) / 1e6
-        lines.append(f"  {at:>11.6f}  {'a producer':<{width}}  {words(job.call, begin_us)}")
+        lines.append(f"  {at:>11.6f}  {'a producer':<{width}}  {describe(job.call, begin_us)}")
     for entry in job.entries:
         event = entry.event
         at = (event.at_us - begin_us) / 1e6
-        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {words(event, begin_us)}")
+        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {describe(event, begin_us)}")
         if isinstance(event, JobRow):
             lines += [f"  {'':>11}  {'':<{width}}    {_fields(row, begin_us)}" for row in event.attempts]
     lines += [f"  {(violation.at_us - begin_us) / 1e6:>11.6f}  >> {violation}" for violation in violations]
@@ -37,7 +37,7 @@ def entries_of(job: str, records: Iterable[tuple[str, HistoryRecord]]) -> list[E
     return [Entry(process, part) for process, event in records for about, part in by_job(event) if about == job]
 
 
-def words(event: HistoryRecord, begin_us: int) -> str:
+def describe(event: HistoryRecord, begin_us: int) -> str:
     """Return a record as text."""
     return f"{event.__struct_config__.tag!s:<18} {_fields(event, begin_us)}"
 

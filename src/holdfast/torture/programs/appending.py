@@ -188,13 +188,13 @@ class Appending:
         return call
 
     def _answered(self, call: str, events: list[Event], places: Sequence[Appended]) -> None:
-        told = tuple(
+        appended = tuple(
             AppendedAt(
                 event["event_id"], event["category"], place.partition_id, place.position, place.version, place.is_new
             )
             for event, place in zip(events, places, strict=True)
         )
-        recorder.write(AppendAnswered(at_us=now_us(), call=call, places=told))
-        for place, event in zip(told, events, strict=True):
+        recorder.write(AppendAnswered(at_us=now_us(), call=call, places=appended))
+        for place, event in zip(appended, events, strict=True):
             self._versions[place.category, event["stream"]] = place.version
         self.appended += len(events)

@@ -22,8 +22,8 @@ from holdfast.torture.work.app import app, lease
 from holdfast.torture.work.base import Order, Work
 from holdfast.torture.work.connecting import connected
 
-_BY_LIBRARY, _BY_HAND, _COMMITTED, _ROLLED_BACK = range(4)
-_WAYS = (_BY_LIBRARY, _BY_HAND, _COMMITTED, _ROLLED_BACK)
+_BY_LIBRARY, _WITH_OWN_IDS, _COMMITTED, _ROLLED_BACK = range(4)
+_WAYS = (_BY_LIBRARY, _WITH_OWN_IDS, _COMMITTED, _ROLLED_BACK)
 _WEIGHTS = (50, 35, 8, 7)
 _GIVE_UP = 0.2  # of the calls with a lost reply are not repeated
 _PAUSE = 0.3  # seconds before a repeat
@@ -71,9 +71,9 @@ class Enqueuer:
         order, options = self._draw(work, count)
         (way,) = self._chance.choices(_WAYS, _WEIGHTS)
         if way == _BY_LIBRARY:
-            return await self._by_library(work, order, options)
-        if way == _BY_HAND:
-            return await self._by_hand(work, order, options)
+            return await self._with_library_ids(work, order, options)
+        if way == _WITH_OWN_IDS:
+            return await self._with_own_ids(work, order, options)
         return await self._using(work, order, options, commits=way == _COMMITTED)
 
     def _draw(self, work: Work, count: int) -> tuple[Order, dict[str, Any]]:
@@ -95,7 +95,7 @@ class Enqueuer:
             options["timeout"] = order.task.task.timeout or _LONG * lease
         return order, options
 
-    async def _by_library(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
+    async def _with_library_ids(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
         """Let the library generate the ids: an unknown outcome stays unknown; the header identifies the jobs later."""
 
         async def call(name: str) -> Jobs:
@@ -104,7 +104,7 @@ class Enqueuer:
 
         return await self._persist(work, order, options, call, ids=[])
 
-    async def _by_hand(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
+    async def _with_own_ids(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
         """Create the jobs here, so that exactly the same ones can be sent again."""
         jobs = new_jobs(order.task.task, order.calls, check_options(**options))
 
@@ -181,7 +181,7 @@ class Enqueuer:
                 jobs=ids,
                 size=size,
                 task=task.name,
-                queue=_line(task, options),
+                queue=_ordering_scope(task, options),
                 takes=Takes(work.takes),
                 max_attempts=int(options.get("max_attempts", task.task.max_attempts)),
                 priority=int(options.get("priority", task.task.priority)),
@@ -200,7 +200,7 @@ class Enqueuer:
         return list(ids)
 
 
-def _line(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:
+def _ordering_scope(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:
     """Return the queue or, with an order key, queue and key: the scope within which jobs are ordered."""
     queue, key = str(options.get("queue", task.task.queue)), options.get("order_key")
     return queue if key is None else f"{queue}/{key}"

@@ -55,8 +55,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Accept an effect."""
-        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(self.world.take(str(told["key"]), int(told["fence"]), str(told["payment"])))
+        effect = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(self.world.take(str(effect["key"]), int(effect["fence"]), str(effect["payment"])))
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -10,7 +10,7 @@ import msgspec
 class WorkerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A worker: `processes` above one puts it under a supervisor; `skew` is the error of its wall clock.
 
-    `pulls`: not a worker, but a direct claim loop.
+    `claims_directly`: not a worker, but a direct claim loop.
     """
 
     name: str
@@ -21,9 +21,9 @@ class WorkerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 10
     prefetch_max: int = 50
     batch_max: int = 50
-    knows_strangers: bool = True
+    knows_rare_task: bool = True
     skew: float = 0.0
-    pulls: bool = False
+    claims_directly: bool = False
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):

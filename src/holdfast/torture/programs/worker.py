@@ -15,7 +15,7 @@ from holdfast.torture.programs.claim_loop import ClaimLoop
 from holdfast.torture.programs.opening import opened
 from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.work import catalogue
-from holdfast.torture.work.app import app, beside
+from holdfast.torture.work.app import app, recording
 from holdfast.torture.work.unknown_tasks import UNKNOWN
 
 _POLL = 0.2  # seconds
@@ -29,19 +29,19 @@ def step_clock(seconds: float) -> None:
     time.time_ns = lambda: now_ns() + round(seconds * 1_000_000_000)
 
 
-def with_known_tasks(*, strangers: bool) -> App:
+def with_known_tasks(*, knows_rare_task: bool) -> App:
     """Return an app over the store of the run that knows all tasks, or all but one."""
     known = App(app.backend.url, retention=app.retention)
     known.backend = app.backend
     for task in app.tasks:
-        if strangers or task.name != UNKNOWN:
+        if knows_rare_task or task.name != UNKNOWN:
             known.tasks.add(task)
     return known
 
 
 def run_claim_loop(settings: WorkerProgramSettings) -> int:
     """Claim and finish jobs without a worker, until SIGTERM."""
-    beside.pulls = True
+    recording.claims_directly = True
     ClaimLoop(settings, ClaimChoices(settings)).run()
     return ExitCode.FINE
 
@@ -55,10 +55,10 @@ def main() -> int:
             back = threading.Timer(_STEP_AFTER * settings.lease, step_clock, [-1.5 * settings.skew])
             back.daemon = True
             back.start()
-        if settings.pulls:
+        if settings.claims_directly:
             return run_claim_loop(settings)
         os.environ.pop(failpoint.VARIABLE, None)  # the armed fault is for this process, not for its job children
-        return with_known_tasks(strangers=settings.knows_strangers).run_worker(
+        return with_known_tasks(knows_rare_task=settings.knows_rare_task).run_worker(
             processes=settings.processes,
             worker_id=settings.name,
             queues=settings.queues,

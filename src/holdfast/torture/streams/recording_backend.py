@@ -16,42 +16,42 @@ from holdfast.store.stream_values import Commit, CommitVerdict, NewNode
 from holdfast.store.streams import Streams
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import Recorder
-from holdfast.torture.recording_backend import UNAVAILABLE, UNKNOWN, Beside
+from holdfast.torture.recording_backend import UNAVAILABLE, UNKNOWN, RecordingBackend
 from holdfast.torture.streams.records import Joined, LeaderWrote, Led, PositionCommitted
 
 
-class StreamBackendBeside(Beside):
+class RecordingStreamBackend(RecordingBackend):
     """A `Backend` around another, for nodes."""
 
     def __init__(self, inner: Backend, recorder: Recorder) -> None:
         super().__init__(inner, recorder)
-        self._led = LedBefore()
+        self._led = KnownLeadership()
 
     @property
     def streams(self) -> Streams:
         """The inner backend's streams, recorded."""
-        return cast("Streams", StreamsBeside(self._inner.streams, self._recorder, self._led))
+        return cast("Streams", RecordingStreams(self._inner.streams, self._recorder, self._led))
 
 
-class LedBefore:
+class KnownLeadership:
     """The leadership that this process knows of."""
 
     leadership: Leadership | None = None
 
 
-class StreamsBeside:
+class RecordingStreams:
     """Calls that are not recorded pass through."""
 
-    def __init__(self, inner: Streams, recorder: Recorder, led: LedBefore) -> None:
+    def __init__(self, inner: Streams, recorder: Recorder, led: KnownLeadership) -> None:
         self._inner = inner
-        self.consumers = ConsumersBeside(inner.consumers, recorder)
-        self.allocations = AllocationsBeside(inner.allocations, recorder, led)
+        self.consumers = RecordingConsumers(inner.consumers, recorder)
+        self.allocations = RecordingAllocations(inner.allocations, recorder, led)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-class ConsumersBeside:
+class RecordingConsumers:
     """Commits, alone or in a handler's transaction."""
 
     def __init__(self, inner: ConsumerStore, recorder: Recorder) -> None:
@@ -67,8 +67,8 @@ class ConsumersBeside:
         try:
             verdict = await self._inner.commit(grant, commit)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            told = UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
-            self._committed(grant, commit, told, sent_us)
+            failed = UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
+            self._committed(grant, commit, failed, sent_us)
             raise
         self._committed(grant, commit, str(verdict), sent_us)
         return verdict
@@ -76,8 +76,8 @@ class ConsumersBeside:
     @asynccontextmanager
     async def begin(self, grant: Grant, *, limit: timedelta) -> AsyncGenerator[StreamTransaction]:
         """Open a transaction, and record the commit of its position."""
-        noted = NotedTransaction()
-        with self._written_down(grant, noted):
+        noted = RecordingStreamTransaction()
+        with self._recorded(grant, noted):
             async with self._inner.begin(grant, limit=limit) as transaction:
                 noted.transaction = transaction
                 yield noted
@@ -85,13 +85,13 @@ class ConsumersBeside:
     @contextmanager
     def begin_blocking(self, grant: Grant, *, limit: timedelta) -> Generator[StreamTransaction]:
         """The same for a handler in a thread."""
-        noted = NotedTransaction()
-        with self._written_down(grant, noted), self._inner.begin_blocking(grant, limit=limit) as transaction:
+        noted = RecordingStreamTransaction()
+        with self._recorded(grant, noted), self._inner.begin_blocking(grant, limit=limit) as transaction:
             noted.transaction = transaction
             yield noted
 
     @contextmanager
-    def _written_down(self, grant: Grant, noted: NotedTransaction) -> Generator[None]:
+    def _recorded(self, grant: Grant, noted: RecordingStreamTransaction) -> Generator[None]:
         sent_us = now_us()
         try:
             yield
@@ -119,7 +119,7 @@ class ConsumersBeside:
         self._recorder.write(record)
 
 
-class NotedTransaction:
+class RecordingStreamTransaction:
     """A handler's transaction that knows what it is to commit."""
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ class NotedTransaction:
         return self.transaction
 
 
-class AllocationsBeside:
+class RecordingAllocations:
     """Joins; leadership, and writes under it."""
 
-    def __init__(self, inner: AllocationStore, recorder: Recorder, led: LedBefore) -> None:
+    def __init__(self, inner: AllocationStore, recorder: Recorder, led: KnownLeadership) -> None:
         self._inner = inner
         self._recorder = recorder
         self._led = led

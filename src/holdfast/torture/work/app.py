@@ -15,7 +15,7 @@ from holdfast.app.app import App
 from holdfast.store.values import Retention
 from holdfast.torture.plan import LEASE
 from holdfast.torture.recorder import recorder
-from holdfast.torture.recording_backend import Beside
+from holdfast.torture.recording_backend import RecordingBackend
 from holdfast.torture.target.statements import TargetStatements, postgres_statements, sqlite_statements
 
 URL: Final = "HOLDFAST_TORTURE_URL"
@@ -30,7 +30,7 @@ EVERYTHING: Final = Retention(completed=_FOR_EVER, failed=_FOR_EVER, cancelled=_
 """A worker prunes the whole store. In a store with other data a run must find nothing old enough."""
 
 app: Final = App(os.environ.get(URL, "sqlite://"), retention=EVERYTHING)
-app.backend, beside = Beside.around(app.backend, recorder)
+app.backend, recording = RecordingBackend.around(app.backend, recorder)
 
 
 def dialect() -> str:

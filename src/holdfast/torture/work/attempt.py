@@ -10,10 +10,10 @@ from holdfast.errors import LeaseLost, OutcomeUnknown
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancel, Retry, Snooze
-from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed, LeaseLostSeen
+from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
-from holdfast.torture.work.app import beside, statements
+from holdfast.torture.work.app import recording, statements
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def attempt(ctx: Context) -> Generator[None]:
             fence=job.fence,
             attempt=job.attempt,
             used=job.used_attempts,
-            worker=beside.worker_of(job.fence),
+            worker=recording.worker_of(job.fence),
             queue=job.queue,
             task=job.task,
             isolated=job.lost > 0,
@@ -38,12 +38,12 @@ def attempt(ctx: Context) -> Generator[None]:
     except BaseException as error:
         if isinstance(error, LeaseLost):
             recorder.write(LeaseLostSeen(at_us=now_us(), job=job.id, fence=job.fence))
-        _ended(ctx, _believed(ctx, error), error)
+        _ended(ctx, _observed(ctx, error), error)
         raise
-    _ended(ctx, Believed.COMPLETED)
+    _ended(ctx, ObservedOutcome.COMPLETED)
 
 
-def _ended(ctx: Context, believed: Believed, error: BaseException | None = None) -> None:
+def _ended(ctx: Context, observed: ObservedOutcome, error: BaseException | None = None) -> None:
     job = ctx.job
     delay = error.delay if isinstance(error, Retry | Snooze) else None
     recorder.write(
@@ -52,27 +52,27 @@ def _ended(ctx: Context, believed: Believed, error: BaseException | None = None)
             job=job.id,
             fence=job.fence,
             attempt=job.attempt,
-            believed=believed,
+            observed=observed,
             delay_us=round(delay * 1_000_000) if isinstance(delay, float | int) else 0,
             error="" if error is None else type(error).__name__,
         )
     )
 
 
-def _believed(ctx: Context, error: BaseException) -> Believed:
+def _observed(ctx: Context, error: BaseException) -> ObservedOutcome:
     match error:
         case Snooze():
-            return Believed.SNOOZED
+            return ObservedOutcome.SNOOZED
         case Cancel():
-            return Believed.CANCELLED
+            return ObservedOutcome.CANCELLED
         case LeaseLost():
-            return Believed.LEASE_LOST
+            return ObservedOutcome.LEASE_LOST
         case OutcomeUnknown():
-            return Believed.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         case asyncio.CancelledError():
-            return Believed.INTERRUPTED
+            return ObservedOutcome.INTERRUPTED
         case _:
-            return Believed.FAILED if ctx.job.is_last_attempt else Believed.RETRIED
+            return ObservedOutcome.FAILED if ctx.job.is_last_attempt else ObservedOutcome.RETRIED
 
 
 def insert_into(name: str) -> str:
@@ -82,7 +82,7 @@ def insert_into(name: str) -> str:
 
 def row(job: LeasedJob) -> tuple[str, int, int, str]:
     """Return the effect row of a job."""
-    return (job.id, job.attempt, job.fence, beside.worker_of(job.fence))
+    return (job.id, job.attempt, job.fence, recording.worker_of(job.fence))
 
 
 async def take_effect(ctx: Context) -> None:

@@ -21,24 +21,24 @@ _ROLLED_BACK = (LeaseLost, StoreUnavailable)
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
-async def begets(ctx: Context) -> None:
+async def enqueues_child(ctx: Context) -> None:
     """Write the effect, and enqueue a child that writes its own."""
-    with attempt(ctx), _asking_for(ctx) as child:
+    with attempt(ctx), _recorded_child(ctx) as child:
         async with ctx.transaction() as connection:
             await connection.execute(insert_into("effect"), row(ctx.job))
             await transfer.options(job_id=child).enqueue()
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
-def begets_in_thread(ctx: Context) -> None:
+def enqueues_child_in_thread(ctx: Context) -> None:
     """The same in a thread."""
-    with attempt(ctx), _asking_for(ctx) as child, ctx.sync.transaction() as connection:
+    with attempt(ctx), _recorded_child(ctx) as child, ctx.sync.transaction() as connection:
         transfer.options(job_id=child).sync.enqueue()
         connection.execute(insert_into("effect"), row(ctx.job))
 
 
 @contextmanager
-def _asking_for(ctx: Context) -> Generator[str]:
+def _recorded_child(ctx: Context) -> Generator[str]:
     """Record the enqueue of a child, under an id of this attempt only, and its outcome."""
     child, call = new_id(), f"{ctx.job.id}-{ctx.fence}"
     recorder.write(
@@ -66,6 +66,6 @@ def _asking_for(ctx: Context) -> Generator[str]:
 
 
 WORKS = (
-    Work(name="begets", weight=1, takes=Takes.TRANSACTION, draw=calls_of(begets)),
-    Work(name="begets_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(begets_in_thread)),
+    Work(name="enqueues_child", weight=1, takes=Takes.TRANSACTION, draw=calls_of(enqueues_child)),
+    Work(name="enqueues_child_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(enqueues_child_in_thread)),
 )

@@ -1,6 +1,6 @@
 """The checker of streams: reads the history of a run and reports violated invariants.
 
-`STREAM_INVARIANTS` lists the invariants; they check a `StreamStory`.
+`STREAM_INVARIANTS` lists the invariants; they check a `StreamFacts`.
 """
 
 from __future__ import annotations

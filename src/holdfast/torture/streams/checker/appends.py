@@ -19,15 +19,15 @@ class NoEventLost(StreamInvariant):
     def check(self) -> Iterator[Violation]:
         """Compare replies with the dump, and check for gaps."""
         new: dict[str, int] = defaultdict(int)
-        for answer in self.story.answers:
+        for answer in self.facts.answers:
             for place in answer.places:
                 self.checked += 1
-                row = self.story.by_id.get(place.event)
-                told = (place.category, place.partition, place.position, place.version)
+                row = self.facts.by_id.get(place.event)
+                acknowledged = (place.category, place.partition, place.position, place.version)
                 if row is None:
                     yield self.broken(f"event {place.event} was acknowledged but does not exist", at_us=answer.at_us)
-                elif told != (found := (row.category, row.partition, row.position, row.version)):
-                    yield self.broken(f"event {place.event} was acknowledged at {told} but is at {found}")
+                elif acknowledged != (found := (row.category, row.partition, row.position, row.version)):
+                    yield self.broken(f"event {place.event} was acknowledged at {acknowledged} but is at {found}")
                 new[place.event] += place.is_new
         for event, times in new.items():
             if times > 1:
@@ -35,7 +35,7 @@ class NoEventLost(StreamInvariant):
         yield from self._holes()
 
     def _holes(self) -> Iterator[Violation]:
-        for (category, partition), rows in self.story.events.items():
+        for (category, partition), rows in self.facts.events.items():
             versions: dict[str, int] = defaultdict(int)
             for number, row in enumerate(rows, 1):
                 if row.position != number:
@@ -60,10 +60,10 @@ class NoPhantomEvent(StreamInvariant):
     def check(self) -> Iterator[Violation]:
         """Check every event that exists."""
         hopes: dict[str, int] = defaultdict(int)
-        for name, call in self.story.calls.items():
+        for name, call in self.facts.calls.items():
             for event in call.events:
-                hopes[event] += name not in self.story.refused
-        for event in self.story.by_id:
+                hopes[event] += name not in self.facts.refused
+        for event in self.facts.by_id:
             self.checked += 1
             if event not in hopes:
                 yield self.broken(f"event {event} exists although it was never appended")
@@ -80,8 +80,8 @@ class WholeBatches(StreamInvariant):
 
     def check(self) -> Iterator[Violation]:
         """Check every append of several events."""
-        for name, call in self.story.calls.items():
+        for name, call in self.facts.calls.items():
             self.checked += 1
-            there = sum(event in self.story.by_id for event in call.events)
+            there = sum(event in self.facts.by_id for event in call.events)
             if 0 < there < len(call.events):
                 yield self.broken(f"of {len(call.events)} events of append {name} {there} exist", at_us=call.at_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.streams.checker.history import Share
+from holdfast.torture.streams.checker.facts import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 from holdfast.torture.streams.checker.losses import GUILTY_AFTER, most_losses
 from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
@@ -23,11 +23,11 @@ class EffectsOnce(StreamInvariant):
 
     def check(self) -> Iterator[Violation]:
         """Check all shares."""
-        self.figures["parked events"] = sum(map(len, self.story.parked.values()))
+        self.figures["parked events"] = sum(map(len, self.facts.parked.values()))
         self.figures["events parked for lost nodes"] = 0
         self.figures["repeated handlings"] = 0
-        for share, row in self.story.shares.items():
-            events = self.story.events.get(share[1:], [])
+        for share, row in self.facts.shares.items():
+            events = self.facts.events.get(share[1:], [])
             if row.position != len(events):
                 yield self.broken(f"its position is {row.position}, but there are {len(events)} events", share=share)
             match share[0]:
@@ -39,11 +39,11 @@ class EffectsOnce(StreamInvariant):
                     yield from self._parking(share, row.position, events)
                 case _:
                     yield self.broken("unknown consumer", share=share)
-        yield from self._looks()
+        yield from self._snapshots()
 
     def _atomic(self, share: Share, position: int) -> Iterator[Violation]:
         """The effects are those of the positions 1 to the committed one, each once, in this order."""
-        effects = self.story.effects.get(share, [])
+        effects = self.facts.effects.get(share, [])
         self.checked += len(effects)
         due = 1
         for effect in effects:
@@ -60,7 +60,7 @@ class EffectsOnce(StreamInvariant):
     def _plain(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
         """Each event was handled at least once, and for the first time after the one before it."""
         due = 1
-        for handled in self.story.handled.get(share, []):
+        for handled in self.facts.handled.get(share, []):
             self.checked += 1
             if handled.position > due:
                 yield self.broken(
@@ -79,14 +79,14 @@ class EffectsOnce(StreamInvariant):
         """Of each stream the first failing event and all later ones are parked; all others have effects, in order."""
         took: set[int] = set()
         last = 0
-        for effect in self.story.effects.get(share, []):
+        for effect in self.facts.effects.get(share, []):
             self.checked += 1
             if effect.position <= last:
                 yield self.broken(f"position {effect.position} took effect after {last}", share=share)
             took.add(effect.position)
             last = max(last, effect.position)
             yield from self._fits(share, effect.position, effect.event)
-        parked = {row.position: row.failure for row in self.story.parked.get(share, [])}
+        parked = {row.position: row.failure for row in self.facts.parked.get(share, [])}
         shut: set[str] = set()
         for event in events[:position]:
             failure = parked.pop(event.position, None)
@@ -107,26 +107,26 @@ class EffectsOnce(StreamInvariant):
     def _wrongly_blamed(self, share: Share, position: int) -> str | None:
         """Return the violation if an event was parked for lost nodes without enough losses, else None."""
         self.figures["events parked for lost nodes"] += 1
-        losses = most_losses(self.story, share, position)
+        losses = most_losses(self.facts, share, position)
         if losses >= GUILTY_AFTER:
             return None
         return f"is parked for lost nodes, and its share was lost {losses} times in a row at most ({_LOST})"
 
     def _fits(self, share: Share, position: int, event: str) -> Iterator[Violation]:
-        events = self.story.events.get(share[1:], [])
+        events = self.facts.events.get(share[1:], [])
         if not 0 < position <= len(events) or events[position - 1].event != event:
             yield self.broken(f"position {position} was recorded for event {event}, which is elsewhere", share=share)
 
-    def _looks(self) -> Iterator[Violation]:
+    def _snapshots(self) -> Iterator[Violation]:
         """At any time the last effect is that of the position."""
-        for look in self.story.looks:
-            for seen in look.shares:
+        for snapshot in self.facts.snapshots:
+            for seen in snapshot.shares:
                 if seen.consumer in ATOMIC and seen.effect != seen.position:
                     self.checked += 1
                     yield self.broken(
                         f"its position was {seen.position} while its effects ended at {seen.effect}",
                         share=seen.share,
-                        at_us=look.at_us,
+                        at_us=snapshot.at_us,
                     )
 
 

@@ -21,12 +21,12 @@ class StreamHygiene(StreamInvariant):
 
     def check(self) -> Iterator[Violation]:
         """Check the exits of processes, and the leftovers in the final dump."""
-        self.checked += len(self.story.run.exits)
-        for exited, what in unexpected(self.story.run.exits):
+        self.checked += len(self.facts.run.exits)
+        for exited, what in unexpected(self.facts.run.exits):
             yield self.broken(what, at_us=exited.at_us)
-        if not self.story.run.dumped:
+        if not self.facts.run.dumped:
             yield self.broken("the run has no final dump: it did not finish")
-        for dumped in self.story.run.dumped:
+        for dumped in self.facts.run.dumped:
             self.checked += 1
             for what, name in (
                 ("owned shares", "leases"),
@@ -39,7 +39,7 @@ class StreamHygiene(StreamInvariant):
                     yield self.broken(f"{count} {what} are left over after all nodes have exited")
             if dumped.integrity:
                 yield self.broken(f"the store is damaged: {dumped.integrity}")
-            if dumped.rows != len(self.story.by_id):
+            if dumped.rows != len(self.facts.by_id):
                 yield self.broken(
-                    f"{dumped.rows} events were dumped, but only {len(self.story.by_id)} ids are distinct"
+                    f"{dumped.rows} events were dumped, but only {len(self.facts.by_id)} ids are distinct"
                 )

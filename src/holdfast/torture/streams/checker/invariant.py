@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, NamedTuple, TypeVar
 
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.streams.checker.history import Share, StreamStory
+from holdfast.torture.streams.checker.facts import Share, StreamFacts
 
 T = TypeVar("T")
 
@@ -18,8 +18,8 @@ class StreamInvariant:
     name: ClassVar[str]
     forbids: ClassVar[str]
 
-    def __init__(self, story: StreamStory) -> None:
-        self.story = story
+    def __init__(self, facts: StreamFacts) -> None:
+        self.facts = facts
         self.checked = 0
         """The number of checked cases."""
         self.figures: dict[str, float] = {}
@@ -35,10 +35,10 @@ class StreamInvariant:
         if self.offended is None:
             self.offended = share
         where = "" if share is None else f"{named(share)}: "
-        return Violation(self.code, where + what, self.story.run.last_us if at_us is None else at_us)
+        return Violation(self.code, where + what, self.facts.run.last_us if at_us is None else at_us)
 
 
-class Fact(NamedTuple):
+class Reading(NamedTuple):
     """A number that was current at some time between `sent_us` and `at_us`."""
 
     sent_us: int
@@ -52,11 +52,11 @@ def named(share: Share) -> str:
     return f"{consumer} of {category}:{partition}"
 
 
-def sinking(facts: Iterable[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield facts that are smaller than one that was certainly current before, each with the greatest of these."""
-    kept = list(facts)
+def decreasing(readings: Iterable[Reading]) -> Iterator[tuple[Reading, Reading]]:
+    """Yield readings that are smaller than one that was certainly current before, each with the greatest of these."""
+    kept = list(readings)
     ended = sorted(kept, key=lambda fact: fact.at_us)
-    greatest: Fact | None = None
+    greatest: Reading | None = None
     index = 0
     for fact in sorted(kept, key=lambda fact: fact.sent_us):
         while index < len(ended) and ended[index].at_us < fact.sent_us:

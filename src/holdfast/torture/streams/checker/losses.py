@@ -11,36 +11,36 @@ discarded transitions.
 
 from __future__ import annotations
 
-from holdfast.torture.streams.checker.history import Share, StreamStory
+from holdfast.torture.streams.checker.facts import Share, StreamFacts
 
 GUILTY_AFTER = 6
 """After this many losses in a row the next event counts as failed permanently."""
 _DONE, _GRANTED = "done", "granted"
 
 
-def most_losses(story: StreamStory, share: Share, position: int) -> int:
+def most_losses(facts: StreamFacts, share: Share, position: int) -> int:
     """Return at most how often a share was lost between its last progress before a position and the one past it.
 
     It may be too high, never too low: a node that left with shares looks like one that was lost and restarted, and the
     unknown counts as the worst case.
     """
-    since, until = _since(story, share, position), _until(story, share, position)
-    granted = {step.generation for step in story.transitions if step.share == share and step.new_state == _GRANTED}
+    since, until = _since(facts, share, position), _until(facts, share, position)
+    granted = {step.generation for step in facts.transitions if step.share == share and step.new_state == _GRANTED}
     may_be_losses = sum(generation not in granted for generation in range(since + 1, until + 1))
     return min(may_be_losses, (until - since) // 2)
 
 
-def _since(story: StreamStory, share: Share, position: int) -> int:
+def _since(facts: StreamFacts, share: Share, position: int) -> int:
     """Return the greatest generation under which the share certainly advanced: earlier losses no longer count."""
-    steps = (commit for commit in story.commits.get(share, ()) if commit.verdict == _DONE)
+    steps = (commit for commit in facts.commits.get(share, ()) if commit.verdict == _DONE)
     nearer = [step.generation for step in steps if step.after < step.position < position]
-    took = [effect.generation for effect in story.effects.get(share, ()) if effect.position < position]
+    took = [effect.generation for effect in facts.effects.get(share, ()) if effect.position < position]
     return max(nearer + took, default=0)
 
 
-def _until(story: StreamStory, share: Share, position: int) -> int:
+def _until(facts: StreamFacts, share: Share, position: int) -> int:
     """Return the smallest generation under which the share is known to have been past the position."""
-    steps = (commit for commit in story.commits.get(share, ()) if commit.verdict == _DONE)
+    steps = (commit for commit in facts.commits.get(share, ()) if commit.verdict == _DONE)
     past = [step.generation for step in steps if step.position >= position]
-    took = [effect.generation for effect in story.effects.get(share, ()) if effect.position > position]
-    return min(past + took, default=story.shares[share].generation)
+    took = [effect.generation for effect in facts.effects.get(share, ()) if effect.position > position]
+    return min(past + took, default=facts.shares[share].generation)

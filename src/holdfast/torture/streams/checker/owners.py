@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.history import History
-from holdfast.torture.streams.checker.history import Share
+from holdfast.torture.streams.checker.facts import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 from holdfast.torture.streams.records import Joined, TransitionSeen
 
@@ -33,9 +33,9 @@ class OneOwner(StreamInvariant):
         yield from self._taken_again()
 
     def _steps(self) -> Iterator[Violation]:
-        numbers = {step.number: place for place, step in enumerate(self.story.transitions)}
+        numbers = {step.number: place for place, step in enumerate(self.facts.transitions)}
         last: dict[Share, TransitionSeen] = {}
-        for step in self.story.transitions:
+        for step in self.facts.transitions:
             self.checked += 1
             if (step.old_state, step.new_state) not in _STEPS:
                 yield self._wrong(step, f"went from {step.old_state} to {step.new_state}")
@@ -53,14 +53,14 @@ class OneOwner(StreamInvariant):
                 yield self._wrong(step, f"was granted to {step.node} while {before.node} owned it")
 
     def _wrong(self, step: TransitionSeen, what: str) -> Violation:
-        at_us = self.story.run.from_store_clock(step.store_us or 0)
+        at_us = self.facts.run.from_store_clock(step.store_us or 0)
         return self.broken(f"{what} (transition {step.number})", share=step.share, at_us=at_us or step.at_us)
 
     def _workers(self) -> Iterator[Violation]:
         """Only the node to which a generation was granted worked under it."""
-        owners = {(*step.share, step.generation): step.node for step in self.story.transitions if _takes(step)}
-        told: dict[tuple[str, str, int, int], str] = {}
-        for work in (self.story.effects, self.story.handled):
+        owners = {(*step.share, step.generation): step.node for step in self.facts.transitions if _takes(step)}
+        workers: dict[tuple[str, str, int, int], str] = {}
+        for work in (self.facts.effects, self.facts.handled):
             for share, done in work.items():
                 for one in done:
                     key = (*share, one.generation)
@@ -69,27 +69,27 @@ class OneOwner(StreamInvariant):
                         yield self.broken(
                             f"{one.node} has worked under generation {one.generation}, which is {owner}'s", share=share
                         )
-                    elif told.setdefault(key, one.node) != one.node:
+                    elif workers.setdefault(key, one.node) != one.node:
                         yield self.broken(f"two nodes have worked under generation {one.generation}", share=share)
 
     def _taken_again(self) -> Iterator[Violation]:
         """Some time after the last fault every share has an owner."""
-        over_us = self.story.over_us
+        over_us = self.facts.over_us
         if over_us is None:
             return
-        give_up_us = over_us + self.story.run.settings.recovery_us
-        for look in self.story.looks:
-            free = [seen.share for seen in look.shares if seen.state == _FREE]
-            if look.sent_us < over_us:
+        give_up_us = over_us + self.facts.run.settings.recovery_us
+        for snapshot in self.facts.snapshots:
+            free = [seen.share for seen in snapshot.shares if seen.state == _FREE]
+            if snapshot.sent_us < over_us:
                 continue
             if not free:
-                self.figures.setdefault("all shares owned after the faults (s)", (look.at_us - over_us) / 1e6)
-            elif look.sent_us > give_up_us:
+                self.figures.setdefault("all shares owned after the faults (s)", (snapshot.at_us - over_us) / 1e6)
+            elif snapshot.sent_us > give_up_us:
+                seconds = (snapshot.sent_us - over_us) / 1e6
                 yield self.broken(
-                    f"it has no owner {(look.sent_us - over_us) / 1e6:.1f} s after the last fault, nor {len(free) - 1} "
-                    "others",
+                    f"it and {len(free) - 1} others have no owner {seconds:.1f} s after the last fault",
                     share=free[0],
-                    at_us=look.at_us,
+                    at_us=snapshot.at_us,
                 )
                 return
 
@@ -122,8 +122,8 @@ def recoveries(directory: Path) -> list[float]:
         (back - died_us) / 1e6
         for process, node in nodes.items()
         if (died_us := run.killed_at(process)) is not None
-        for told in steps.values()
-        if (back := _back(told, died_us, node)) is not None
+        for of_share in steps.values()
+        if (back := _back(of_share, died_us, node)) is not None
     )
 
 

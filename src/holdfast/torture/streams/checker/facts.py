@@ -30,7 +30,7 @@ Share = tuple[str, str, int]
 Partition = tuple[str, int]
 
 
-class StreamStory:
+class StreamFacts:
     """Everything is kept in memory: a few hundred bytes per event and consumer."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class StreamStory:
         self.led: list[Led] = []
         self.writes: list[LeaderWrote] = []
         self.transitions: list[TransitionSeen] = []
-        self.looks: list[SharesSeen] = []
+        self.snapshots: list[SharesSeen] = []
         self.over_us: int | None = None
         self.events: dict[Partition, list[EventRow]] = defaultdict(list)
         self.by_id: dict[str, EventRow] = {}
@@ -61,7 +61,7 @@ class StreamStory:
             Led: self.led.append,
             LeaderWrote: self.writes.append,
             TransitionSeen: self.transitions.append,
-            SharesSeen: self.looks.append,
+            SharesSeen: self.snapshots.append,
             FaultsOver: self._over,
             EventRow: self._event,
             StreamEffectRow: lambda event: self.effects[event.share].append(event),
@@ -81,7 +81,7 @@ class StreamStory:
         """Record that all records were read, and sort them."""
         self.run.close()
         self.transitions.sort(key=lambda step: step.number)
-        self.looks.sort(key=lambda look: look.at_us)
+        self.snapshots.sort(key=lambda snapshot: snapshot.at_us)
         for rows in self.events.values():
             rows.sort(key=lambda row: row.position)
         for effects in self.effects.values():
