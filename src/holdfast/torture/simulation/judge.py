@@ -6,7 +6,7 @@ first reply that breaks a rule. The rules, by the names under which they are rep
 - `one holder`: no job is claimed while it is leased, and never again once it has ended (except after a retry).
 - `fence`: fences grow with every claim; a write is accepted if and only if its fence is that of the current lease.
 - `attempts`: claims are numbered without a gap, charged attempts never exceed `max_attempts`, none is cut short.
-- `line`: of the jobs of one order key only the head, the oldest that has not ended, is ever claimed.
+- `order key`: of the jobs of one order key only the head, the oldest that has not ended, is ever claimed.
 - `turn`: claims take due jobs in order of turn, then seq, skip none, and take none of a paused queue.
 - `effect`: at most one effect of a job, and exactly one when it is completed in a transaction; none otherwise.
 - `rescue`: only expired leases are taken, none within half a lease after an outage, and none from a healthy worker.
@@ -37,7 +37,7 @@ from holdfast.model.turn import turn_of
 from holdfast.store.values import ClaimRequest, Finish, Rescued, Verdict
 from holdfast.testing.reference import Reference
 from holdfast.torture.simulation.clock import StoreClock
-from holdfast.torture.simulation.network import Weather
+from holdfast.torture.simulation.network import StoreStatus
 from holdfast.torture.simulation.observer import WorkerTruth
 from holdfast.torture.simulation.oracle import Case, Docket
 from holdfast.torture.simulation.world import SECOND, SimulatedWorld, Violated
@@ -49,11 +49,11 @@ _SLACK = 5 * SECOND  # for refilling seats, and for calls
 class Judge:
     """Watches every verb of the store."""
 
-    def __init__(self, world: SimulatedWorld, model: Reference, clock: StoreClock, *, weather: Weather) -> None:
+    def __init__(self, world: SimulatedWorld, model: Reference, clock: StoreClock, *, status: StoreStatus) -> None:
         self._world = world
         self._clock = clock
         self._model = model
-        self._weather = weather
+        self._status = status
         self.docket = Docket(clock)
         self.cases = self.docket.cases
         self.workers: dict[str, WorkerTruth] = {}
@@ -103,7 +103,7 @@ class Judge:
             raise Violated("turn", f"claimed {case.due - latest} microseconds before it is due", job.id)
         head = self.docket.head(case)
         if head is not case:
-            raise Violated("line", f"claimed although {head.id} comes first", job.id)
+            raise Violated("order key", f"claimed although {head.id} comes first", job.id)
         if job.queue in self._paused:
             raise Violated("turn", f"claimed although queue {job.queue} is paused", job.id)
         if job.turn_us != turn_of(case.due, job.priority):
@@ -183,7 +183,7 @@ class Judge:
             if case is not None and started:
                 case.interrupt()
             elif case is not None:
-                case.give_back()
+                case.release()
 
     def extended(self, leases: Sequence[Lease], lost: Iterable[Lease], duration: timedelta) -> None:
         """Check an extension."""
@@ -227,7 +227,7 @@ class Judge:
                 raise Violated("rescue", f"taken from {case.worker} although its lease has not expired", case.id)
             # One with a longer lease sees less: `docs/internals/simulation.md`, what it has found.
             if rescuer is not None and rescuer.lease <= case.duration:
-                self._check_patience(case, rescuer)
+                self._check_after_outage(case, rescuer)
                 self._check_health(case, rescuer)
             case.lose(alone=case.id in alone)
             self._check_state(case, each.state)
@@ -236,8 +236,8 @@ class Judge:
     def _alone(self) -> set[str]:
         """Return the isolated jobs that are the only jobs of their worker."""
         held = [case for case in self.cases.values() if case.fence is not None]
-        hands = Counter(case.worker for case in held)
-        return {case.id for case in held if case.isolated and hands[case.worker] == 1}
+        counts = Counter(case.worker for case in held)
+        return {case.id for case in held if case.isolated and counts[case.worker] == 1}
 
     def _part(self, workers: set[str]) -> None:
         """Record that workers have lost part of their leases: the rest was not alone."""
@@ -245,11 +245,11 @@ class Judge:
             if case.fence is not None and case.worker in workers:
                 case.isolated = False
 
-    def _check_patience(self, case: Case, rescuer: WorkerTruth) -> None:
-        weather, now = self._weather, self._world.now
-        long_enough = 4 * weather.lasted > 1.2 * rescuer.lease
-        since = now - weather.back_at
-        could_see = rescuer.misled_at < weather.back_at - weather.lasted
+    def _check_after_outage(self, case: Case, rescuer: WorkerTruth) -> None:
+        status, now = self._status, self._world.now
+        long_enough = 4 * status.lasted > 1.2 * rescuer.lease
+        since = now - status.back_at
+        could_see = rescuer.misled_at < status.back_at - status.lasted
         if long_enough and could_see and since < 0.45 * case.duration:
             message = f"{rescuer.id} took it from {case.worker} {since} microseconds after an outage"
             raise Violated("rescue", message, case.id)
@@ -261,7 +261,7 @@ class Judge:
             message = f"{rescuer.id} took it from {holder.id}, which was healthy for {calm} microseconds"
             raise Violated("rescue", message, case.id)
 
-    def buried(self, worker_id: str, rescued: Sequence[Rescued]) -> None:
+    def worker_rescued(self, worker_id: str, rescued: Sequence[Rescued]) -> None:
         """Check leases taken from a dead worker."""
         alone = self._alone()
         for each in rescued:
@@ -293,7 +293,7 @@ class Judge:
         if was_running != (case.fence is not None):
             raise Violated("fence", f"a reset was answered {was_running}", job_id)
         if was_running:
-            case.give_back()
+            case.release()
 
     def retried(self, job_id: str, was_final: bool) -> None:
         """Check an operator's retry."""
@@ -311,7 +311,9 @@ class Judge:
 
     # --- workers and the end ----------------------------------------------------------------------------------------
 
-    def looked(self, request: ClaimRequest, is_empty: bool, *, then: Docket, as_of: int, claimed_at: int) -> None:
+    def emptiness_read(
+        self, request: ClaimRequest, is_empty: bool, *, then: Docket, as_of: int, claimed_at: int
+    ) -> None:
         """Check the reply whether anything is left; a stale reply must have been right at its time.
 
         It must not be older than `claimed_at`, the last claim whose reply the worker had when it sent the read: a

@@ -16,7 +16,7 @@ from holdfast.torture.simulation.world import SECOND
 if TYPE_CHECKING:
     from holdfast.torture.simulation.shell import Shell
 
-_CANCEL_LOOK = 0.5
+_CANCEL_POLL = 0.5
 _TICKS = 20
 _SWITCH = 5000
 
@@ -26,11 +26,11 @@ class SimulatedLeaseKeeper:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._world = shell.place.world
-        self._store = shell.place.store
+        self._world = shell.env.world
+        self._store = shell.env.store
         self._holdings = shell.machine.holdings
         lease = shell.seat.settings.lease
-        self._tick = int(min(lease / _TICKS, _CANCEL_LOOK) * SECOND)
+        self._tick = int(min(lease / _TICKS, _CANCEL_POLL) * SECOND)
         self._beat_every = min(lease / 2, 10.0)
         self._beat_at = 0.0
         self._stuck_grace = lease
@@ -50,10 +50,10 @@ class SimulatedLeaseKeeper:
                 return
         due = self._holdings.due(now)
         if not due:
-            self._look()
+            self._read_cancel_requests()
             return
         lease = shell.request.lease
-        shell.keeper_wire.call(
+        shell.keeper_network.call(
             lambda: self._store.extend(shell.id, due, lease),
             lambda extension: self._extended(due, extension, now),
             self._rest,
@@ -77,35 +77,37 @@ class SimulatedLeaseKeeper:
         self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in not_extended), sent_at)
         if extension.lost:
             self._holdings.lost(extension.lost)
-            self._tell_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))
-        self._look()
+            self._post_to_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))
+        self._read_cancel_requests()
 
-    def _tell_loop(self, event: Callable[[], None]) -> None:
+    def _post_to_loop(self, event: Callable[[], None]) -> None:
         """Run something on the loop, a moment later: threads take turns."""
         shell = self._shell
-        self._world.after(int(shell.place.work.random() * _SWITCH), lambda: shell.post(event))
+        self._world.after(int(shell.env.work.random() * _SWITCH), lambda: shell.post(event))
 
-    def _look(self) -> None:
+    def _read_cancel_requests(self) -> None:
         shell = self._shell
-        if not len(self._holdings) or not self._store.may_be_asked(shell.id):
-            self._tell()
+        if not len(self._holdings) or not self._store.has_cancel_requests(shell.id):
+            self._heartbeat()
             return
-        shell.keeper_wire.look(lambda as_of: self._store.cancel_asked(shell.id, as_of=as_of), self._asked, self._rest)
+        shell.keeper_network.read(
+            lambda as_of: self._store.cancel_asked(shell.id, as_of=as_of), self._cancel_requested, self._rest
+        )
 
-    def _asked(self, leases: list[Lease]) -> None:
-        if self._waits(lambda: self._asked(leases)):
+    def _cancel_requested(self, leases: list[Lease]) -> None:
+        if self._waits(lambda: self._cancel_requested(leases)):
             return
         shell = self._shell
         if leases:
-            self._tell_loop(lambda: shell.machine.cancel_asked(shell.clock(), leases))
-        self._tell()
+            self._post_to_loop(lambda: shell.machine.cancel_asked(shell.clock(), leases))
+        self._heartbeat()
 
-    def _tell(self) -> None:
+    def _heartbeat(self) -> None:
         shell = self._shell
         now = shell.clock()
         if now >= self._beat_at:
             self._beat_at = now + self._beat_every
-            if not self._store.weather.down:
+            if not self._store.status.down:
                 self._store.beat(shell.beat())
         self._rest()
 

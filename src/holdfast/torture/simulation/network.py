@@ -38,7 +38,7 @@ _REFUSED, _UNANSWERED, _OVERTAKEN, _SLOW_THERE = (
 
 
 @dataclass(slots=True)
-class Weather:
+class StoreStatus:
     """The state of the store: whether it is down, how often it was, when it came back, how long it was away."""
 
     down: bool = False
@@ -55,8 +55,8 @@ class Rates:
 
     trouble: float = 0.0
     keeper_trouble: float = 0.0
-    lost_hints: float = 0.0
-    old_looks: float = 0.0
+    lost_notifications: float = 0.0
+    stale_reads: float = 0.0
     oldest: float = 0.0
     """The maximum age of a stale read, in seconds."""
 
@@ -68,9 +68,9 @@ class _InFlightCall(Generic[T]):
     failed: Callable[[], None]
     back: int
     writes: Callable[[], bool]
-    heard: int | None
+    seen: int | None
     """Of a read: the newest state that the caller had seen when it was sent."""
-    is_heard: bool = True
+    is_received: bool = True
     """Whether the caller receives the reply."""
 
 
@@ -87,13 +87,13 @@ def never() -> bool:
 class SimulatedNetwork:
     """The connection of one process, or of one of its threads, to the store."""
 
-    __slots__ = ("_aged", "_heard", "_rng", "_slowest", "_trouble", "_weather", "_world", "is_cut", "troubled")
+    __slots__ = ("_aged", "_rng", "_seen", "_slowest", "_status", "_trouble", "_world", "is_cut", "troubled")
 
     def __init__(
         self,
         world: SimulatedWorld,
         rng: random.Random,
-        weather: Weather,
+        status: StoreStatus,
         *,
         trouble: Callable[[], float],
         slowest: float,
@@ -101,11 +101,11 @@ class SimulatedNetwork:
     ) -> None:
         self._world = world
         self._rng = rng
-        self._weather = weather
+        self._status = status
         self._trouble = trouble
         self._slowest = int(slowest * SECOND)
         self._aged = aged
-        self._heard = 0
+        self._seen = 0
         self.is_cut = False
         self.troubled: Callable[[int], None] = _ignore
         """Called with the end of a fault of this connection only; not called for an outage, which affects all."""
@@ -129,9 +129,9 @@ class SimulatedNetwork:
         transaction, so this call is never applied after its error. `writes` returns, on arrival, whether it waits for
         the one writer that holds the store.
         """
-        self._send(lambda _: act(), done, failed, overtakes=overtakes, writes=writes, heard=None)
+        self._send(lambda _: act(), done, failed, overtakes=overtakes, writes=writes, seen=None)
 
-    def look(
+    def read(
         self,
         act: Callable[[int], T],
         done: Callable[[T], None],
@@ -140,7 +140,7 @@ class SimulatedNetwork:
         writes: Callable[[], bool] = never,
     ) -> None:
         """Have `act` read the store as of the time that it is passed; otherwise like `call`."""
-        self._send(act, done, failed, overtakes=True, writes=writes, heard=self._heard)
+        self._send(act, done, failed, overtakes=True, writes=writes, seen=self._seen)
 
     def _send(
         self,
@@ -150,10 +150,10 @@ class SimulatedNetwork:
         *,
         overtakes: bool,
         writes: Callable[[], bool],
-        heard: int | None,
+        seen: int | None,
     ) -> None:
         there = self.latency()
-        call = _InFlightCall(act, done, failed, self.latency(), writes, heard)
+        call = _InFlightCall(act, done, failed, self.latency(), writes, seen)
         if self._rng.random() < self._trouble():
             self._go_wrong(call, there, overtakes=overtakes)
         else:
@@ -176,17 +176,17 @@ class SimulatedNetwork:
         if how < _REFUSED or (how >= _UNANSWERED and not overtakes):
             world.after(there + hang, failed)
         elif how < _UNANSWERED:
-            call.is_heard = False
+            call.is_received = False
             call.done = lambda _: world.after(hang, failed)
             world.after(there, lambda: self._arrive(call))
         else:
             world.after(there, failed)
-            call.done, call.failed, call.is_heard = _ignore, _nothing, False
+            call.done, call.failed, call.is_received = _ignore, _nothing, False
             world.after(there + hang, lambda: self._arrive(call))
 
     def _wait(self, call: _InFlightCall[T]) -> None:
         """Wait for the one writer; half of the waiting calls time out after a while."""
-        world, until = self._world, self._weather.held_until
+        world, until = self._world, self._status.held_until
         wait = int(2 * self._rng.random() * self._slowest)
         if world.now + wait < until and wait < self._slowest:
             world.after(wait, call.failed)
@@ -194,23 +194,23 @@ class SimulatedNetwork:
             world.at(until + self.latency(), lambda: self._arrive(call))
 
     def _arrive(self, call: _InFlightCall[T]) -> None:
-        weather, world = self._weather, self._world
-        if weather.down or self.is_cut:
+        status, world = self._status, self._world
+        if status.down or self.is_cut:
             world.after(call.back, call.failed)
             return
-        if world.now < weather.held_until and call.writes():
+        if world.now < status.held_until and call.writes():
             self._wait(call)
             return
-        outages = weather.outages
-        as_of = world.now if call.heard is None else self._aged(call.heard)
+        outages = status.outages
+        as_of = world.now if call.seen is None else self._aged(call.seen)
         answer = call.act(as_of)
 
         def come_back() -> None:
-            if weather.outages != outages or self.is_cut:
+            if status.outages != outages or self.is_cut:
                 call.failed()
                 return
-            if call.is_heard:
-                self._heard = max(self._heard, as_of)
+            if call.is_received:
+                self._seen = max(self._seen, as_of)
             call.done(answer)
 
         world.after(call.back, come_back)

@@ -82,16 +82,16 @@ class Case:
         self.fence = None
         self.state = state
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Record a release before it started, or an operator's reset: excused."""
         self.excused += 1
-        self._again_unless_asked()
+        self._again_unless_cancelled()
 
     def interrupt(self) -> None:
         """Record an interruption through no fault of its own: excused, within a bound."""
         if self.interrupted < MAX_INTERRUPTED:
             self.interrupted += 1
-            self.give_back()
+            self.release()
         else:
             self._again_unless_used_up()
 
@@ -111,9 +111,9 @@ class Case:
         if self.charged >= self.new.max_attempts and not self.cancel_asked:
             self.end(JobState.FAILED)
         else:
-            self._again_unless_asked()
+            self._again_unless_cancelled()
 
-    def _again_unless_asked(self) -> None:
+    def _again_unless_cancelled(self) -> None:
         if self.cancel_asked:
             self.end(JobState.CANCELLED)
         else:

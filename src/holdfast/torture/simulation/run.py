@@ -38,16 +38,16 @@ def run_seed(seed: int, *, liveness: bool = False, hashed: bool = False) -> Simu
 
 def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> SimulationVerdict:
     """Run a scenario to its end or to the first broken rule."""
-    place = Environment(scenario)
-    world = place.world
+    env = Environment(scenario)
+    world = env.world
     rule, message, job_id = None, "", None
     try:
-        fleet = SimulatedFleet(place)
+        fleet = SimulatedFleet(env)
         fleet.start()
         world.run(scenario.span)
         if liveness:
-            _drain(place, fleet)
-        place.store.judge.conclude()
+            _drain(env, fleet)
+        env.store.judge.conclude()
     except Violated as violated:
         rule, message, job_id = violated.rule, violated.message, violated.job_id
     except Exception as error:  # noqa: BLE001 - any error of the machine or the model is a finding
@@ -64,21 +64,21 @@ def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> 
     )
 
 
-def _drain(place: Environment, fleet: SimulatedFleet) -> None:
+def _drain(env: Environment, fleet: SimulatedFleet) -> None:
     """Stop all faults; then every job must end, and every worker that is asked to must exit."""
-    world, cases = place.world, place.store.judge.cases
-    place.calm()
+    world, cases = env.world, env.store.judge.cases
+    env.stop_faults()
     world.note("all", "faults end")
-    longest = max(seat.settings.lease for seat in place.scenario.seats)
+    longest = max(seat.settings.lease for seat in env.scenario.seats)
     lease = int(longest * SECOND)
     began, bound = world.now, world.now + _BOUND * lease
     while fleet.waiting or any(case.state is None for case in cases.values()):
         if world.now >= bound:
             open_ = [case for case in cases.values() if case.state is None]
             message = f"not done {_BOUND * longest:g} s after the last fault"
-            place.accuse("drain", message, open_[0].id if open_ else None)
+            env.report("drain", message, open_[0].id if open_ else None)
         world.run(world.now + lease // 4)
-        place.store.judge.recovered(began)
+        env.store.judge.recovered(began)
     fleet.refills = False
     for shell in fleet.shells:
         if not shell.is_over:
@@ -87,7 +87,7 @@ def _drain(place: Environment, fleet: SimulatedFleet) -> None:
     world.run(bound)
     for shell in fleet.shells:
         if not shell.is_over:
-            place.accuse("stop", f"{shell.id} still runs, long after it was asked to stop")
+            env.report("stop", f"{shell.id} still runs, long after it was asked to stop")
 
 
 def _leave(settings: WorkerConfig) -> int:

@@ -132,11 +132,11 @@ def draw(seed: int) -> Scenario:
     rates = Rates(
         trouble=rng.choice((0.0, 0.02, 0.1, 0.25)),
         keeper_trouble=rng.choice((0.0, 0.0, 0.02, 0.25)),
-        lost_hints=rng.choice((0.0, 0.3, 1.0)),
-        old_looks=rng.choice((0.0, 0.3, 0.8)),
+        lost_notifications=rng.choice((0.0, 0.3, 1.0)),
+        stale_reads=rng.choice((0.0, 0.3, 0.8)),
         oldest=lease * rng.choice((0.05, 0.5, 2.0)),
     )
-    events += [_draw_regret(rng, event, lease) for event in events if event.fault is SimulatedFault.CANCEL]
+    events += [_draw_retry_after_cancel(rng, event, lease) for event in events if event.fault is SimulatedFault.CANCEL]
     return Scenario(seed, lease, seats, works, tuple(sorted(events, key=lambda event: event.at)), rates, span)
 
 
@@ -226,6 +226,6 @@ def _draw_event(rng: random.Random, lease: float, span: int) -> ScheduledFault:
     return ScheduledFault(int(rng.random() * span * 0.9), fault, rng.randrange(1000), lasts)
 
 
-def _draw_regret(rng: random.Random, cancel: ScheduledFault, lease: float) -> ScheduledFault:
+def _draw_retry_after_cancel(rng: random.Random, cancel: ScheduledFault, lease: float) -> ScheduledFault:
     """Let the operator that cancelled a job retry it soon after: what is known of it is stale then."""
     return ScheduledFault(cancel.at + int(rng.random() * 0.4 * lease * SECOND), SimulatedFault.RETRY, cancel.target, 0)

@@ -17,16 +17,16 @@ from holdfast.torture.simulation.scenario import Scenario
 T = TypeVar("T")
 
 
-def shrink(failed: SimulationVerdict, *, liveness: bool = False, tries: int = 400) -> SimulationVerdict:
+def shrink(failed: SimulationVerdict, *, liveness: bool = False, max_runs: int = 400) -> SimulationVerdict:
     """Return the verdict on the smallest scenario, found within this many runs, that breaks the same rule."""
     best = failed
     smaller = True
     while smaller:
         smaller = False
         for candidate in _smaller(best.scenario):
-            if not tries:
+            if not max_runs:
                 return best
-            tries -= 1
+            max_runs -= 1
             verdict = run(candidate, liveness=liveness)
             if verdict.rule == failed.rule:
                 best, smaller = verdict, True
@@ -56,8 +56,8 @@ def _calmer(scenario: Scenario) -> Iterator[Scenario]:
     for calmer in (
         replace(rates, trouble=0.0),
         replace(rates, keeper_trouble=0.0),
-        replace(rates, lost_hints=0.0),
-        replace(rates, old_looks=0.0, oldest=0.0),
+        replace(rates, lost_notifications=0.0),
+        replace(rates, stale_reads=0.0, oldest=0.0),
     ):
         if calmer != rates:
             yield replace(scenario, rates=calmer)

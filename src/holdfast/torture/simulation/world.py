@@ -56,9 +56,9 @@ class SimulatedWorld:
             action()
         self.now = until
 
-    def note(self, who: str, what: str, jobs: tuple[str, ...] = (), detail: str = "") -> None:
+    def note(self, actor: str, what: str, jobs: tuple[str, ...] = (), detail: str = "") -> None:
         """Append a line to the trace."""
-        self.trace.append((self.now, who, what, jobs, detail))
+        self.trace.append((self.now, actor, what, jobs, detail))
 
     def digest(self) -> str:
         """Return a hash of the whole trace: equal for two identical runs."""
@@ -74,5 +74,5 @@ def about(trace: list[Entry], job_id: str | None, *, last: int = 60) -> list[Ent
 
 def shown(entry: Entry) -> str:
     """Return a line of a trace as text."""
-    when, who, what, jobs, detail = entry
-    return f"{when / SECOND:10.4f}  {who:<10} {what:<22} {' '.join(jobs)} {detail}".rstrip()
+    when, actor, what, jobs, detail = entry
+    return f"{when / SECOND:10.4f}  {actor:<10} {what:<22} {' '.join(jobs)} {detail}".rstrip()
