@@ -34,7 +34,7 @@ $(CORE): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-demo: $(CORE) ## 100,000 works on SQLite, consumers killed on the way, and a verdict
+demo: $(CORE) ## 100,000 jobs on SQLite, with consumers killed on the way, and a verdict
 	@mkdir -p build
 	@$(BIN)/holdfast demo --url sqlite:///build/demo.db
 

@@ -1,15 +1,16 @@
-"""What all tests share: the profiles of Hypothesis.
+"""What all tests share: the profile of Hypothesis, their order, and what is written at the end of a run.
 
-`quick` runs in `make test`, `long` in `make test-slow` (chosen per test by `tests.stateful`). With CI=true examples are
-derived from the test alone, so that a red build stays red when it is repeated.
+With CI=true examples are derived from the test alone, so that a red build stays red when it is repeated.
 """
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
-from tests.servers.missing import pytest_terminal_summary
+from tests.servers.missing import write_missing
+from tests.servers.store_times import write_times
 
 settings.register_profile(
     "quick",
@@ -20,4 +21,20 @@ settings.register_profile(
 )
 settings.load_profile("quick")
 
-__all__ = ["pytest_terminal_summary"]
+_USUAL_TIMEOUT = 60  # seconds, as in pyproject.toml
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests that may take longest first: at the end of a run they would leave all workers but one idle."""
+    items.sort(key=lambda item: _timeout_of(item) <= _USUAL_TIMEOUT)
+
+
+def _timeout_of(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None and marker.args else _USUAL_TIMEOUT
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    write_times(terminalreporter)
+    write_missing(terminalreporter)

@@ -2,48 +2,49 @@
 
 ```text
 HoldfastError
-├── ConfigError              a setting, a name, a URL or a call that cannot work; the text names the remedy
-├── Unsupported              this store cannot do that, and why
+├── ConfigError              a setting, a name, a URL or a call is invalid; the message names the remedy
+├── Unsupported              this store cannot do that; the message says why
 ├── NotFound
 │   ├── CategoryNotFound
 │   ├── ConsumerNotFound
 │   ├── JobNotFound
 │   └── TaskNotFound
-├── PayloadError             arguments, headers or a result that cannot be carried or read back
-│   └── ArgumentsError       the call does not fit the task's signature
+├── PayloadError             arguments, headers or a result cannot be encoded or decoded
+│   └── ArgumentsError       the call does not match the task's signature
 ├── LeaseLost                the fence is stale; nothing was written
 ├── VersionConflict          a stream is not at the version that an append expected; nothing was written
-├── TransactionExpired       a handler's transaction held the store too long and was rolled back
+├── TransactionExpired       a handler's transaction was open too long and was rolled back
 └── StoreError
     ├── StoreUnavailable     the store cannot be reached or is overloaded; nothing was written
     ├── OutcomeUnknown       the store may or may not have committed; repeat with the same ids
     └── SchemaMismatch       the tables are missing, older or newer than this version
 ```
 
-How a handler ends an attempt on purpose (`Retry`, `Snooze`, `Cancel`) is not an error: see `model.outcome`.
+The exceptions by which a handler ends an attempt on purpose (`Retry`, `Snooze`, `Cancel`) are not errors: see
+`model.outcome`.
 """
 
 from __future__ import annotations
 
 
 class HoldfastError(Exception):
-    """The base of all errors of Holdfast."""
+    """The base of all errors that Holdfast raises."""
 
 
 class ConfigError(HoldfastError):
-    """A setting, a name, a URL or a call cannot work as given."""
+    """A setting, a name, a URL or a call is invalid."""
 
 
 class Unsupported(HoldfastError):  # noqa: N818 - reads as the sentence it states
-    """The store cannot do what was asked; the text says why."""
+    """The store does not support the operation; the message says why."""
 
 
 class NotFound(HoldfastError):  # noqa: N818
-    """The named thing does not exist in the store."""
+    """The store has no object of this name or id."""
 
 
 class CategoryNotFound(NotFound):
-    """No event was ever appended to this category, and nobody has made it."""
+    """No event was ever appended to this category, and it was never created explicitly."""
 
 
 class ConsumerNotFound(NotFound):
@@ -63,11 +64,11 @@ class PayloadError(HoldfastError):
 
 
 class ArgumentsError(PayloadError):
-    """The arguments do not fit the signature of the task."""
+    """The arguments do not match the signature of the task."""
 
 
 class LeaseLost(HoldfastError):  # noqa: N818
-    """The job is no longer held under this fence; the write changed nothing."""
+    """The lease with this fence is no longer valid; the write changed nothing."""
 
 
 class VersionConflict(HoldfastError):  # noqa: N818
@@ -75,8 +76,8 @@ class VersionConflict(HoldfastError):  # noqa: N818
 
     def __init__(self, category: str, stream: str, *, expected: int, actual: int) -> None:
         super().__init__(
-            f"stream {category}/{stream} is at version {actual}, not {expected}: somebody has appended meanwhile; "
-            "read the stream again, decide again and append with the new version"
+            f"stream {category}/{stream} is at version {actual}, not {expected}: another append came first; "
+            "read the stream again, repeat the decision, and append with the new version"
         )
         self.category = category
         self.stream = stream
@@ -85,7 +86,7 @@ class VersionConflict(HoldfastError):  # noqa: N818
 
 
 class TransactionExpired(HoldfastError):  # noqa: N818
-    """A transaction was held open past its limit and has been rolled back."""
+    """A transaction was open longer than its limit and was rolled back."""
 
 
 class StoreError(HoldfastError):
@@ -93,14 +94,14 @@ class StoreError(HoldfastError):
 
 
 class StoreUnavailable(StoreError):  # noqa: N818
-    """The store cannot be reached or is overloaded; what was asked has not been done."""
+    """The store cannot be reached or is overloaded; nothing was written."""
 
 
 class OutcomeUnknown(StoreError):  # noqa: N818
     """The store failed while committing: the write may or may not have happened.
 
-    Every write of Holdfast is safe to repeat with the same ids and fences. `job_ids` are those of the jobs that an
-    enqueue or a copy was to make, in the order of the calls; empty if it was something else.
+    Every write of Holdfast is safe to repeat with the same ids and fences. `job_ids` lists the jobs that an enqueue or
+    a copy would have created, in the order of the calls; it is empty for other operations.
     """
 
     def __init__(self, *args: object, job_ids: tuple[str, ...] = ()) -> None:
@@ -109,4 +110,4 @@ class OutcomeUnknown(StoreError):  # noqa: N818
 
 
 class SchemaMismatch(StoreError):  # noqa: N818
-    """The tables in the store do not fit this version of Holdfast."""
+    """The tables in the store do not match this version of Holdfast."""

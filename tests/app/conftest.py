@@ -1,4 +1,4 @@
-"""An app on each kind of SQLite store, closed in the end."""
+"""An app on each kind of SQLite store, closed afterwards."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 from holdfast import App
 
-RELAXED = "synchronous=normal"  # no test here pulls the plug, and syncing takes most of their time
+RELAXED = "synchronous=normal"  # no test here crashes the machine, and syncing takes most of their time
 
 
-@pytest.fixture(params=["file", "memory"])
+# What is above the port is the same on both, and the conformance suite tells the two stores apart.
+@pytest.fixture(params=["file", pytest.param("memory", marks=pytest.mark.slow)])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     """The database file; None where the store is in memory."""
     return tmp_path / "jobs.db" if request.param == "file" else None

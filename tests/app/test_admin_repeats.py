@@ -117,7 +117,7 @@ async def test_ids_of_the_callers_own_are_given_to_the_calls_in_their_order(app,
         ([new_id(), None], "job_ids, item 1: .* is not a UUID"),
         (["0190a8c0-0000-7000-8000-00000000000A", "0190a8c0-0000-7000-8000-00000000000a"], "items 0 and 1 .* the same"),
         ("0190a8c0-0000-7000-8000-00000000000a", "job_ids=.* is one text: pass a list"),
-        (7, "job_ids=7 is no list"),
+        (7, "job_ids=7 is not a list"),
     ],
 )
 async def test_ids_that_cannot_be_those_of_the_calls_are_refused_with_the_remedy(app, charge, ids, remedy):

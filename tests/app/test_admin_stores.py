@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.conftest import RELAXED
-from tests.servers.postgres import own_schema
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, ConfigError, JobNotFound, JobState
 from holdfast.model.ids import new_id
@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
         return
-    with own_schema() as url:
+    with clean_schema() as url:
         yield url
 
 
@@ -72,7 +72,7 @@ async def test_what_is_no_job_id_is_a_job_that_is_not_there(app: App, send, text
 
     jobs, handle = app.jobs, app.job(job_id)
     for call in (jobs.show, jobs.cancel, jobs.retry, jobs.reset, jobs.copy):
-        with pytest.raises(JobNotFound, match=r"^no job has the id .{,60}, nor can have it: ids look like 0") as told:
+        with pytest.raises(JobNotFound, match=r"^there is no job .{,60}: a job id looks like 0") as told:
             await call(job_id)
         str(told.value).encode()  # it can be shown and logged
     for ask in (handle.state, handle.details, handle.cancel, handle.wait):

@@ -39,14 +39,14 @@ def remind(app: App):
 
 
 async def test_an_unknown_task_is_refused_with_the_names_there_are(app, charge):
-    with pytest.raises(TaskNotFound, match=r"no task is called 'chargee'; registered are: charge"):
+    with pytest.raises(TaskNotFound, match=r"no task is named 'chargee'; registered tasks: charge"):
         await app.enqueue("chargee", order_id=1)
 
     assert await total(app) == 0
 
 
 async def test_an_app_without_tasks_says_that_none_is_registered(app):
-    with pytest.raises(TaskNotFound, match="registered are: none"):
+    with pytest.raises(TaskNotFound, match="registered tasks: none"):
         await app.enqueue("charge")
 
 
@@ -58,8 +58,8 @@ async def test_an_app_without_tasks_says_that_none_is_registered(app):
         ((), {"order_id": None}, "order_id"),
         ((), {"order_id": 1.5}, "order_id"),
         ((), {"order_id": 1, "nte": "x"}, "nte"),
-        ((1, "x", 3), {}, "3 positional arguments were given, at most 2"),
-        ((1,), {"order_id": 1}, "order_id was given twice"),
+        ((1, "x", 3), {}, "3 positional arguments were passed, at most 2"),
+        ((1,), {"order_id": 1}, "order_id was passed twice"),
         ((), {"order_id": 1, "ctx": 2}, "ctx"),
     ],
 )
@@ -77,11 +77,11 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_signature(app, charg
         (float("nan"), "pass a finite number, or None"),
         (float("inf"), "pass a finite number, or None"),
         ([1, {"deep": float("nan")}], "pass a finite number, or None"),
-        (2**70, "pass it as a text"),
-        (object(), "pass plain values, a dataclass or an id"),
-        (b"raw", "annotate it as bytes, or pass a text"),
+        (2**70, "pass it as a string"),
+        (object(), "pass plain values, a dataclass, or an id"),
+        (b"raw", "annotate the parameter as bytes, or pass a string"),
         ({1, 2}, "pass a sorted list"),
-        ({1: "a"}, "make them str"),
+        ({1: "a"}, "convert them to str"),
         (NAIVE, "pass an aware one"),
         ("a\0b", "remove it, or encode the data as base64"),
         ("\ud800", "decode it with errors='replace'"),
@@ -104,7 +104,7 @@ async def test_a_value_nested_too_deep_or_within_itself_is_refused(app, anything
     endless.append(endless)
 
     for value in (deep, endless):
-        with pytest.raises(ArgumentsError, match="pass something flatter"):
+        with pytest.raises(ArgumentsError, match="pass a flatter one"):
             await anything.enqueue(value=value)
 
     assert await total(app) == 0
@@ -119,7 +119,7 @@ async def test_a_naive_datetime_as_an_argument_is_refused(app, remind, given):
 
 
 async def test_a_payload_over_the_limit_is_refused_with_the_remedy_and_one_within_it_is_carried(app, anything):
-    with pytest.raises(PayloadError, match="at most 262,144 are carried: store the bulk elsewhere"):
+    with pytest.raises(PayloadError, match="more than the limit of 262,144: store the data elsewhere"):
         await anything.enqueue(value="x" * (256 * 1024))
     assert await total(app) == 0
 
@@ -136,7 +136,7 @@ async def test_a_payload_over_the_limit_is_refused_with_the_remedy_and_one_withi
         ((1, 2, 3), ArgumentsError, "positional arguments"),
         ("text", ArgumentsError, "a mapping of keyword arguments, or a list or tuple"),
         (7, ArgumentsError, "a mapping of keyword arguments, or a list or tuple"),
-        ({"order_id": 1, "note": "x" * 300_000}, PayloadError, "store the bulk elsewhere"),
+        ({"order_id": 1, "note": "x" * 300_000}, PayloadError, "store the data elsewhere"),
         ({"order_id": 1, "note": "\0"}, ArgumentsError, "NUL"),
     ],
 )

@@ -57,7 +57,7 @@ DURATIONS = (
     "drain_timeout",
     "flush_after",
     "lease",
-    "patience",
+    "release_timeout",
     "poll_interval",
     "promote_every",
     "prune_every",

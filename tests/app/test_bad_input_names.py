@@ -65,6 +65,15 @@ def test_a_setting_that_no_worker_has_is_refused_with_what_may_be_meant(app: App
             call(**wrong)
 
 
+def test_a_renamed_setting_of_a_worker_is_refused_with_its_new_name(app: App):
+    app.task(noop)
+    old: dict[str, Any] = {"patience": 3}
+
+    for call in (app.worker, app.run_worker):
+        with pytest.raises(ConfigError, match=r"the setting patience is called release_timeout now"):
+            call(**old)
+
+
 @pytest.mark.parametrize("name", ["worker_id", "queues", "stuck_grace", "worker_class", "lease", "prune_limit"])
 def test_all_settings_of_a_worker_are_listed(app: App, name):
     app.task(noop)
@@ -121,7 +130,7 @@ async def test_an_event_is_appended_and_dropped_by_a_uuid_as_by_its_text(app: Ap
     assert event.id == str(given)
     async with running(app.node(timing=QUICK)):
         await eventually(drained(app))
-    with pytest.raises(ConfigError, match="is neither a text nor a UUID"):
+    with pytest.raises(ConfigError, match="is neither a str nor a UUID"):
         await app.consumers.drop_parked("billing", event_id=7)  # type: ignore[arg-type]
     for nobodys in (uuid4(), "nobody", "\ud800"):
         assert await app.consumers.drop_parked("billing", event_id=nobodys) == 0
@@ -130,7 +139,7 @@ async def test_an_event_is_appended_and_dropped_by_a_uuid_as_by_its_text(app: Ap
 
 @pytest.mark.parametrize("given", [7, None, b"x"])
 async def test_what_is_no_id_is_refused_in_words(app: App, given: Any):
-    with pytest.raises(ConfigError, match="is neither a text nor a UUID"):
+    with pytest.raises(ConfigError, match="is neither a str nor a UUID"):
         app.job(given)
-    with pytest.raises(ConfigError, match="is neither a text nor a UUID"):
+    with pytest.raises(ConfigError, match="is neither a str nor a UUID"):
         await app.jobs.show(given)

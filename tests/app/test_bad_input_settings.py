@@ -46,8 +46,8 @@ def plain() -> None: ...
         ({"retry": noop}, "pass a plain function"),
         ({"executor": "fiber"}, "choose one of 'loop', 'thread', 'process', or leave it out"),
         ({"executor": "thread"}, "needs a plain function"),
-        ({"queue": "a b"}, "begin with a letter or an underscore"),
-        ({"queue": None}, "is not a text"),
+        ({"queue": "a b"}, "start with an ASCII letter or an underscore"),
+        ({"queue": None}, "is not a string"),
     ],
 )
 async def test_a_setting_of_a_task_that_cannot_work_is_refused_with_the_remedy(app, settings, remedy):
@@ -64,7 +64,7 @@ async def test_a_setting_of_a_task_that_cannot_work_is_refused_with_the_remedy(a
         (lambda: Linear(10, cap=1), "raise it"),
         (lambda: Exponential(1, 0.5), "from 1 to 1000"),
         (lambda: Exponential(1, jitter="some"), "pass one of 'full', 'equal', 'none'"),  # type: ignore[arg-type]
-        (lambda: ByException({"OSError": 1}), "is not a class of exceptions"),  # type: ignore[dict-item]
+        (lambda: ByException({"OSError": 1}), "is not an exception class"),  # type: ignore[dict-item]
     ],
 )
 def test_a_retry_policy_that_cannot_work_is_refused_with_the_remedy(make, remedy):
@@ -75,7 +75,7 @@ def test_a_retry_policy_that_cannot_work_is_refused_with_the_remedy(make, remedy
 async def test_a_name_that_is_not_given_by_name_is_told_how(app):
     with pytest.raises(ConfigError, match=r"@app\.task\('charge'\): .* pass name='charge'"):
         app.task("charge")
-    with pytest.raises(ConfigError, match=r"@app\.task\(3\): that is no function"):
+    with pytest.raises(ConfigError, match=r"@app\.task\(3\): not a function"):
         app.task(3)
 
     assert app.tasks.names == ()
@@ -126,7 +126,7 @@ async def test_a_handler_whose_parameters_cannot_be_decoded_is_refused(app):
 async def test_a_handler_that_takes_the_context_twice_is_refused(app):
     async def greedy(one: Context, two: Context) -> None: ...
 
-    with pytest.raises(ConfigError, match="drop one"):
+    with pytest.raises(ConfigError, match="remove one"):
         app.task(greedy)
 
 
@@ -157,8 +157,8 @@ async def test_a_worker_without_tasks_is_refused(app):
         ({"drain_timeout": -1}, "a duration cannot be negative, pass 0 or more"),
         ({"queues": "a"}, r"pass a list, as in queues=\['a'\]"),
         ({"queues": []}, "name some, or leave it out for every queue"),
-        ({"queues": [7]}, "is not a text"),
-        ({"worker_id": "two words"}, "begin with a letter or an underscore"),
+        ({"queues": [7]}, "is not a string"),
+        ({"worker_id": "two words"}, "start with an ASCII letter or an underscore"),
         ({"lease_seconds": 30}, "there is no setting lease_seconds: there are worker_id, lease, extend_at"),
         ({"rescue_every": 60}, "at most 6 s, or leave it out"),
         ({"stuck_grace": "long"}, "stuck_grace is 'long', not a duration"),

@@ -147,13 +147,13 @@ async def _noop() -> None: ...
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (object(), "object cannot be carried as JSON"),
+        (object(), "object cannot be encoded as JSON"),
         (float("nan"), "pass a finite number"),
         ({1, 2}, "a set would arrive as a list"),
-        ("x" * 300_000, "at most 262,144 are carried"),
+        ("x" * 300_000, "more than the limit of 262,144"),
         ("a\0b", "NUL"),
         ("\ud800", "lone surrogate"),
-        (lambda: None, "cannot be carried"),
+        (lambda: None, "cannot be encoded"),
     ],
     ids=["object", "nan", "set", "large", "nul", "surrogate", "function"],
 )

@@ -50,7 +50,7 @@ async def refused(url: str) -> HoldfastError:
         ("sqlite:///jobs.db?synchronous=off", "there are synchronous=full|normal"),
         ("sqlite:///jobs.db?busy_timeout=soon", "busy_timeout=<seconds>"),
         ("sqlite:///jobs.db?busy_timeout=-1", "busy_timeout=<seconds>"),
-        ("http://[broken", "cannot be read"),
+        ("http://[broken", "cannot be parsed"),
     ],
 )
 def test_a_url_that_leads_to_no_store_is_refused_with_the_remedy(monkeypatch, url, remedy):

@@ -12,6 +12,7 @@ import pytest
 from tests.app.stream_work import append, drained, eventually, make_effects, query, running
 
 from holdfast import App, Event, EventContext, StoreUnavailable, Timing
+from holdfast.backends.sqlite.jobs import SqliteExtender
 from holdfast.runtime.uptime import uptime
 
 TIMING = Timing().scaled(0.2)  # a beat of 0.2 s, sure of its shares for 1.4 s after each
@@ -227,7 +228,7 @@ async def test_a_node_that_wakes_from_a_long_sleep_and_cannot_report_does_not_go
             broken_off.set()
             raise
 
-    async def fail(*_):
+    def fail(*_):
         raise StoreUnavailable("the network is not up yet")
 
     timing = Timing(beat=0.2, self_fence=30, ttl=60)
@@ -235,7 +236,7 @@ async def test_a_node_that_wakes_from_a_long_sleep_and_cannot_report_does_not_go
     run = asyncio.create_task(app.node(timing=timing).run())
     await begun.wait()
     with monkeypatch.context() as patch:
-        patch.setattr(type(app.backend.streams.allocations), "beat", fail)
+        patch.setattr(SqliteExtender, "node_heartbeat", fail)
         patch.setattr("holdfast.streams.node.uptime", lambda: uptime() + 3600)
         async with asyncio.timeout(3):
             await broken_off.wait()

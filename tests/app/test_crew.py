@@ -10,7 +10,7 @@ from tests.app.stream_work import append, eventually
 from tests.app.work import LIMIT, QUICK
 
 from holdfast import App, Event, JobState
-from holdfast.app import app as app_module
+from holdfast.app import run_worker as run_worker_module
 from holdfast.app.run_worker import WorkerProcess
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import StartAt, Subscription
@@ -105,7 +105,7 @@ def test_a_supervisor_waits_for_all_that_a_worker_may_take_to_end(tmp_path, monk
     async def quick() -> None: ...
 
     waits: list[float] = []
-    monkeypatch.setattr(app_module, "run_many", lambda *args, kill_after, **named: waits.append(kill_after))
+    monkeypatch.setattr(run_worker_module, "_run_many", lambda *args, kill_after, **named: waits.append(kill_after))
     app.run_worker(processes=2, drain_timeout=5.0, abort_grace=20.0)
     app.run_worker(processes=2)
 

@@ -65,7 +65,7 @@ async def test_a_plain_wrapper_around_an_async_handler_is_a_failed_attempt_with_
     details = await job.details()
     assert (details.job.state, ran) == (JobState.FAILED, [])
     assert details.attempts[0].error_class == "holdfast.errors.ConfigError"
-    assert "returned a coroutine that nobody has awaited" in str(details.attempts[0].message)
+    assert "returned a coroutine that was never awaited" in str(details.attempts[0].message)
     assert "an `async def` that awaits it" in str(details.attempts[0].message)
 
 
@@ -110,7 +110,7 @@ async def test_a_handler_that_returns_a_generator_has_not_done_its_work(app: App
 
     details = await job.details()
     assert details.job.state is JobState.FAILED
-    assert "generator that nobody has run" in str(details.attempts[0].message)
+    assert "generator that was never iterated" in str(details.attempts[0].message)
 
 
 # --- the end of the handler, while the store is asked whether its transaction has committed --------------------------
@@ -299,7 +299,7 @@ async def test_a_former_attempt_that_ends_late_does_not_touch_the_hold_of_the_ne
     holdings.add([former], 0.0)
     ghost = around.context(former)
     holdings.add([later], 1.0)
-    around.context(later)._hold.settling()
+    around.context(later)._effect.committing()
     ghost.uncompleted()
 
     assert holdings.settling_seqs == {later.seq}

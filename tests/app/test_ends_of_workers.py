@@ -149,14 +149,14 @@ async def test_a_worker_broken_by_a_call_does_not_wait_for_its_answer(work: Work
     with pytest.raises(WorkerBroken, match="unforeseen"):
         await asyncio.wait_for(running, 2)
 
-    assert "this worker ends though it holds" not in caplog.text
+    assert "this worker ends with" not in caplog.text
     await work.assert_given_back()
 
 
 async def test_a_cancelled_worker_without_its_store_ends_within_a_bound_and_its_leases_expire(
     tmp_path: Path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(worker_module, "_FAREWELL", 0.2)
+    monkeypatch.setattr(worker_module, "_RELEASE_TIMEOUT", 0.2)
     path = tmp_path / "jobs.db"
     app = App(f"sqlite:///{path}?synchronous=normal&busy_timeout=0.05")
     work = Work(app)
@@ -169,7 +169,7 @@ async def test_a_cancelled_worker_without_its_store_ends_within_a_bound_and_its_
         assert time.monotonic() - began < 1.5
         other.execute("rollback")
 
-    assert f"this worker ends though it holds {ENDED + 1} jobs: their leases expire" in caplog.text
+    assert f"this worker ends with {ENDED + 1} unreleased jobs; their leases will expire" in caplog.text
     assert len(await app.leases()) == ENDED + 1
     assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-keeper"]
     await app.close()

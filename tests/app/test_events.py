@@ -198,7 +198,7 @@ async def test_an_event_that_cannot_be_is_refused_and_names_itself_among_many(ap
     [
         ({}, "pass a category"),
         ({"category": "orders", "log": True}, "pass a category"),
-        ({"category": "orders", "backwards": True}, "only a stream is read backwards"),
+        ({"category": "orders", "backwards": True}, "only a stream can be read backwards"),
         ({"category": "orders", "after": "nonsense"}, "is no place"),
         ({"category": "orders", "stream": "s", "after": "x"}, "is no place"),
         ({"category": "orders", "after": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - that is the point

@@ -121,8 +121,8 @@ async def test_a_worker_until_empty_leaves_what_waits_behind_a_delayed_job(app, 
         (b"customer", "is not a text"),
         ("", "is empty: leave it out"),
         ("x" * 129, "has 129 characters: at most 128"),
-        ("a\0b", "holds a NUL"),
-        ("a\ud800", "half of a surrogate pair"),
+        ("a\0b", "contains a NUL"),
+        ("a\ud800", "a lone surrogate"),
     ],
 )
 async def test_a_key_that_no_store_could_keep_is_refused(app, step, order_key, told):

@@ -10,7 +10,7 @@ from tests.app.stream_work import QUICK, append, drained, eventually, query, run
 
 from holdfast import Event, EventContext
 from holdfast.store.stream_values import CommitVerdict
-from holdfast.streams.context import Try
+from holdfast.streams.effect import EventEffect
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ async def test_a_handler_that_returns_what_nobody_awaits_has_not_handled_its_eve
         await eventually(drained(app))
     (parked,) = await app.consumers.parked("billing")
     assert parked.failure.error_class == "holdfast.errors.ConfigError"
-    assert "nobody has awaited" in parked.failure.message
+    assert "was never awaited" in parked.failure.message
 
 
 async def test_a_handler_that_is_cancelled_by_its_own_code_has_failed(app):
@@ -201,13 +201,14 @@ async def test_a_handler_that_is_cancelled_by_its_own_code_has_failed(app):
 
 async def test_a_time_limit_that_passes_while_the_commit_is_under_way_is_no_failure(app, monkeypatch):
     handled: list[int] = []
-    real = Try.require
+    real = EventEffect.is_accepted
 
-    def slow(this: Try, verdict: CommitVerdict) -> None:
-        real(this, verdict)
+    def slow(effect: EventEffect, verdict: CommitVerdict) -> bool:
+        accepted = real(effect, verdict)
         time.sleep(0.2)  # between the statement and the COMMIT: the limit passes here, and is heard in the COMMIT
+        return accepted
 
-    monkeypatch.setattr(Try, "require", slow)
+    monkeypatch.setattr(EventEffect, "is_accepted", slow)
 
     @app.consumer("billing", category="orders", poll_interval=0.05, timeout=0.1, retry=0.01)
     async def billing(event: Event, ctx: EventContext) -> None:

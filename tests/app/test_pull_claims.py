@@ -108,7 +108,7 @@ async def test_what_a_cancelled_claim_has_taken_and_the_store_does_not_take_back
             await asyncio.wait_for(claiming, LIMIT)
 
     assert "3 jobs" in caplog.text
-    assert "leases expire" in caplog.text
+    assert "leases will expire" in caplog.text
     assert len(await file_app.leases()) == 3
 
 

@@ -175,13 +175,13 @@ async def test_an_end_with_neither_an_exception_nor_a_text_is_refused(app: App, 
     (job,) = await orders(1)
     number: Any = 5
     for end in (lambda: job.fail(number), lambda: job.retry(number), lambda: job.retry(number, delay=1)):
-        with pytest.raises(ConfigError, match="pass the exception, or a text that says it"):
+        with pytest.raises(ConfigError, match="cannot be recorded: pass the exception, or a text"):
             await end()
     with pytest.raises(ConfigError, match="pass a text that says why"):
         await job.cancel(number)
     async with app.batch([job]) as batch:
         for note in (lambda: batch.fail(job, number), lambda: batch.retry(job, number)):
-            with pytest.raises(ConfigError, match="pass the exception, or a text that says it"):
+            with pytest.raises(ConfigError, match="cannot be recorded: pass the exception, or a text"):
                 note()
 
     assert await state(app, job) is JobState.RUNNING

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.servers.postgres import own_schema
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, ClaimedJob, ConfigError, Context, JobState, OutcomeUnknown, StoreUnavailable
 from holdfast.testing.stores import open_store
@@ -23,7 +23,7 @@ FACES = pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocki
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with own_schema() as url:
+    with clean_schema() as url:
         yield url
 
 

@@ -52,7 +52,7 @@ async def test_a_claim_of_a_text_instead_of_a_list_of_tasks_is_refused_with_the_
 
     with pytest.raises(ConfigError, match=r"tasks='orders' is one text.*tasks=\['orders'\]"):
         await app.claim("orders", tasks="orders")
-    with pytest.raises(ConfigError, match="task name 7 is not a text"):
+    with pytest.raises(ConfigError, match="task name 7 is not a string"):
         await app.claim("orders", tasks=[7])
 
 
@@ -198,7 +198,7 @@ async def test_arguments_that_do_not_fit_the_task_any_more_are_told_when_read(ap
     import msgspec
 
     changed = Changed(app, msgspec.structs.replace(held.job, payload='[[],{"m":1}]'), timedelta(seconds=30))
-    with pytest.raises(PayloadError, match="does not fit task 'orders'"):
+    with pytest.raises(PayloadError, match="does not match task 'orders'"):
         changed.arguments()
 
 

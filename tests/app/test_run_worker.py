@@ -32,7 +32,7 @@ async def handle(event: Any) -> None: ...
 def test_until_empty_with_consumers_alone_is_refused_in_words(app: App):
     app.consumer("billing", category="orders")(handle)
 
-    with pytest.raises(ConfigError, match=r"until_empty runs tasks alone.*only consumers \(billing\).*leave it out"):
+    with pytest.raises(ConfigError, match=r"until_empty runs only tasks.*only consumers \(billing\).*leave it out"):
         app.run_worker(until_empty=True)
 
 
@@ -44,7 +44,7 @@ def test_until_empty_tells_once_that_consumers_are_left_out(app: App, caplog):
         assert app.run_worker(until_empty=True, poll_interval=0.05) == 0
 
     told = [record.getMessage() for record in caplog.records if "consumers" in record.getMessage()]
-    assert told == ["until_empty runs tasks alone: the consumers billing do not run here"]
+    assert told == ["until_empty runs only tasks: the consumers billing do not run here"]
 
 
 def test_without_tasks_and_consumers_the_remedy_is_to_register_some(app: App):

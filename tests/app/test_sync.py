@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import App, ConfigError, JobState, LeaseLost
-from holdfast.app.sync import Portal, Sync
+from holdfast.app.sync import Blocking, Portal, Sync
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -237,12 +237,17 @@ def test_no_coroutine_is_ever_handed_out():
         async def each(self):
             yield 1
 
+    class SyncTarget(Sync[Target]):
+        now = Blocking(Target.now)
+
     portal = Portal()
-    blocking = Sync(Target(), portal)
+    blocking = SyncTarget(Target(), portal)
 
     assert blocking.now() == 1
     for name in ("later", "held", "each"):
-        with pytest.raises(ConfigError, match=f"{name} has no blocking twin: call it in async code, without `.sync`"):
+        with pytest.raises(
+            ConfigError, match=f"{name} has no blocking counterpart: call it in async code, without `.sync`"
+        ):
             getattr(blocking, name)()
     portal.close()
 

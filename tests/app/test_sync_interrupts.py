@@ -173,12 +173,12 @@ def test_a_second_interrupt_ends_the_wait_and_close_takes_it_up(app: App, interr
 
 
 def test_close_says_what_does_not_end_and_that_nothing_is_closed(interrupt: type[BaseException], press: Press):
-    portal, stubborn = Portal(patience=0.05), Stubborn()
+    portal, stubborn = Portal(close_timeout=0.05), Stubborn()
     with pytest.raises(interrupt), pressing(press, stubborn.began, stubborn.was_cancelled):
         portal.call(stubborn.work())
 
     refusal = (
-        r"closed nothing: Stubborn\.work, called in thread MainThread, was broken off and has not ended within 0\.05 s"
+        r"closed nothing: Stubborn\.work, called in thread MainThread, was interrupted and has not ended within 0\.05 s"
     )
     with pytest.raises(ConfigError, match=refusal):
         portal.settle()
@@ -253,7 +253,7 @@ def test_close_refuses_while_another_thread_is_in_a_call_and_leaves_it_alone(app
     other = threading.Thread(target=lambda: found.append(app.portal.call(patient())), name="request 7")
     other.start()
     assert began.wait(LIMIT)
-    with pytest.raises(ConfigError, match=r"closed nothing, since calls are under way: .*patient in thread request 7"):
+    with pytest.raises(ConfigError, match=r"closed nothing, since calls are in flight: .*patient in thread request 7"):
         app.sync.close()
     assert app.is_open
 

@@ -35,10 +35,10 @@ async def test_a_result_that_cannot_be_kept_is_told_of_once_for_each_task(app: A
     told = told_by_jobs(caplog)
     assert len(told) == 2
     assert f"task opaque-{id(app)}" in told[0]
-    assert "is completed, but the result cannot be kept: Opaque cannot be carried as JSON" in told[0]
+    assert "is completed, but the result cannot be encoded: Opaque cannot be encoded as JSON" in told[0]
     assert "return plain values, a dataclass or None" in told[0]
     assert f"task plain-{id(app)}" in told[1]
-    with pytest.raises(PayloadError, match="Opaque cannot be carried"):
+    with pytest.raises(PayloadError, match="Opaque cannot be encoded"):
         await jobs[0].result()
 
 

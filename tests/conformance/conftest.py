@@ -11,7 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from tests.servers.postgres import own_schema, parts_of
+from tests.servers.postgres import parts_of
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -124,9 +125,10 @@ def path(store: str, tmp_path: Path) -> Path | None:
 @pytest.fixture
 def url(store: str, path: Path | None) -> Iterator[str]:
     if store != "postgres":
-        yield "sqlite://" if path is None else f"sqlite:///{path}"
+        # No test here crashes the machine, and syncing would take most of the time.
+        yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
         return
-    with own_schema() as url:
+    with clean_schema() as url:
         yield url
 
 

@@ -14,6 +14,7 @@ import holdfast
 from holdfast import App, Batch, ClaimedJob, Context, EventContext, JobHandle, Node, TaskHandle, Worker
 from holdfast.app.admin import Jobs, Queues
 from holdfast.app.consumers import ConsumerDesk
+from holdfast.app.delegate import Delegated
 from holdfast.model import allocation, job
 from holdfast.store import stream_values, values
 from holdfast.worker import decision
@@ -40,6 +41,7 @@ OURS = {  # public for the other modules of Holdfast, not for callers
     "Context": {"committed", "uncompleted"},
 }
 CALL = re.compile(r"^(?:(await|async with) |@)?\w+\.(\w+)(?:\((.*)\))?(?: as \w+)?$")
+UNPACK = re.compile(r"Unpack\[(\w+)\]$")
 SPAN = re.compile(r"`([^`]+)`")
 WHERE = (holdfast, values, stream_values, decision, job, allocation)
 
@@ -107,16 +109,26 @@ def test_what_is_ours_is_there_and_not_shown(title):
 def test_methods_are_shown_as_they_are_called(title):
     for entry in named(title):
         method: Any = inspect.getattr_static(CLASSES[title], entry.name, None)
+        if isinstance(method, Delegated):
+            method = getattr(CLASSES[title], entry.name)
         assert entry.is_awaited is inspect.iscoroutinefunction(method), entry.text
         assert (entry.parameters is not None) is inspect.isfunction(method), entry.text
         if entry.parameters is not None:
             _, *parameters = inspect.signature(method).parameters.values()
-            check_parameters(entry, parameters)
+            check_parameters(entry, parameters, options_of(method))
 
 
-def check_parameters(entry: Named, parameters: list[Parameter]) -> None:
+def options_of(method: Any) -> set[str]:
+    """Return the options that a method takes by `**options: Unpack[…]`."""
+    unpacked = [UNPACK.match(text) for text in method.__annotations__.values()]
+    return {name for found in unpacked if found for name in method.__globals__[found[1]].__annotations__}
+
+
+def check_parameters(entry: Named, parameters: list[Parameter], options: set[str]) -> None:
     shown = {name.lstrip("*") for name in entry.parameters or ()}
     taken = {parameter.name for parameter in parameters}
+    if options & shown:  # they are shown by name
+        taken = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD} | options
     needed = {
         parameter.name
         for parameter in parameters

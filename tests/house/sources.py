@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,9 +36,17 @@ class Finding(NamedTuple):
 def modules(*folders: str) -> Iterator[Module]:
     """Yield every Python file under the given folders of the repository, in a stable order."""
     for folder in folders:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            text = file.read_text(encoding="utf-8")
-            yield Module(file.relative_to(ROOT).as_posix(), text, ast.parse(text, filename=str(file)))
+        yield from _modules_in(folder)
+
+
+@cache
+def _modules_in(folder: str) -> list[Module]:
+    return [_module(file) for file in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def _module(file: Path) -> Module:
+    text = file.read_text(encoding="utf-8")
+    return Module(file.relative_to(ROOT).as_posix(), text, ast.parse(text, filename=str(file)))
 
 
 def sql_files(pattern: str = "*.sql") -> list[Path]:

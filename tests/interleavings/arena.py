@@ -86,7 +86,7 @@ class Arena:
     def _bind(self, operation: Operation, leases: Leases) -> Any:
         async def run(side: Side) -> Any:
             runner = SteppingRunner(side, self._connections[side.number], self._backend._statements)
-            verbs = PostgresVerbs(runner, self._backend.jobs._lanes)
+            verbs = PostgresVerbs(runner, self._backend.jobs)
             return await operation(World(verbs, leases, f"side-{side.number}"))
 
         return run

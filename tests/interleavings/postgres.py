@@ -22,13 +22,13 @@ from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_worth_repeating
 from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.lane_cache import Lanes
-from holdfast.backends.postgres.statements import TEMPLATES, Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Steps, run
+from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs import leases
 from holdfast.backends.postgres.verbs.finish import complete
+from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
+from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, Verdict
 
 T = TypeVar("T")
@@ -113,7 +113,12 @@ class SteppingRunner:
             steps.close()
 
     async def _answer(self, asked: Asked) -> list[Any]:
+        if isinstance(asked, BecameReady):
+            return []
+        if isinstance(asked, Each):
+            asked = transposed(asked)
         assert isinstance(asked, Ask)
+        record = asked.record or (lambda *columns: columns)
         touched = footprint(asked.statement)
 
         async def act() -> list[Any]:
@@ -122,7 +127,9 @@ class SteppingRunner:
                 await cursor.execute(self._statements.text(asked.statement), parameters, binary=True)
                 if cursor.rowcount:  # what found nothing holds nothing
                     self._side.transaction |= touched
-                return await cursor.fetchall() if cursor.description else []
+                if not cursor.description:
+                    return [()] * max(0, cursor.rowcount)
+                return [record(*row) for row in await cursor.fetchall()]
 
         rows: list[Any] = await self._side.step(asked.statement, touched, act)
         return rows
@@ -131,9 +138,15 @@ class SteppingRunner:
 class PostgresVerbs:
     """What the operations call, on one side."""
 
-    def __init__(self, runner: SteppingRunner, lanes: Lanes) -> None:
+    def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(runner, lanes=lanes, floors=Floors(), notify=lambda: None)
+        self.jobs: JobStore = PostgresJobs(
+            runner,
+            lanes=whole._lanes,
+            floors=Floors(),
+            blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
+            notify=lambda: None,
+        )
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: leases.extend_many(held, duration))

@@ -1,4 +1,4 @@
-"""A schema of its own for each test, on the server that the whole run shares."""
+"""A schema for each test, on the server that the whole run shares."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from tests.postgres.standing_still import Watch
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, OwnServer, own_schema, own_server
+from tests.servers.postgres import NoServerError, OwnServer, own_schema, own_server, parts_of
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast.store.backend import Backend
 from holdfast.testing.stores import open_store
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    with own_schema() as url:
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an installed, empty schema; of one that does not exist yet for a test marked `new_schema`."""
+    is_new = request.node.get_closest_marker("new_schema") is not None
+    with own_schema() if is_new else clean_schema() as url:
         yield url
 
 
@@ -50,3 +55,10 @@ def server(open_folder: Path) -> Iterator[OwnServer]:
             yield server
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
+
+
+@pytest.fixture
+def watch(backend: Backend, url: str) -> Iterator[Watch]:
+    server, schema = parts_of(url)
+    with psycopg.connect(server, autocommit=True, application_name="watch") as connection:
+        yield Watch(connection, schema)

@@ -41,7 +41,7 @@ class Scene:
             around = around._replace(netloc=f"{user}@{around.netloc.rpartition('@')[2]}")
         self.store.url = with_settings(self.plain_url, application_name="ledger")
         self.ledger = Ledger(self.store)
-        self.workers = Workers(_Way(with_settings(urlunsplit(around), application_name="worker", patience="2")))
+        self.workers = Workers(_Way(with_settings(urlunsplit(around), application_name="worker", reply_timeout="2")))
         self.jobs: list[str] = []
 
     def enqueue(self, count: int, task: str = "pay") -> None:

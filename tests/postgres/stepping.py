@@ -18,10 +18,11 @@ from tests.servers.postgres import parts_of
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Rows, Steps, Together
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresConsumers, PostgresEvents
+from holdfast.backends.sql.steps import Ask, Rows, Together
 from holdfast.errors import HoldfastError
 from holdfast.model.event import StoredEvent
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import ParkedView
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import MANY
@@ -119,7 +120,7 @@ class Verbs:
         runner = GatedRunner(connection, arena.statements, gate, commits=commits)
         self.events = PostgresEvents(runner, categories=arena.categories, appended=lambda: None)
         self.consumers = PostgresConsumers(runner, arena.backend._parts.transactions)
-        self.allocations = PostgresAllocations(runner)
+        self.allocations = PostgresAllocations(runner, arena.backend._parts.blockers)
 
 
 Operation = Callable[[Verbs, Any], Awaitable[Any]]

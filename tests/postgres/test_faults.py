@@ -79,7 +79,7 @@ def test_a_server_that_takes_no_writes_for_a_while_finds_the_worker_at_work_when
         scene.enqueue(100)
         roomy_server.execute("alter system set default_transaction_read_only = on")
         roomy_server.execute("select pg_reload_conf()")
-        worker.line("failed, trying again: .* (takes no writes|read-only|cannot be reached)")
+        worker.line("failed, retrying: .* (takes no writes|read-only|cannot be reached)")
         with psycopg.connect(
             roomy_server.url, autocommit=True, options="-c default_transaction_read_only=off"
         ) as owner:
@@ -101,7 +101,7 @@ def test_time_limits_of_the_role_break_statements_off_and_nothing_else(roomy_ser
         scene.enqueue(20, "pay_in_thread")
         with psycopg.connect(scene.plain_url) as blocker:
             blocker.execute("lock table holdfast.ready in access exclusive mode")
-            worker.line("failed, trying again: .* broke the statement off")
+            worker.line("failed, retrying: .* broke the statement off")
         assert scene.back(within=SOON) < SOON
         scene.once(worker)
 
@@ -116,7 +116,7 @@ def test_a_worker_that_finds_no_connection_free_goes_on_when_there_is_one(server
             while not _is_crowded_out(watcher):  # who is thrown out comes back at once, and may come before the crowd
                 watcher.execute(TERMINATE.encode())
                 _take_all(crowd, server.url)
-            worker.line("failed, trying again: .* (too many|remaining connection slots)")
+            worker.line("failed, retrying: .* (too many|remaining connection slots)")
         assert scene.back(within=SOON) < SOON
         scene.once(worker)
 

@@ -22,7 +22,7 @@ def test_a_password_is_never_shown():
 
 
 def test_the_full_url_leads_to_the_same_place_with_password_and_settings():
-    url = "postgresql://ada:s3cret@db/shop?schema=jobs&pool=3&prepare=never&patience=9&sslmode=require"
+    url = "postgresql://ada:s3cret@db/shop?schema=jobs&pool=3&prepare=never&reply_timeout=9&sslmode=require"
     location = PostgresLocation.parse(url)
     assert PostgresLocation.parse(location.full_url) == location
     assert open_backend(url).full_url == url

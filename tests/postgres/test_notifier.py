@@ -30,7 +30,7 @@ async def _hears(backend: Backend, heard: asyncio.Event) -> None:
 async def _threads_end() -> None:
     """Wait for those that were still trying to connect."""
     for thread in threading.enumerate():
-        if thread.name.startswith("holdfast-postgres"):
+        if thread.name.startswith("holdfast-store-postgres"):
             await asyncio.to_thread(thread.join, 10)
 
 
@@ -95,7 +95,7 @@ async def test_a_listener_whose_link_fell_silent_notices_it_by_its_probe_and_lis
     backend: Backend, url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(notify_listener, "_PROBE_EVERY", 0.5)
-    monkeypatch.setattr(notify_listener, "_PROBE_PATIENCE", 0.5)
+    monkeypatch.setattr(notify_listener, "_PROBE_TIMEOUT", 0.5)
     proxy = Proxy(url)
     async with open_store(proxy.url) as other:
         heard, wake = waker()
@@ -168,7 +168,7 @@ async def test_the_threads_of_a_store_have_ended_when_it_is_closed(url: str):
     backend.notifier.listen(wake)
     await arrived.wait()
     backend.notifier.notify()
-    begun = {thread for thread in threading.enumerate() if thread.name.startswith("holdfast-postgres")} - before
+    begun = {thread for thread in threading.enumerate() if thread.name.startswith("holdfast-store-postgres")} - before
     await backend.close()
     assert len(begun) == 2
     assert not any(thread.is_alive() for thread in begun)

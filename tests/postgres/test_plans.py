@@ -11,12 +11,14 @@ from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.pool import AsyncPools
+from holdfast.backends.postgres.pool import pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.verbs.claim import claim
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest
+
+pytestmark = pytest.mark.new_schema  # one that was used before has statistics, and empty pages
 
 BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_line")
 CLAIM: dict[str, object] = {
@@ -178,8 +180,8 @@ async def test_a_plan_that_was_kept_from_empty_tables_does_not_read_full_ones_wh
     url: str, connection: psycopg.Connection
 ):
     location = PostgresLocation.parse(url)
-    pools = AsyncPools(location, for_verbs=True)
-    runner = PoolRunner(pools, Statements(location.schema, None), location)
+    pools = pools_for_verbs(location)
+    runner = PoolRunner(pools, Statements(location.schema, None), location, lambda _: None)
     request = ClaimRequest("w", ("greet",), 500, timedelta(seconds=30))
     for table in ("ready", "job", "running"):  # else the server may chance to plan anew
         connection.execute(f"alter table {location.schema}.{table} set (autovacuum_enabled = off)".encode())

@@ -15,10 +15,10 @@ from psycopg import AsyncClientCursor, ClientCursor
 from psycopg.rows import dict_row
 from tests.servers.postgres import parts_of
 
-from holdfast.backends.postgres import pool
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.pool import AsyncPool, AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
+from holdfast.backends.sql import pool
 from holdfast.errors import SchemaMismatch, StoreUnavailable, TransactionExpired
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.base import a_job, claim, enqueue, hold_one
@@ -39,8 +39,8 @@ class _Emptied(list[Any]):
 
 
 async def test_a_pool_that_another_thread_empties_meanwhile_opens_a_connection(url: str):
-    emptied = AsyncPool(PostgresLocation.parse(url), for_verbs=True)
-    emptied._idle = _Emptied()
+    emptied = pools_for_verbs(PostgresLocation.parse(url)).here
+    emptied._idle._idle = _Emptied()
     connection = await emptied.take()
     assert not connection.closed
     emptied.drop_idle()
@@ -48,7 +48,7 @@ async def test_a_pool_that_another_thread_empties_meanwhile_opens_a_connection(u
 
 
 async def test_what_a_handler_sets_on_its_connection_is_not_there_for_the_next(url: str):
-    pools = AsyncPools(PostgresLocation.parse(url))
+    pools = pools_for_handlers(PostgresLocation.parse(url))
     async with pools.here.connection() as first:
         before = first.row_factory, first.cursor_factory, first.prepare_threshold
         first.row_factory, first.cursor_factory, first.prepare_threshold = dict_row, AsyncClientCursor, 0
@@ -60,7 +60,7 @@ async def test_what_a_handler_sets_on_its_connection_is_not_there_for_the_next(u
 
 
 def test_what_a_handler_in_a_thread_sets_on_its_connection_is_not_there_for_the_next(url: str):
-    blocking = BlockingPool(PostgresLocation.parse(url))
+    blocking = blocking_pool(PostgresLocation.parse(url))
     with blocking.connection() as first:
         before = first.row_factory, first.cursor_factory, first.prepare_threshold
         first.row_factory, first.cursor_factory, first.prepare_threshold = dict_row, ClientCursor, 0
@@ -72,14 +72,14 @@ def test_what_a_handler_in_a_thread_sets_on_its_connection_is_not_there_for_the_
 
 
 def test_connections_of_an_event_loop_that_has_ended_are_closed_when_another_needs_some(url: str):
-    pools = AsyncPools(PostgresLocation.parse(f"{url}&pool=1"))
+    pools = pools_for_handlers(PostgresLocation.parse(f"{url}&pool=1"))
 
     async def contend() -> psycopg.AsyncConnection[Any]:
         connection = await pools.here.take()
         waiting = asyncio.create_task(pools.here.take())
         await asyncio.sleep(0)  # from here on the pool knows its loop, and so keeps it alive
-        pools.here.give_back(connection)
-        pools.here.give_back(await waiting)
+        pools.here.put(connection)
+        pools.here.put(await waiting)
         return connection
 
     connections = [asyncio.run(contend())]
@@ -92,11 +92,11 @@ def test_connections_of_an_event_loop_that_has_ended_are_closed_when_another_nee
 async def test_who_finds_no_connection_free_is_told_which_of_them_were_in_use(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pool, "_PATIENCE", 0.1)
+    monkeypatch.setattr(pool, "_SLOT_TIMEOUT", 0.1)
     location = PostgresLocation.parse(f"{url}&pool=1")
     for pools, whose in (
-        (AsyncPools(location, for_verbs=True), "all connections for calls in one event loop"),
-        (AsyncPools(location), "all connections for transactions of async handlers in one event loop"),
+        (pools_for_verbs(location), "all connections for calls in one event loop"),
+        (pools_for_handlers(location), "all connections for transactions of async handlers in one event loop"),
     ):
         async with pools.here.connection():
             with pytest.raises(StoreUnavailable, match=whose):

@@ -15,6 +15,8 @@ from holdfast.errors import SchemaMismatch
 from holdfast.store.values import Retention
 from holdfast.testing.conformance.base import a_job, enqueue
 
+pytestmark = pytest.mark.new_schema
+
 
 async def test_opening_a_database_without_our_schema_installs_it(url: str):
     backend = open_backend(url)

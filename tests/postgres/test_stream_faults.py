@@ -62,7 +62,7 @@ def way(cluster: Cluster, proxy: Proxy | None = None) -> str:
     parts = urlsplit(cluster.store.url)
     if proxy is not None:
         parts = parts._replace(netloc=urlsplit(proxy.url).netloc)
-    return with_settings(urlunsplit(parts), application_name="worker", patience="2")
+    return with_settings(urlunsplit(parts), application_name="worker", reply_timeout="2")
 
 
 def stream_of(cluster: Cluster, owner: str) -> str:
@@ -136,7 +136,7 @@ def test_when_all_nodes_are_cut_off_nobody_leads_nobody_dispatches_and_all_go_on
     _, epoch = cluster.leader()
     proxy.hole()
     for node in cluster.nodes.values():
-        node.line("cannot report to the store", within=LATER)  # after longer than it may dispatch
+        node.line("cannot send its heartbeat", within=LATER)  # after longer than it may dispatch
     calls = len(cluster.calls())
     cluster.append(50)
     time.sleep(1.0)  # in which a node would have taken them
@@ -226,7 +226,7 @@ def test_a_server_that_takes_no_writes_for_a_while_finds_the_nodes_at_work_when_
         roomy_server.execute("alter system set default_transaction_read_only = on")
         roomy_server.execute("select pg_reload_conf()")
         for node in cluster.nodes.values():
-            node.line("cannot report to the store")
+            node.line("cannot send its heartbeat")
         with psycopg.connect(
             roomy_server.url, autocommit=True, options="-c default_transaction_read_only=off"
         ) as owner:

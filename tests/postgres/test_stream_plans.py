@@ -13,6 +13,8 @@ from tests.servers.postgres import parts_of
 from holdfast.backends.postgres.statements import Statements
 from holdfast.store.backend import Backend
 
+pytestmark = pytest.mark.new_schema  # one that was used before has statistics, and empty pages
+
 EVENTS = 200_000
 BIG = ("event", "parked", "trimmed_stream")
 TABLES = ("category", "head", "consumer", "allocation", "node", *BIG)

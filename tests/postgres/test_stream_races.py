@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.postgres.stepping import OWN_IDS, Arena, Operation, Verbs, open_arena
 
+from holdfast.backends.postgres.verbs import allot, nodes
 from holdfast.model.allocation import GrantTo, Revoke, Seize, SeizeReason, Share
 from holdfast.model.event import NewEvent
 from holdfast.store.stream_values import Commit, Park, StartAt, Unpark
@@ -43,8 +44,10 @@ LOW, HIGH = stream_in(0, 2), stream_in(1, 2)
 
 
 @pytest.fixture
-async def arena(url: str) -> AsyncIterator[Arena]:
+async def arena(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Arena]:
     clock = ManualClock()
+    for verbs in (allot, nodes):  # here it is waited to the end, however slow the machine is
+        monkeypatch.setattr(verbs, "_WAIT", 20_000)
     async with open_store(url, clock=clock) as backend, open_arena(backend, url, clock) as arena:  # type: ignore[arg-type]
         yield arena
 

@@ -59,6 +59,7 @@ async def test_a_store_whose_opening_was_cut_is_unavailable_and_can_be_opened_ag
     await far.close()
 
 
+@pytest.mark.new_schema
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_store_whose_first_installation_was_cut_is_unavailable_and_can_be_opened_again(
     url: str, proxy: Proxy, when: When, monkeypatch
@@ -171,12 +172,10 @@ async def test_a_finish_that_was_cut_is_repeated_under_its_fence_and_written_onc
     assert await state_of(backend, job.id) is JobState.COMPLETED
 
 
-async def test_a_statement_whose_reply_never_comes_is_given_up_after_the_patience_of_the_url(
-    backend: Backend, proxy: Proxy
-):
+async def test_a_statement_whose_reply_never_comes_fails_after_the_reply_timeout(backend: Backend, proxy: Proxy):
     """The link is whole as far as TCP can tell: keepalives are answered."""
     job = await hold_one(backend)
-    async with open_store(f"{proxy.url}&patience=0.5") as far:
+    async with open_store(f"{proxy.url}&reply_timeout=0.5") as far:
         await far.jobs.progress(job.lease, 1.0, None)
         proxy.half()
         began = time.monotonic()
@@ -191,7 +190,7 @@ async def test_a_commit_whose_reply_never_comes_is_unknown_and_verify_resolves_i
     backend: Backend, proxy: Proxy, blocking: bool
 ):
     job = await hold_one(backend)
-    async with open_store(f"{proxy.url}&patience=0.5") as far:
+    async with open_store(f"{proxy.url}&reply_timeout=0.5") as far:
 
         def handler() -> None:
             with far.transactions.begin_blocking(job.lease, limit=LIMIT) as transaction:

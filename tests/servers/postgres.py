@@ -140,7 +140,7 @@ def parts_of(url: str) -> tuple[str, str]:
 
 @contextmanager
 def own_schema() -> Iterator[str]:
-    """Give a test the URL of a schema of its own, not yet installed, and drop it afterwards; skips without a server."""
+    """Yield the URL of a schema that does not exist yet, and drop it afterwards; skips without a server."""
     try:
         url = new_schema_url()
     except NoServerError as error:

@@ -20,7 +20,7 @@ from tests.app.work import ask, change, connected
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.backend import SqliteBackend
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.open_transaction import OpenTransaction
+from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.errors import StoreError, StoreUnavailable, TransactionExpired
 from holdfast.store.values import Standing
 from holdfast.testing.conformance.base import a_job, enqueue, hold_one
@@ -105,13 +105,13 @@ async def test_a_handler_cancelled_at_the_gate_leaves_no_lock_behind_however_oft
 async def test_a_transaction_begun_for_a_handler_that_was_cancelled_in_that_moment_is_rolled_back(store, monkeypatch):
     job = await hold_one(store)
     is_begun = threading.Event()
-    real = OpenTransaction._open
+    real = SqliteTransaction._limit
 
-    def told(transaction: OpenTransaction) -> None:
+    def begun(transaction: SqliteTransaction) -> None:
         real(transaction)
         is_begun.set()
 
-    monkeypatch.setattr(OpenTransaction, "_open", told)
+    monkeypatch.setattr(SqliteTransaction, "_limit", begun)
 
     async def handle() -> None:
         async with store.begin(job.lease, limit=LONG):
@@ -163,7 +163,7 @@ async def test_after_sqlite_has_rolled_back_by_itself_nothing_more_is_written_th
     store, effects, sql
 ):
     job = await hold_one(store)
-    with pytest.raises(StoreError, match="SQLite has rolled its transaction back"):
+    with pytest.raises(StoreError, match="the store has rolled its transaction back"):
         async with store.begin(job.lease, limit=LONG) as transaction:
             await transaction.connection.execute("insert into effect values ('before')")
             with pytest.raises(sqlite3.IntegrityError):
@@ -187,7 +187,7 @@ async def test_a_thread_handlers_transaction_that_sqlite_has_rolled_back_is_over
                 transaction.connection.execute(sql)
             transaction.connection.executemany("insert into effect values (?)", [("after",)])
 
-    with pytest.raises(StoreError, match="SQLite has rolled its transaction back"):
+    with pytest.raises(StoreError, match="the store has rolled its transaction back"):
         await asyncio.to_thread(handle)
 
     assert effects() == ["there"]
@@ -195,7 +195,7 @@ async def test_a_thread_handlers_transaction_that_sqlite_has_rolled_back_is_over
 
 async def test_a_handler_that_keeps_silent_about_the_rollback_cannot_commit(store, effects):
     job = await hold_one(store)
-    with pytest.raises(StoreError, match="SQLite has rolled its transaction back"):
+    with pytest.raises(StoreError, match="the store has rolled its transaction back"):
         async with store.begin(job.lease, limit=LONG) as transaction:
             await transaction.connection.execute("insert into effect values ('before')")
             with contextlib.suppress(sqlite3.IntegrityError):

@@ -39,6 +39,15 @@ SLOW_ON_POSTGRES = (
     "joins_moves_its_part",
     "unforeseen_error_ends_with_70",
     "event_that_kills_its_node",
+    "loses_no_job_and_doubles_no_effect[postgres-pay_in_thread]",
+    "die_with_a_killed_supervisor",
+    "postgres-pay_late_in_thread-new",
+    "takes_over_what_a_killed_one_held",
+    "paused_and_delayed_jobs_are_left",
+    "stuck_handler_ends_with_71",
+    "supervisor_asked_twice",
+    "frozen_past_the_limit_of_its_job",
+    "sigterm_lets_the_running_job_finish",
 )
 
 

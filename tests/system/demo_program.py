@@ -63,9 +63,9 @@ class Demo:
 
     def change(self, statement: str) -> str:
         """Doctor the store, and return the id of the work that was touched."""
-        ((work_id,),) = self.sql("select min(work_id) from holdfast_demo_effect")
-        self.sql(statement.format(id=f"'{work_id}'"))
-        return str(work_id)
+        ((job_id,),) = self.sql("select min(job_id) from holdfast_demo_effect")
+        self.sql(statement.format(id=f"'{job_id}'"))
+        return str(job_id)
 
     def effects(self) -> int:
         ((count,),) = self.sql("select count(*) from holdfast_demo_effect")

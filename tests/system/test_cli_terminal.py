@@ -16,14 +16,17 @@ def cli(tmp_path) -> Cli:
     return Cli(tmp_path)
 
 
-@pytest.fixture
-def failed(cli):
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> tuple[Cli, str]:
+    """A store with a job that has failed, and the id of that job; these tests only look at it."""
+    cli = Cli(tmp_path_factory.mktemp("shop"))
     job_id = cli.enqueue("charge", "order_id=-1")
     cli.run("worker", "run", *cli.app, "--until-empty")
-    return job_id
+    return cli, job_id
 
 
-def test_a_terminal_gets_a_table_with_colours(cli, failed):
+def test_a_terminal_gets_a_table_with_colours(shop):
+    cli, failed = shop
     shown = cli.in_terminal("job", "list", width=140)
     assert "\x1b[31mfailed\x1b[0m" in shown
     head, rule, row, *_ = COLOUR.sub("", shown).splitlines()
@@ -33,13 +36,15 @@ def test_a_terminal_gets_a_table_with_colours(cli, failed):
 
 
 @pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_colour_is_shown_where_it_is_not_wanted(cli, failed, setting):
+def test_no_colour_is_shown_where_it_is_not_wanted(shop, setting):
+    cli, failed = shop
     shown = cli.in_terminal("job", "list", width=140, **setting)
     assert "\x1b[3" not in shown
     assert failed in shown
 
 
-def test_stored_text_is_neither_obeyed_nor_read_as_markup(cli, failed):
+def test_stored_text_is_neither_obeyed_nor_read_as_markup(shop):
+    cli, failed = shop
     for words in (("job", "list"), ("job", "show", failed), ("job", "show", failed, "--show-args")):
         shown = COLOUR.sub("", cli.in_terminal(*words, width=200, NO_COLOR="1"))
         assert "[red]evil[/red]" in shown
@@ -49,11 +54,11 @@ def test_stored_text_is_neither_obeyed_nor_read_as_markup(cli, failed):
 
 
 @pytest.mark.parametrize("width", [20, 60, 100])
-def test_nothing_is_cut_off_on_a_narrow_terminal(cli, failed, width):
-    for words in (("job", "list"), ("doctor",), ("queue", "list"), ("job", "show", failed)):
+def test_nothing_is_cut_off_on_a_narrow_terminal(shop, width):
+    cli, failed = shop
+    for words in (("doctor",), ("queue", "list"), ("job", "show", failed), ("job", "list")):
         shown = COLOUR.sub("", cli.in_terminal(*words, width=width))
         assert "…" not in shown
-    shown = COLOUR.sub("", cli.in_terminal("job", "list", width=width))
     assert all(len(line) <= width for line in shown.splitlines())
     assert failed in shown.replace("\n", "")
     assert "secondline" in re.sub(r"\s", "", shown)

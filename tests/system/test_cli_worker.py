@@ -40,7 +40,7 @@ def _warnings(done):
 def test_until_empty_warns_that_the_consumers_of_the_app_do_not_run(both):
     both.enqueue("charge", "order_id=7")
     done = both.run("worker", "run", *both.app, "--until-empty")
-    (warning,) = [text for text in done.stderr.splitlines() if "until_empty runs tasks alone" in text]
+    (warning,) = [text for text in done.stderr.splitlines() if "until_empty runs only tasks" in text]
     assert warning.endswith("the consumers billing do not run here")
     assert done.stdout == "charged\n"
 

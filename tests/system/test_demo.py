@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import time
@@ -31,15 +32,28 @@ def in_file(tmp_path: Path) -> SqliteDemo:
     return SqliteDemo(tmp_path)
 
 
-@pytest.fixture
-def finished(demo: Demo) -> Demo:
+@pytest.fixture(scope="module")
+def finished_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a finished demo, to be copied."""
+    demo = SqliteDemo(tmp_path_factory.mktemp("finished"))
     demo.run(*SMALL, "--kill", "0", "--jobs", "100")
+    with contextlib.closing(sqlite3.connect(demo.file)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    return demo.file
+
+
+@pytest.fixture
+def finished(demo: Demo, request: pytest.FixtureRequest) -> Demo:
+    if isinstance(demo, SqliteDemo):
+        shutil.copy(request.getfixturevalue("finished_file"), demo.file)
+    else:
+        demo.run(*SMALL, "--kill", "0", "--jobs", "100")
     return demo
 
 
 @pytest.fixture
-def finished_in_file(in_file: SqliteDemo) -> SqliteDemo:
-    in_file.run(*SMALL, "--kill", "0", "--jobs", "100")
+def finished_in_file(in_file: SqliteDemo, finished_file: Path) -> SqliteDemo:
+    shutil.copy(finished_file, in_file.file)
     return in_file
 
 
@@ -49,8 +63,8 @@ def test_a_run_with_a_killed_consumer_ends_with_every_work_done_once(demo):
     rows = told(output)
     assert rows["produced"][:1] == rows["completed"][:1] == ["500"]
     assert rows["doubled"] == rows["lost"] == ["0", "0", "ok"]
-    assert re.search(r"consumer \d \(pid \d+\) was killed (while it held \d+ works|between two batches)", output)
-    assert "though a consumer was killed" in output
+    assert re.search(r"consumer \d \(pid \d+\) was killed (while it held \d+ jobs|between two batches)", output)
+    assert "although a consumer was killed" in output
     assert demo.effects() == 500
 
 
@@ -66,7 +80,7 @@ def test_the_same_seed_gives_the_same_tries_whoever_is_killed(in_file):
     first = told(in_file.run(*SMALL, "--kill", "1"))
     second = told(in_file.run(*SMALL, "--kill", "0", "--consumers", "1"))
 
-    for row in ("1", "2", "3", "given up", "retried", "failed", "most tries"):
+    for row in ("1", "2", "3", "exhausted", "retried", "failed", "most attempts used"):
         assert first.get(row) == second.get(row)
 
 
@@ -85,14 +99,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(demo):
     output, _ = process.communicate(timeout=WITHIN)
 
     assert process.returncode == 130, output
-    assert "goes on from there" in output
+    assert "to continue" in output
     assert psutil.wait_procs(consumers, timeout=5)[1] == []
     before = demo.effects()
     assert 0 < before < 4000
     assert "Unfinished" in demo.run("verify", code=1)
 
     output = demo.run("--kill", "0", "--consumers", "2")
-    assert "Going on with the run" in output
+    assert "Continuing the unfinished run" in output
     assert told(output)["completed"] == ["4,000", "4,000", "ok"]
     assert demo.effects() == 4000
 
@@ -113,27 +127,27 @@ def test_consumers_end_when_the_demo_itself_is_killed(in_file):
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("insert into holdfast_demo_effect select * from holdfast_demo_effect where work_id = {id}", "more than once"),
-        ("delete from holdfast_demo_effect where work_id = {id}", "lost"),
-        ("update holdfast_demo_effect set attempt = attempt + 1 where work_id = {id}", "ledger does not say so"),
-        ("update holdfast_demo_effect set work_id = 'a-stranger' where work_id = {id}", "lost"),
+        ("insert into holdfast_demo_effect select * from holdfast_demo_effect where job_id = {id}", "more than once"),
+        ("delete from holdfast_demo_effect where job_id = {id}", "lost"),
+        ("update holdfast_demo_effect set attempt = attempt + 1 where job_id = {id}", "ledger does not confirm it"),
+        ("update holdfast_demo_effect set job_id = 'a-stranger' where job_id = {id}", "lost"),
     ],
     ids=["doubled", "deleted", "another attempt", "another work"],
 )
 def test_a_doctored_store_is_found_out_and_the_work_is_named(finished, statement, words):
     finished.run("verify")
-    work_id = finished.change(statement)
+    job_id = finished.change(statement)
 
     output = finished.run("verify", code=1)
 
     (line,) = [line for line in output.splitlines() if line.startswith("Bad: ") and words in line]
-    assert work_id in line
+    assert job_id in line
     assert "exactly once" not in output
 
 
 def test_an_id_in_a_doctored_store_cannot_act_on_the_terminal(finished_in_file):
     finished_in_file.change(
-        "update holdfast_demo_effect set work_id = 'x' || char(27) || '[31m[red]' where work_id = {id}"
+        "update holdfast_demo_effect set job_id = 'x' || char(27) || '[31m[red]' where job_id = {id}"
     )
 
     output = finished_in_file.run("verify", code=1)
@@ -147,25 +161,25 @@ def test_after_a_finished_run_the_next_begins_anew_and_an_unfinished_one_only_wh
 
     finished.run("produce", "--jobs", "30")
     output = finished.run("produce", "--jobs", "40")
-    assert "goes on by its own plan" in output
-    assert "30 works are produced" in output
-    assert "40 works are produced" in finished.run("produce", "--jobs", "40", "--fresh")
+    assert "continues with its own plan" in output
+    assert "30 jobs produced" in output
+    assert "40 jobs produced" in finished.run("produce", "--jobs", "40", "--fresh")
 
 
 def test_the_steps_can_be_taken_one_by_one(demo):
-    assert "`holdfast demo produce` begins one" in demo.run("verify", code=69)
-    assert "`holdfast demo produce` begins one" in demo.run("consume", code=69)
+    assert "start one with `holdfast demo produce`" in demo.run("verify", code=69)
+    assert "start one with `holdfast demo produce`" in demo.run("consume", code=69)
     demo.run("produce", "--jobs", "200", "--success-rate", "0.5", "--max-attempts", "2", "--seed", "1")
-    assert "200 works still to be done" in demo.run("verify", code=1)
-    assert "has ended: " in demo.run("consume", "--name", "mine")
+    assert "200 jobs still to be consumed" in demo.run("verify", code=1)
+    assert " stopped: " in demo.run("consume", "--name", "mine")
     rows = told(demo.run("verify"))
     assert int(rows["failed"][0]) > 0
     assert rows["failed"][2] == "fits"
     assert "add --yes" in demo.run("clean", code=2)
     assert demo.effects() > 0
-    assert "is gone" in demo.run("clean", "--yes")
+    assert "was removed" in demo.run("clean", "--yes")
     assert list(demo.directory.iterdir()) == []
-    assert "no demo to clean" in demo.run("clean", "--yes")
+    assert "no demo to remove" in demo.run("clean", "--yes")
 
 
 @pytest.mark.slow
@@ -192,7 +206,7 @@ async def test_consumers_that_cannot_live_end_the_demo_with_their_last_words(tmp
         batch_size=10,
         killings=killings,
         ended_before=0,
-        told=lambda _: None,
+        on_event=lambda _: None,
     )
 
     with pytest.raises(ConsumerBroken, match=r"ended 5 times by itself, last with exit code 1: .*does not exist"):
@@ -213,4 +227,4 @@ def test_on_a_terminal_there_is_a_picture_as_wide_as_the_terminal(tmp_path, widt
     assert re.search(r"consumer +pid +done .* killed +state", plain)
     lines = [line.split("\r")[-1] for line in plain.splitlines()]
     assert [line for line in lines if len(line) > width and not line.startswith("Store: ")] == []
-    assert "Every work that was completed took effect exactly once" in " ".join(plain.split())
+    assert "Every completed job took effect exactly once" in " ".join(plain.split())

@@ -65,9 +65,9 @@ def work_of_another(demo: SqliteDemo) -> None:
 @pytest.mark.parametrize(
     ("made_by", "words"),
     [
-        (work_of_another, "it holds the queue orders"),
-        (lambda demo: asyncio.run(App(demo.url).backend.schema.install()), "it was made for something else"),
-        (lambda demo: demo.sql("create table customer (name text)"), "it holds something else"),
+        (work_of_another, "it contains the queue orders"),
+        (lambda demo: asyncio.run(App(demo.url).backend.schema.install()), "it was created for something else"),
+        (lambda demo: demo.sql("create table customer (name text)"), "it contains other data"),
     ],
     ids=["jobs", "tables without jobs", "tables of another program"],
 )
@@ -78,7 +78,7 @@ def test_a_store_that_holds_anything_else_is_refused_and_left_as_it_is(in_file, 
 
     output = in_file.run(*command, code=78)
 
-    assert f"the demo would disturb {in_file.url}: {words}" in output
+    assert f"the demo would interfere with {in_file.url}: {words}" in output
     assert "--url sqlite:///holdfast-demo.db" in output
     assert in_file.sql("select name, sql from sqlite_schema order by name") == before
     if made_by is work_of_another:
@@ -92,8 +92,8 @@ def test_a_demo_whose_store_has_come_into_use_is_refused_and_only_its_own_is_cle
         finished.sql("create table customer (name text)")
         finished.sql("insert into customer values ('ada')")
 
-        assert "it holds the table customer" in finished.run(code=78)
-        assert "tables are gone" in finished.run("clean", "--yes")
+        assert "it contains the table customer" in finished.run(code=78)
+        assert "tables were removed" in finished.run("clean", "--yes")
 
         assert finished.sql("select name from customer") == [("ada",)]
         with pytest.raises((sqlite3.OperationalError, psycopg.errors.UndefinedTable)):
@@ -111,7 +111,7 @@ def test_a_role_that_may_not_make_a_schema_is_told_so_with_a_remedy(tmp_path):
 
         output = demo.run(code=78)
 
-        assert "cannot make a schema of its own, holdfast_demo" in output
+        assert "cannot create its schema holdfast_demo" in output
         assert "Let the role create schemas there" in output
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"drop role {role}".encode())

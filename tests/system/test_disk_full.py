@@ -98,8 +98,8 @@ def test_a_full_disk_refuses_jobs_and_keeps_those_it_has_and_work_goes_on_when_t
         jobs += more
         assert {ledger.state(job) for job in jobs} == {JobState.READY}
         worker = workers.start()
-        worker.line("claiming failed, trying again: .* is full")
-        worker.line("claiming failed, trying again: .* is full")
+        worker.line("claim failed, retrying: .* is full")
+        worker.line("claim failed, retrying: .* is full")
         ballast.free()
         ledger.completed(*jobs)
         later = ledger.enqueue("pay")
@@ -130,7 +130,7 @@ def test_what_ends_while_the_disk_is_full_is_written_when_there_is_space(request
         enqueue_until_refused(ledger)
         inside.open()
         outside.open()
-        worker.line("writing . finished attempts failed, trying again: .* is full")
+        worker.line("writing . outcomes failed, retrying: .* is full")
         assert ledger.state(noting) == JobState.RUNNING
         assert ledger.effects_of(paying) == []
         ballast.free()

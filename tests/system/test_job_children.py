@@ -75,7 +75,7 @@ async def test_an_error_comes_back_as_text_and_is_retried_by_policy(pool):
 async def test_a_handler_that_returns_a_coroutine_has_not_done_its_work(pool):
     outcome = await run(pool, app.add_without_await, 2, b=3)
     assert isinstance(outcome, Retried)
-    assert "returned a coroutine that nobody has awaited" in outcome.failure.message
+    assert "returned a coroutine that was never awaited" in outcome.failure.message
 
 
 async def test_an_error_on_the_last_attempt_fails_the_job(pool):

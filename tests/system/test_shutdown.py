@@ -16,7 +16,7 @@ def test_sigterm_lets_the_running_job_finish_and_gives_the_others_back(ledger, w
     quick = ledger.enqueue_many("do_nothing", [{}] * 300)
     running = ledger.enqueue("pay_late_in_thread", gate=barrier.path)
     quick += ledger.enqueue_many("do_nothing", [{}] * 300)
-    worker = workers.start(concurrency=1, patience=60.0)
+    worker = workers.start(concurrency=1, release_timeout=60.0)
     barrier.reached()
     eventually(lambda: len(ledger.leases()) > 1, "some were claimed ahead, behind the one that runs")
     worker.signal(signal.SIGTERM)
@@ -44,7 +44,7 @@ def test_a_second_sigterm_gives_the_running_job_back_at_once_without_costing_an_
     worker.line(rf"began {job}")
     children = worker.below()
     worker.signal(signal.SIGTERM)
-    worker.line("was asked to end")
+    worker.line("draining; signal again")
     assert ledger.state(job) == JobState.RUNNING  # it waits for the handler
     asked = time.monotonic()
     worker.signal(signal.SIGTERM)
@@ -86,7 +86,7 @@ def test_a_supervisor_asked_twice_gives_back_what_all_its_workers_run(ledger, wo
         supervisor.line("began ")
     supervisor.signal(signal.SIGTERM)
     for _ in range(2):
-        supervisor.line("was asked to end")  # two signals in one instant would be one
+        supervisor.line("draining; signal again")  # two signals in one instant would be one
     supervisor.signal(signal.SIGTERM)
     assert supervisor.end(within=10.0) == 3, supervisor.text
     assert {ledger.state(job) for job in jobs} == {JobState.READY}

@@ -33,7 +33,7 @@ def test_nodes_on_a_full_disk_stop_say_so_and_go_on_when_there_is_space(request,
         with pytest.raises(StoreUnavailable, match="is full"):
             append_all(cluster)
         for node in cluster.nodes.values():
-            node.line("cannot report to the store: .* is full")
+            node.line("cannot send its heartbeat: .* is full")
         ballast.free()
         cluster.append(50)
         cluster.settled("anna", "ben")

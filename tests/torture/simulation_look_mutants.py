@@ -63,8 +63,8 @@ def a_cancellation_counts_for_later_claims_too(patch: Patch) -> None:
     """The fence of the lease that somebody asked to cancel is not compared with the present one."""
     real = InFlight.cancel_asked
 
-    def cancel_asked(machine: InFlight, now: float, leases: Iterable[Lease]) -> None:
-        held = [machine._held[lease.seq].lease for lease in leases if lease.seq in machine._held]
-        real(machine, now, held)
+    def cancel_asked(jobs: InFlight, now: float, leases: Iterable[Lease]) -> None:
+        held = jobs.holdings.jobs
+        real(jobs, now, [held[lease.seq].lease for lease in leases if lease.seq in held])
 
     patch.setattr(InFlight, "cancel_asked", cancel_asked)

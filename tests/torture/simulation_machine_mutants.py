@@ -37,10 +37,10 @@ def access_is_never_broken(patch: Patch) -> None:
 def buffered_finishes_are_not_extended(patch: Patch) -> None:
     real = InFlight.ended
 
-    def ended(machine: InFlight, now: float, job: Any, outcome: Any) -> bool:
-        answer = real(machine, now, job, outcome)
-        if job.seq in machine._finishes.buffer:
-            machine.holdings.drop(job.seq)
+    def ended(jobs: InFlight, now: float, job: Any, outcome: Any) -> bool:
+        answer = real(jobs, now, job, outcome)
+        if job.seq in jobs.finishes.buffer:
+            jobs.holdings.drop(job.seq)
         return answer
 
     patch.setattr(InFlight, "ended", ended)
@@ -51,12 +51,12 @@ def prefetched_jobs_are_not_extended(patch: Patch) -> None:
     real_init, real_due = InFlight.__init__, HeldLeases.due
     waiting: dict[int, InFlight] = {}
 
-    def init(machine: InFlight, settings: Any) -> None:
-        real_init(machine, settings)
-        waiting[id(machine.holdings)] = machine
+    def init(jobs: InFlight, settings: Any) -> None:
+        real_init(jobs, settings)
+        waiting[id(jobs.holdings)] = jobs
 
     def due(holdings: HeldLeases, now: float) -> list[Lease]:
-        idle = {job.seq for job in waiting[id(holdings)]._prefetched}
+        idle = {job.seq for job in waiting[id(holdings)].prefetched}
         return [lease for lease in real_due(holdings, now) if lease.seq not in idle]
 
     patch.setattr(InFlight, "__init__", init)
@@ -84,8 +84,8 @@ def an_unanswered_flush_counts_as_answered(patch: Patch) -> None:
 @MUTANTS.common
 def an_unanswered_finish_is_run_anew(patch: Patch) -> None:
     def flush_failed(machine: Machine, now: float, finishes: Any) -> None:
-        again = [machine._held[seq] for seq in machine._finishes.answered() if seq in machine._held]
-        machine._prefetched.extend(again)
+        held = machine.holdings.jobs
+        machine.jobs.prefetched.extend([held[seq] for seq in machine.jobs.finishes.answered() if seq in held])
         machine._upkeep.access.failed()
 
     patch.setattr(Machine, "flush_failed", flush_failed)
@@ -93,12 +93,12 @@ def an_unanswered_finish_is_run_anew(patch: Patch) -> None:
 
 @MUTANTS.common
 def a_stopping_worker_forgets_what_it_has_not_begun(patch: Patch) -> None:
-    def forget(machine: InFlight) -> None:
-        for job in machine._prefetched:
-            machine.holdings.drop(job.seq)
-        machine._prefetched.clear()
+    def forget(jobs: InFlight) -> None:
+        for job in jobs.prefetched:
+            jobs.holdings.drop(job.seq)
+        jobs.prefetched.clear()
 
-    patch.setattr(InFlight, "_release_prefetched", forget)
+    patch.setattr(InFlight, "release_prefetched", forget)
 
 
 @MUTANTS.rare
@@ -117,10 +117,10 @@ def a_worker_ends_though_work_is_left(patch: Patch) -> None:
 
 @MUTANTS.rare
 def the_slot_of_an_aborted_handler_counts_as_free(patch: Patch) -> None:
-    def to_ghosts(machine: InFlight, seq: int) -> None:
-        job = machine._running.pop(seq)
-        machine._ghosts[seq, job.fence] = job
-        machine._concurrency += 1
+    def to_ghosts(jobs: InFlight, seq: int) -> None:
+        job = jobs.running.pop(seq)
+        jobs.ghosts[seq, job.fence] = job
+        jobs._concurrency += 1
 
     patch.setattr(InFlight, "_to_ghosts", to_ghosts)
 
@@ -129,25 +129,25 @@ def the_slot_of_an_aborted_handler_counts_as_free(patch: Patch) -> None:
 def a_job_that_was_settled_is_settled_again(patch: Patch) -> None:
     """What `ended(None)` means in a running worker is taken for a broken handler: the job is begun again."""
 
-    def again(machine: InFlight, job: Any) -> None:
-        machine._prefetched.append(job)
+    def again(jobs: InFlight, job: Any) -> None:
+        jobs.prefetched.append(job)
 
     patch.setattr(InFlight, "_ended_unwritten", again)
 
 
 @MUTANTS.common
 def what_was_not_begun_is_given_back_as_begun(patch: Patch) -> None:
-    def give_back(machine: InFlight) -> None:
-        for job in machine._prefetched:
-            machine._releases.add(job.lease, started=True)
-        machine._prefetched.clear()
+    def release(jobs: InFlight) -> None:
+        for job in jobs.prefetched:
+            jobs.releases.add(job.lease, started=True)
+        jobs.prefetched.clear()
 
-    patch.setattr(InFlight, "_release_prefetched", give_back)
+    patch.setattr(InFlight, "release_prefetched", release)
 
 
 @MUTANTS.common
 def a_job_claimed_anew_does_not_displace_its_former_self(patch: Patch) -> None:
-    patch.setattr(InFlight, "_supersede", lambda machine, seq: None)
+    patch.setattr(InFlight, "_supersede", lambda jobs, seq: None)
 
 
 @MUTANTS.rare
@@ -176,7 +176,7 @@ def a_running_worker_abandons_what_it_cannot_write(patch: Patch) -> None:
 
     def flush_failed(machine: Machine, now: float, finishes: Any) -> None:
         real(machine, now, finishes)
-        machine._abandon(machine._finishes.abandon())
+        machine.jobs.abandon(machine.jobs.finishes.abandon())
 
     patch.setattr(Machine, "flush_failed", flush_failed)
 

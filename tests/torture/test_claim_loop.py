@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import App
 from holdfast.torture.names import QUEUE
-from holdfast.torture.run import ground_of
+from holdfast.torture.target import target_of
 from holdfast.torture.work.app import URL
 from holdfast.torture.work.plain import plain
 from holdfast.torture.work.transactions import transfer
@@ -38,16 +38,17 @@ async def _registered() -> None: ...
 @pytest.mark.parametrize("calls", ["async", "blocking"])
 async def test_every_job_ends_once_and_no_lease_is_left(tmp_path, calls):
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    target = ground_of(url)
-    async with App(url) as app:
+    target = target_of(url)
+    target.create()
+    async with App(target.url) as app:
         target.prepare()
         for task in (transfer, plain):
             await app.task(name=task.name, queue=QUEUE)(_registered).enqueue_many([()] * (JOBS // 2))
-        environment = {**os.environ, URL: url}
+        environment = {**os.environ, URL: target.url}
         program = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, calls, env=environment)
         try:
             async with asyncio.timeout(50):
-                while any(target.counts().get(state, 0) for state in OPEN):  # noqa: ASYNC110 - no event for "drained"
+                while any(target.jobs.counts().get(state, 0) for state in OPEN):  # noqa: ASYNC110 - no event for "drained"
                     await asyncio.sleep(0.1)
         finally:
             program.send_signal(signal.SIGTERM)
@@ -55,9 +56,9 @@ async def test_every_job_ends_once_and_no_lease_is_left(tmp_path, calls):
         assert code == 0
         assert await app.leases() == []
 
-    rows = list(target.rows())
+    rows = list(target.jobs.rows())
     assert len(rows) == JOBS
     assert all(row.attempt > 0 for row in rows)
     completed = {row.job for row in rows if row.task == transfer.name and row.state == "completed"}
     assert completed
-    assert Counter(effect.job for effect in target.effects()) == dict.fromkeys(completed, 1)
+    assert Counter(effect.job for effect in target.jobs.effects()) == dict.fromkeys(completed, 1)

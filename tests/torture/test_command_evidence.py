@@ -41,7 +41,7 @@ from holdfast.cli.main import cli
 from holdfast.cli.torture import command
 from tests.torture.test_ends import report
 
-def instead(plan, ground, server, *, history, as_json):
+def instead(plan, target, server, *, history, as_json, streams):
     found = report(is_clean=False, history=str(history))
     found.violations = ["it was lost " * 100 for _ in range(1000)]
     return found
@@ -132,7 +132,7 @@ def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Torture:
     """Run the command with a report in place of the run."""
 
     def run(told: Callable[[Path], RunReport], *options: str) -> Result:
-        def instead(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> RunReport:
+        def instead(_plan: object, _target: object, _server: object, *, history: Path, **_: bool) -> RunReport:
             return told(history)
 
         monkeypatch.setattr(command, "_interruptible", instead)
@@ -152,7 +152,7 @@ def short(history: Path, *, is_clean: bool = True) -> RunReport:
 def test_a_clean_run_that_could_not_do_all_its_faults_is_not_fine_and_says_which(torture):
     done = torture(short)
     assert done.exit_code == 4
-    assert "Clean, but not all that was planned could be done" in done.stdout
+    assert "Clean, but the run did less than planned" in done.stdout
     assert "kill 3 of 5" in done.stdout
     assert "stop" not in done.stdout.partition("not reached")[2]
 
@@ -184,7 +184,7 @@ def test_a_report_that_can_no_longer_be_written_is_told_after_the_verdict(tortur
 
     assert done.exit_code == code
     assert "the report could not be written" in done.stderr
-    assert ("The run is bad" in done.stdout) is not is_clean
+    assert ("The run found violations" in done.stdout) is not is_clean
 
 
 def test_looking_whether_a_report_can_be_written_leaves_an_old_one_as_it_was(torture, tmp_path):

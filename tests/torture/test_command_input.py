@@ -18,7 +18,7 @@ from holdfast.cli.torture.view import TortureView
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.torture.report import RunReport
 from holdfast.torture.run import no_verdict
-from holdfast.torture.target import ground_of
+from holdfast.torture.target import target_of
 
 
 def torture(*options: str) -> Result:
@@ -36,10 +36,10 @@ def assert_refused(done: Result, *words: str, code: int = 78) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("foo", ("'foo' is not a store URL", "sqlite:///scratch.db")),
-        ("me:hunter2@host/db", ("this is not a store URL",)),
+        ("foo", ("'foo' is not the URL of a store", "sqlite:///scratch.db")),
+        ("me:hunter2@host/db", ("this is not the URL of a store",)),
         ("redis://localhost", ("not redis://",)),
-        ("postgresql://[::1/db", ("invalid store URL", "must look like")),
+        ("postgresql://[::1/db", ("cannot be read", "must look like")),
         ("postgresql://me@127.0.0.1:http/db", ("the port 'http' cannot be", "5432")),
         ("postgresql://me@127.0.0.1:99999/db", ("the port '99999' cannot be",)),
         ("postgresql://me@127.0.0.1/db?port=x", ("the port 'x' cannot be",)),
@@ -83,7 +83,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path, pla
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--report", str(tmp_path / place))
 
-    assert_refused(done, "cannot be written", "name another file", code=2)
+    assert_refused(done, "cannot be written", "choose another file", code=2)
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
@@ -100,7 +100,7 @@ TROUBLE = [
 def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_path, monkeypatch, error):
     kept: list[Path] = []
 
-    def refused(_plan: object, _ground: object, _server: object, *, history: Path, as_json: bool) -> RunReport:
+    def refused(_plan: object, _target: object, _server: object, *, history: Path, **_: bool) -> RunReport:
         kept.append(history)
         raise error
 
@@ -109,7 +109,9 @@ def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "history"))
 
-    assert_refused(done, "came to no verdict", str(error), str(kept[0]), f"{tmp_path}/run.db is left as it is", code=4)
+    assert_refused(
+        done, "the run has no verdict", str(error), str(kept[0]), f"{tmp_path}/run.db is left as it is", code=4
+    )
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1)], ids=lambda error: type(error).__name__)
@@ -133,7 +135,7 @@ def test_a_run_that_nobody_watches_any_more_is_no_violation(tmp_path, monkeypatc
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "history"))
 
-    assert_refused(done, "nobody reads", str(tmp_path / "history"), "run.db is left as it is", code=4)
+    assert_refused(done, "stdout was closed", str(tmp_path / "history"), "run.db is left as it is", code=4)
     assert ended == ["everything"]
 
 
@@ -149,10 +151,10 @@ def test_a_fault_in_holdfast_stays_one():
     assert no_verdict(fault) is fault
 
 
-def test_an_error_of_the_driver_leaves_the_ground_as_one_of_holdfast(tmp_path):
-    ground = ground_of(f"sqlite:///{tmp_path}/empty.db")
+def test_an_error_of_the_driver_leaves_the_target_as_one_of_holdfast(tmp_path):
+    target = target_of(f"sqlite:///{tmp_path}/empty.db")
 
     with pytest.raises(StoreUnavailable, match="no such table"):
-        ground.effects_seen(0)
+        target.jobs.effects_seen(0)
     with pytest.raises(HoldfastError, match="no such table"):
-        list(ground.effects())
+        list(target.jobs.effects())

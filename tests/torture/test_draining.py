@@ -33,7 +33,7 @@ def test_a_store_that_cannot_be_looked_at_is_stuck_in_the_end():
 
 
 def test_more_jobs_than_a_profile_has_take_more_time_and_fewer_take_no_less():
-    smoke = profile_of("smoke", "sqlite")
+    smoke = profile_of("smoke", one_writer=True)
 
     many, few = smoke.with_jobs(80_000), smoke.with_jobs(100)
 

@@ -34,7 +34,7 @@ from holdfast.torture.run import own_server
 from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer, find_binaries
 from holdfast.torture.server_processes import postmasters
-from holdfast.torture.target import ground_of
+from holdfast.torture.target import target_of
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -93,8 +93,8 @@ async def test_a_restart_that_is_broken_off_leaves_the_server_up(server: OwnServ
     monkeypatch.setattr(server, "kill", slowly)
     monkeypatch.setattr(server, "stop", slowly)
     log = Log(tmp_path, "r", lambda _: None)
-    plan = RunPlan(name="smoke", profile=profile_of("smoke", "postgresql"), seed=1)
-    context = RunContext(plan=plan, log=log, fleet=None, target=ground_of(server.url), server=server)  # type: ignore[arg-type]
+    plan = RunPlan(name="smoke", profile=profile_of("smoke", one_writer=False), seed=1)
+    context = RunContext(plan=plan, log=log, fleet=None, target=target_of(server.url), server=server)  # type: ignore[arg-type]
     injecting = asyncio.create_task(RestartServer().inject(context, random.Random(1)))
     assert await asyncio.to_thread(killing.wait, PATIENCE)
 
@@ -136,7 +136,7 @@ def test_a_server_that_is_not_kept_leaves_nothing():
 def test_the_command_leaves_the_data_of_a_bad_or_kept_run_and_says_how_to_start_it(options, monkeypatch, tmp_path):
     servers: list[OwnServer] = []
 
-    def instead(_plan: object, _ground: object, server: OwnServer, *, history: Path, as_json: bool) -> RunReport:
+    def instead(_plan: object, _target: object, server: OwnServer, *, history: Path, **_: bool) -> RunReport:
         servers.append(server)
         return report(is_clean=bool(options), history=str(history))
 

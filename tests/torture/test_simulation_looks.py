@@ -144,7 +144,7 @@ def test_no_worker_ends_by_a_look_of_before_it_had_the_work_that_is_left(monkeyp
     real = Machine.emptiness
 
     def trusts_any_look(machine: Machine, now: float, is_empty: bool) -> None:
-        machine._taken_since_look = False
+        machine._claimed_since_check = False
         real(machine, now, is_empty)
 
     monkeypatch.setattr(Machine, "emptiness", trusts_any_look)

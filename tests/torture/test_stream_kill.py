@@ -24,7 +24,7 @@ from holdfast.torture.process_tree import is_alive
 from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.streams.profiles import stream_profile_of
 
-PLAN = RunPlan(name="smoke", profile=stream_profile_of("smoke", "sqlite"), seed=1, lease=2.0)
+PLAN = RunPlan(name="smoke", profile=stream_profile_of("smoke", one_writer=True), seed=1, lease=2.0)
 NOBODY = 2**30  # no process has such a number
 KILLED = -signal.SIGKILL
 

@@ -18,6 +18,8 @@ from holdfast.torture.streams.checker import STREAM_INVARIANTS
 CONFORMING = sorted(name for name, mutant in STREAM_MUTANTS.items() if mutant.caught_by == {CONFORMANCE})
 RUNNING = sorted(STREAM_MUTANTS.keys() - set(CONFORMING))
 QUICK = ("epoch_not_raised",)
+QUICK_CONFORMING = ("commit_without_generation", "seize_from_the_living")
+"""One of the positions and one of the leases; `make test-slow` shows the same of the others."""
 MOST_RUNS = 3
 
 
@@ -36,7 +38,10 @@ def assert_caught(name: str, store: str, folder) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", CONFORMING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK_CONFORMING else pytest.mark.slow) for name in CONFORMING],
+)
 def test_the_conformance_suite_finds_a_deliberate_bug(name):
     run = conform(STREAM_MUTANTS[name])
 

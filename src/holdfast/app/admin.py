@@ -1,4 +1,4 @@
-"""What a person does to jobs, queues, leases and workers; the command line and the server call the same."""
+"""Operator actions on jobs and queues; the command line calls the same."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from holdfast.app.sync import Sync
-from holdfast.app.sync_types import SyncJobs, SyncQueues
+from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue import unknown_enqueue
 from holdfast.model.duration import to_span
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 _REASON_LIMIT = 2048
-_MOST = 1_000_000_000  # rows: more than anybody wants at once, and a number that every store can take
+_MOST = 1_000_000_000  # rows: a number that every store accepts
 _PRINTABLE_BITS = 128
 
 
 def check_limit(limit: object) -> int:
-    """Return how many rows are asked for, or refuse it: a store may read a negative limit as none at all."""
+    """Return a valid limit of rows or raise `ConfigError`: a store may read a negative limit as no limit."""
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
         # An int of thousands of digits cannot even be printed.
         is_vast = isinstance(limit, int) and limit.bit_length() > _PRINTABLE_BITS
@@ -38,16 +37,16 @@ def check_limit(limit: object) -> int:
 
 def _check_cursor(cursor: object) -> str | None:
     if cursor is not None and not isinstance(cursor, str):
-        raise _no_cursor(cursor)
+        raise _invalid_cursor(cursor)
     return cursor
 
 
-def _no_cursor(cursor: object) -> ConfigError:
-    return ConfigError(f"cursor={cursor!r} is none that a page has given: pass page.cursor, or leave it out")
+def _invalid_cursor(cursor: object) -> ConfigError:
+    return ConfigError(f"invalid cursor={cursor!r}: pass page.cursor, or leave it out")
 
 
 class Jobs:
-    """`app.jobs`: look at jobs and change their fate."""
+    """`app.jobs`: inspect, cancel, retry and copy jobs."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -55,10 +54,10 @@ class Jobs:
     @property
     def sync(self) -> SyncJobs:
         """The same with blocking calls."""
-        return cast("SyncJobs", Sync(self, self._app.portal))
+        return SyncJobs(self, self._app.portal)
 
     async def show(self, job_id: str | UUID) -> JobDetails:
-        """Return all that is known of a job; raises `JobNotFound`."""
+        """Return the details of a job; raises `JobNotFound`."""
         return await (await self._app.opened()).insight.job(find_by(job_id))
 
     async def list(
@@ -74,7 +73,7 @@ class Jobs:
         try:
             wanted = JobState(state)
         except ValueError:
-            message = f"{state!r} is no state: there are {', '.join(JobState)}"
+            message = f"{state!r} is not a state; the states are {', '.join(JobState)}"
             raise ConfigError(message) from None
         selection = JobFilter(
             wanted,
@@ -89,27 +88,27 @@ class Jobs:
         except (ValueError, OverflowError) as error:
             if cursor is None:
                 raise
-            raise _no_cursor(cursor) from error
+            raise _invalid_cursor(cursor) from error
 
     async def cancel(self, job_id: str | UUID, reason: str = "") -> Cancellation:
-        """Cancel a job that has not begun, or ask the worker that runs it.
+        """Cancel a job that is not running, otherwise ask its worker to abort it.
 
-        Whoever has claimed it by `app.claim` is not told: then it is cancelled once it would run again.
+        A job claimed by `app.claim` is not aborted: it is cancelled when it would run again.
         """
         if not isinstance(cast("object", reason), str):
             given = f"the reason to cancel a job is of type {type(cast('object', reason)).__name__}"
             raise ConfigError(f"{given}: pass a text that says why, or leave it out")
-        text = clean(reason or "cancelled by a person", _REASON_LIMIT)
+        text = clean(reason or "cancelled by an operator", _REASON_LIMIT)
         return await (await self._app.opened()).jobs.cancel(find_by(job_id), text)
 
     async def retry(self, job_id: str | UUID) -> bool:
-        """Send a failed or cancelled job back with a fresh budget; False if it is in another state."""
+        """Make a failed or cancelled job ready again with all its attempts; False if it is in another state."""
         return await (await self._app.opened()).jobs.retry(find_by(job_id))
 
     async def copy(self, job_id: str | UUID, *, copy_id: str | UUID | None = None) -> str:
-        """Enqueue a copy of a job, whatever its state, to run at once; return the copy's id. Raises `JobNotFound`.
+        """Enqueue a copy of a job in any state, to run at once; return the copy's id. Raises `JobNotFound`.
 
-        `copy_id` (a UUID) makes it safe to repeat; `OutcomeUnknown` tells the one that was made here.
+        `copy_id` (a UUID) makes it safe to repeat; `OutcomeUnknown` carries the id generated here.
         """
         own_id = new_id() if copy_id is None else check_id(str(copy_id))
         if own_id == id_text(job_id):
@@ -134,19 +133,31 @@ class Jobs:
         return copy.id
 
     async def reset(self, job_id: str | UUID) -> bool:
-        """Take the lease of a running job away; False if it does not run.
+        """Revoke the lease of a running job; False if it is not running.
 
-        The job is ready again, at its old turn; one that somebody asked to cancel is cancelled instead.
+        The job is ready again, at its old turn. If its cancellation was requested, it is cancelled instead.
         """
         return await (await self._app.opened()).jobs.reset(find_by(job_id))
 
     async def counts(self, since: float | timedelta = timedelta(hours=1)) -> Sequence[Count]:
-        """Return what happened per minute, queue and task."""
+        """Return the counts per minute, queue and task."""
         return await (await self._app.opened()).insight.counts(to_span(since, "since"))
 
 
+class SyncJobs(Sync[Jobs]):
+    """`app.jobs.sync`."""
+
+    show = Blocking(Jobs.show)
+    list = Blocking(Jobs.list)
+    cancel = Blocking(Jobs.cancel)
+    retry = Blocking(Jobs.retry)
+    copy = Blocking(Jobs.copy)
+    reset = Blocking(Jobs.reset)
+    counts = Blocking(Jobs.counts)
+
+
 class Queues:
-    """`app.queues`: look at queues, pause and resume them."""
+    """`app.queues`: list, pause and resume queues."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -154,16 +165,24 @@ class Queues:
     @property
     def sync(self) -> SyncQueues:
         """The same with blocking calls."""
-        return cast("SyncQueues", Sync(self, self._app.portal))
+        return SyncQueues(self, self._app.portal)
 
     async def list(self) -> Sequence[QueueView]:
         """List all queues with their counts."""
         return await (await self._app.opened()).insight.queues()
 
     async def pause(self, queue: str) -> bool:
-        """Let nobody claim from the queue; False if it was paused already."""
+        """Allow no claims from the queue; False if it was paused already."""
         return await (await self._app.opened()).queues.pause(check_name("queue", queue))
 
     async def resume(self, queue: str) -> bool:
         """Allow claims again; False if it was not paused."""
         return await (await self._app.opened()).queues.resume(check_name("queue", queue))
+
+
+class SyncQueues(Sync[Queues]):
+    """`app.queues.sync`."""
+
+    list = Blocking(Queues.list)
+    pause = Blocking(Queues.pause)
+    resume = Blocking(Queues.resume)

@@ -1,28 +1,27 @@
-"""The app: tasks, the store behind a URL, and everything that can be done with them."""
+"""The app: tasks, consumers, the store behind a URL, and the operations on them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import Any, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
-from holdfast.app.admin import Jobs, Queues, check_limit
-from holdfast.app.batch import Batch, open_batch
-from holdfast.app.claim import callers_id, callers_lease, claim_or_give_back
+from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
+from holdfast.app.batch import Batch, open_batch, open_batch_blocking
+from holdfast.app.claim import callers_id, callers_lease, claim_or_release
 from holdfast.app.claimed_job import ClaimedJob, known_tasks
-from holdfast.app.job_handle import JobHandle
+from holdfast.app.consumers import ConsumerDesk, SyncConsumers
+from holdfast.app.delegate import Delegated
+from holdfast.app.events import AppEvents
+from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.open import DEFAULT_URL, open_backend
-from holdfast.app.retry_unknown import until_known
-from holdfast.app.run_worker import WorkerProcess, run_many, run_one, tell_of_consumers_left_out
-from holdfast.app.streams import StreamApp
-from holdfast.app.sync import Portal
-from holdfast.app.sync_app import AppSync
-from holdfast.app.sync_types import SyncApp
+from holdfast.app.retry_unknown import repeat_unknown
+from holdfast.app.run_worker import run_worker
+from holdfast.app.sync import Blocking, Portal, Sync
 from holdfast.app.tasks import TaskHandle
-from holdfast.app.unknown_settings import refuse_unknown
 from holdfast.app.worker_settings import (
     DRAIN_SETTINGS,
     WORKER_SETTINGS,
@@ -30,53 +29,60 @@ from holdfast.app.worker_settings import (
     WorkerSettings,
     make_worker,
 )
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
-from holdfast.jobs.task import Tasks, make_task
+from holdfast.jobs.task import TASK_SETTINGS, Tasks, TaskSettings, make_task
 from holdfast.model.allocation import Timing
+from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
+from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
+from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
+from holdfast.streams.node import Node
 from holdfast.worker.decision import Totals
-from holdfast.worker.supervision.children import ChildSeat
 from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Q = ParamSpec("Q")
 S = TypeVar("S")
+H = TypeVar("H", bound=Callable[..., Any])
 _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
-_BEYOND_DRAIN = 10.0  # seconds that a supervisor grants a worker beyond the end of its handlers
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(…)` is: it makes a task of a function and keeps its type."""
+    """The result of `@app.task(…)`: makes a task of a function and keeps its type."""
 
     def __call__(self, function: Callable[Q, S], /) -> TaskHandle[Q, S]:
         """Register the function."""
         ...
 
 
-class App(StreamApp):
-    """Tasks, consumers and a store. Make one per program, at the top of a module.
+class App:
+    """Tasks, consumers and a store. Create one per program, at the top of a module.
 
-    `url` names the store; without it `$HOLDFAST_URL` does, and without that it is `sqlite:///holdfast.db` in the
-    current directory. Nothing is opened before it is needed. Every async method has a blocking twin under `.sync`.
+    `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
+    Nothing is opened before it is needed. Every async method has a blocking counterpart under `.sync`.
     """
 
     def __init__(self, url: str | None = None, *, retention: Retention | None = None) -> None:
-        super().__init__()
         self.backend: Backend = open_backend(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url)
         self.tasks = Tasks()
         self.jobs = Jobs(self)
         self.queues = Queues(self)
+        self.subscribed = Consumers()
+        """The consumers that `@app.consumer` has registered."""
+        self.consumers = ConsumerDesk(self)
         self.portal = Portal()
-        self._joiner = EnqueueBatcher(lambda: self.backend.jobs)
         self.retention = _check_retention(retention)
-        self._opened_in = 0
+        self._events = AppEvents(self)
+        self._batcher = EnqueueBatcher()
+        self._opened_in = 0  # the process in which the store is open
+        self._joins_transactions = False  # a capability of the open store
 
     def __repr__(self) -> str:
         """Show the store, without a password."""
@@ -85,10 +91,12 @@ class App(StreamApp):
     @property
     def sync(self) -> SyncApp:
         """The same with blocking calls."""
-        return cast("SyncApp", AppSync(self, self.portal))
+        return SyncApp(self, self.portal)
+
+    # --- the store --------------------------------------------------------------------------------------------------
 
     def use(self, url: str) -> None:
-        """Lead to the store behind another URL from now on; refused once a store is open in this process."""
+        """Use the store behind another URL; raises `ConfigError` once a store is open in this process."""
         if self.is_open:
             message = f"{self.backend.url} is open already: call app.use(…) before anything else, or app.close() first"
             raise ConfigError(message)
@@ -101,8 +109,9 @@ class App(StreamApp):
 
     async def opened(self) -> Backend:
         """Return the backend, opened in this process."""
-        if not self.is_open:
+        if self._opened_in != os.getpid():
             await self.backend.open()
+            self._joins_transactions = self.backend.capabilities.joins_transactions
             self._opened_in = os.getpid()
         return self.backend
 
@@ -117,66 +126,33 @@ class App(StreamApp):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the store."""
         await self.close()
 
     async def enqueue_new(self, jobs: Sequence[NewJob], *, using: object = None) -> list[bool]:
-        """Enqueue jobs that are checked and encoded; in the caller's own transaction if `using` is given."""
-        backend = await self.opened()
+        """Enqueue jobs that are checked and encoded; in the caller's open transaction if `using` is given."""
+        backend = self.backend if self._opened_in == os.getpid() else await self.opened()
         if using is not None:
             return await backend.transactions.join(using).enqueue(jobs)
-        if backend.capabilities.joins_transactions and backend.transactions.is_inside():
+        if self._joins_transactions and backend.transactions.is_inside():
             return await backend.jobs.enqueue(jobs)
-        return await until_known(backend, lambda: self._joiner.enqueue(jobs))
+        try:
+            return await self._batcher.enqueue(backend, jobs)
+        except OutcomeUnknown as unknown:
+            return await repeat_unknown(backend, unknown, lambda: self._batcher.enqueue(backend, jobs))
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     @overload
     def task(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        max_attempts: int = 5,
-        priority: int = 0,
-        timeout: float | timedelta | None = None,
-        retry: object = None,
-        executor: str | None = None,
-    ) -> TaskDecorator: ...
-    def task(
-        self,
-        function: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        max_attempts: int = 5,
-        priority: int = 0,
-        timeout: float | timedelta | None = None,
-        retry: object = None,
-        executor: str | None = None,
-    ) -> Any:
-        """Register a function as the handler of a task.
-
-        `retry` is seconds, a policy such as `Exponential()`, or a function `(attempt, error) -> seconds | None`.
-        `executor="process"` runs it in a child process; else an `async def` runs in the event loop and a plain function
-        in a thread. `timeout` limits one attempt.
-        """
+    def task(self, /, **settings: Unpack[TaskSettings]) -> TaskDecorator: ...
+    def task(self, function: Any = None, /, **settings: Unpack[TaskSettings]) -> Any:
+        """Register a function as the handler of a task; the settings are those of `TaskSettings`."""
+        refuse_unknown("@app.task", settings, TASK_SETTINGS)
 
         def register(function: Callable[Q, S], /) -> TaskHandle[Q, S]:
-            task = make_task(
-                function,
-                name=name,
-                queue=queue,
-                max_attempts=max_attempts,
-                priority=priority,
-                timeout=timeout,
-                retry=retry,
-                executor=executor,
-            )
+            task = make_task(function, **settings)
             self.tasks.add(task)
             return TaskHandle(self, task, function)
 
@@ -191,14 +167,62 @@ class App(StreamApp):
         """Return the handle of a job by its id."""
         return JobHandle(self, id_text(job_id))
 
-    # --- the pull side ----------------------------------------------------------------------------------------------
+    # --- events and consumers ---------------------------------------------------------------------------------------
+
+    category = Delegated("_events", AppEvents.category)
+    categories = Delegated("_events", AppEvents.categories)
+    append = Delegated("_events", AppEvents.append)
+    append_many = Delegated("_events", AppEvents.append_many)
+    read = Delegated("_events", AppEvents.read)
+    trim = Delegated("_events", AppEvents.trim)
+    nodes = Delegated("_events", AppEvents.nodes)
+    leader = Delegated("_events", AppEvents.leader)
+
+    def consumer(self, name: str, **settings: Unpack[ConsumerSettings]) -> Callable[[H], H]:
+        """Register a function, or a class with a method `handle`, as a consumer.
+
+        The handler takes an event, or a list of them if it is so annotated, and optionally a context. The settings are
+        those of `ConsumerSettings`. Raises `ConfigError` for one that is unknown or invalid.
+        """
+        if callable(cast("object", name)):
+            own = getattr(name, "__name__", "name")
+            remedy = f'pass a name and what it reads, as in @app.consumer("{own}", category=…)'
+            raise ConfigError(f"@app.consumer needs parentheses: {remedy}")
+        refuse_unknown(f"consumer {name!r}", settings, CONSUMER_SETTINGS)
+
+        def register(handler: H) -> H:
+            try:
+                consumer = make_consumer(name, handler, **settings)
+            except TypeError as error:  # for example a class whose constructor needs arguments
+                raise ConfigError(f"consumer {name!r}: {error}") from error
+            self.subscribed.add(consumer)
+            return handler
+
+        return register
+
+    def node(
+        self, *, node_id: str | None = None, timing: Timing | None = None, stuck_grace: float | timedelta = 10.0
+    ) -> Node:
+        """Return a node over this app's consumers; `await node.run()` takes part until `node.stop()`.
+
+        `run_worker` runs a node itself if the app has consumers. With a fixed `node_id` a process that restarts soon
+        gets its partitions back.
+        """
+        if timing is not None and not isinstance(cast("object", timing), Timing):
+            remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
+            raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
+        grace = to_span(stuck_grace, "stuck_grace").total_seconds()
+        return Node(self.backend, list(self.subscribed), node_id=node_id, timing=timing, stuck_grace=grace)
+
+    # --- workers ----------------------------------------------------------------------------------------------------
 
     def worker(self, **settings: Unpack[WorkerSettings]) -> Worker:
         """Return a worker over this app's tasks; `await worker.run()` runs it.
 
-        By default it serves every queue, runs 10 jobs at once, holds each for a lease of 30 seconds and extends it at
-        half of that. `worker_class` may be a subclass of `Worker` with its own `process`. Raises `ConfigError` for a
-        setting that cannot work. It never ends the process: where a handler is stuck, `run` raises `WorkerBroken`.
+        By default it serves every queue, runs 10 jobs at once, and claims each for a lease of 30 seconds that is
+        extended at half of that. `worker_class` may be a subclass of `Worker` with its own `process`. Raises
+        `ConfigError` for an invalid setting. It never ends the process: if a handler is stuck, `run` raises
+        `WorkerBroken`.
         """
         refuse_unknown("app.worker", settings, WORKER_SETTINGS)
         return make_worker(self, settings)
@@ -214,31 +238,24 @@ class App(StreamApp):
         """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
 
         It runs the app's tasks and, as a node, its consumers; in until-empty mode only the tasks. With `processes`
-        above one a supervisor starts that many, restarts those that die and frees what they held. The settings are
-        those of `worker`. The process is the worker's own: a handler stuck past its time limit ends it, with code 71.
+        above one a supervisor starts that many, restarts those that die and releases their leases. The settings are
+        those of `worker`. The worker owns the process: a handler stuck past its time limit ends it, with code 71.
         """
         refuse_unknown("app.run_worker", settings, (*WORKER_SETTINGS, "processes", "node_id", "timing"))
-        if settings.get("until_empty"):
-            tell_of_consumers_left_out(self)
-        if processes == 1:
-            return run_one(self, lambda: self._crew(node_id, timing, settings))
-        shared = settings.copy()
-        name = shared.pop("worker_id", None)
-        sample = self._crew(node_id, timing, shared)  # refuses bad settings here rather than in every child
+        return run_worker(self, settings, processes=processes, node_id=node_id, timing=timing)
 
-        def make_crew(seat: ChildSeat) -> WorkerProcess:
-            node = None if node_id is None else f"{node_id}.{seat.index}"
-            own = shared.copy()
-            own["worker_id"] = seat.worker_id
-            return self._crew(node, timing, own)
+    async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:
+        """Run the ready jobs of a queue, at most `batch` at a time, and return when none is left.
 
-        return run_many(self, make_crew, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
+        Raises `WorkerBroken`, which names the job, if a handler is stuck past its time limit: its lease expires.
+        """
+        refuse_unknown("app.drain", settings, DRAIN_SETTINGS)
+        own = {"queues": [queue], "until_empty": True, "concurrency": batch, "batch_max": batch, "prefetch_max": 0}
+        worker = make_worker(self, {**settings, **own}, until_idle=True)
+        await worker.run()
+        return worker.status().totals
 
-    def _crew(self, node_id: str | None, timing: Timing | None, settings: WorkerSettings) -> WorkerProcess:
-        """Return what this program runs: a worker unless there are consumers alone, a node if there are any."""
-        consumes = len(self.subscribed) > 0 and not settings.get("until_empty")
-        worker = None if consumes and not len(self.tasks) else make_worker(self, settings, owns_process=True)
-        return WorkerProcess(worker, self.node(node_id=node_id, timing=timing) if consumes else None)
+    # --- claiming by hand -------------------------------------------------------------------------------------------
 
     async def claim(
         self,
@@ -251,9 +268,9 @@ class App(StreamApp):
     ) -> list[ClaimedJob]:
         """Claim at most `limit` ready jobs of a queue; the caller finishes, extends or releases them.
 
-        Without `worker_id` every claim has an id of its own. A caller that is cancelled waits for the end of the claim,
-        and what it took is given back. So it is after `OutcomeUnknown`, unless `worker_id` was given: others may hold
-        jobs under that. What cannot be given back, because the store cannot be reached, expires with its lease.
+        Without `worker_id` every claim gets a new one. A caller that is cancelled waits for the end of the claim, whose
+        jobs are then released. They are also released after `OutcomeUnknown`, unless `worker_id` was given: other
+        callers may hold leases under it. If the store cannot be reached, the leases expire.
         """
         backend = await self.opened()
         span = callers_lease(lease)
@@ -266,32 +283,21 @@ class App(StreamApp):
             isolates=False,
         )
         await backend.jobs.promote(_RESCUE_LIMIT)
-        jobs = await claim_or_give_back(backend.jobs, request, has_own_id=worker_id is None)
+        jobs = await claim_or_release(backend.jobs, request, has_own_id=worker_id is None)
         return [ClaimedJob(self, job, span) for job in jobs]
 
     def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractAsyncContextManager[Batch]:
-        """Open one transaction in which the effects of claimed jobs and their ends are written, all or none.
+        """Open one transaction for the effects of claimed jobs and their outcomes: all are written, or none.
 
-        Write through `batch.connection`, for the jobs in `batch.held` alone, and note how each ends with
-        `batch.complete(job)` or `batch.retry(job, error)`. Raises `LeaseLost` if none of the jobs is held any more.
+        Write through `batch.connection`, only for the jobs in `batch.held`, and record each outcome with
+        `batch.complete(job)` or `batch.retry(job, error)`. Raises `LeaseLost` if the leases of all jobs are lost.
         """
         return open_batch(self, jobs)
 
-    async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:
-        """Run what is ready in a queue, at most `batch` jobs at a time, and return when nothing more is.
-
-        Raises `WorkerBroken`, which names the job, when a handler is stuck past its time limit: its lease expires.
-        """
-        refuse_unknown("app.drain", settings, DRAIN_SETTINGS)
-        own = {"queues": [queue], "until_empty": True, "concurrency": batch, "batch_max": batch, "prefetch_max": 0}
-        worker = make_worker(self, {**settings, **own}, until_idle=True)
-        await worker.run()
-        return worker.status().totals
-
     async def wake(self) -> None:
-        """Hint to waiting workers that there may be work, as after a transaction of one's own that enqueued some.
+        """Notify waiting workers of new jobs, for example after a transaction of the caller that enqueued some.
 
-        Nothing depends on it: without a hint they look by themselves, every `poll_interval`.
+        This only reduces latency: without it workers poll every `poll_interval`.
         """
         (await self.opened()).notifier.notify()
 
@@ -302,19 +308,81 @@ class App(StreamApp):
         return await (await self.opened()).insight.leases(check_limit(limit), expired_only=expired_only)
 
     async def rescue(self, limit: int = _RESCUE_LIMIT) -> list[Rescued]:
-        """Take at most `limit` expired leases from their workers now; call it again while it returns that many.
+        """Revoke at most `limit` expired leases now; call it again while it returns that many.
 
-        Workers do this all the time, with more patience.
+        Workers do this regularly, but only after half a lease of uninterrupted access to the store.
         """
         return await (await self.opened()).jobs.rescue(None, check_limit(limit))
 
     async def workers(self) -> list[WorkerView]:
-        """List the workers that have reported."""
+        """List the workers that have sent a heartbeat."""
         return await (await self.opened()).insight.workers()
+
+
+class SyncApp(Sync[App]):
+    """`app.sync`; `with app.sync:` opens the store and closes it."""
+
+    jobs: SyncJobs
+    queues: SyncQueues
+    consumers: SyncConsumers
+    opened = Blocking(App.opened)
+    enqueue = Blocking(App.enqueue)
+    claim = Blocking(App.claim)
+    drain = Blocking(App.drain)
+    wake = Blocking(App.wake)
+    leases = Blocking(App.leases)
+    rescue = Blocking(App.rescue)
+    workers = Blocking(App.workers)
+    category = Blocking(AppEvents.category)
+    categories = Blocking(AppEvents.categories)
+    append = Blocking(AppEvents.append)
+    append_many = Blocking(AppEvents.append_many)
+    read = Blocking(AppEvents.read)
+    trim = Blocking(AppEvents.trim)
+    nodes = Blocking(AppEvents.nodes)
+    leader = Blocking(AppEvents.leader)
+
+    def __enter__(self) -> Self:
+        """Open the store."""
+        self.opened()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store, as `close` does."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections of this process and end the thread of its blocking calls; the next call starts it.
+
+        Waits for interrupted calls. Raises `ConfigError`, and closes nothing, if they do not end or other calls are
+        in flight, for example in other threads.
+        """
+        self.portal.settle()
+        self.portal.call(self.target.close())
+        self.portal.close()
+
+    def job(self, job_id: str | UUID) -> SyncJob:
+        """Return the blocking handle of a job by its id."""
+        return self.target.job(job_id).sync
+
+    def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractContextManager[Batch]:
+        """Open one transaction over claimed jobs, as `App.batch` does; `batch.connection` is a blocking one."""
+        return open_batch_blocking(self.target, jobs)
+
+    def worker(self, **_: object) -> NoReturn:
+        """Raise `ConfigError`: a worker needs its own event loop."""
+        raise ConfigError(
+            "a worker runs in async code: run it as a program with app.run_worker(…), or a queue until "
+            "nothing is ready with app.sync.drain(queue)"
+        )
+
+    def node(self, **_: object) -> NoReturn:
+        """Raise `ConfigError`: a node needs its own event loop."""
+        raise ConfigError("a node runs in async code: run the consumers as a program with app.run_worker(…)")
 
 
 def _check_retention(retention: Retention | None) -> Retention:
     if retention is not None and not isinstance(cast("object", retention), Retention):
         remedy = "pass Retention(completed=timedelta(days=7)), or leave it out"
-        raise ConfigError(f"retention={retention!r} does not say what is kept for how long: {remedy}")
+        raise ConfigError(f"retention must be a Retention, not {retention!r}: {remedy}")
     return retention or Retention()

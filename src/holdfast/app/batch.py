@@ -1,16 +1,17 @@
-"""Effects and ends of many claimed jobs in one transaction, for those who drive themselves.
+"""Effects and outcomes of many claimed jobs in one transaction, for callers that run their own loop.
 
-One commit per job is the plain way (`ClaimedJob.context().transaction()`); where commits are dear, a batch shares one:
+One commit per job is the simple way (`ClaimedJob.context().transaction()`); where commits are expensive, a batch shares
+one:
 
 ```text
-   begin ─▶ which of the leases are held? ─▶ the caller's statements ─▶ the ends of the jobs ─▶ commit
-                  │                                  │ raises                  │ stale
-                  ▼                                  ▼                         ▼
-             batch.held, batch.lost          all rolled back          all rolled back, LeaseLost
+   begin ─▶ which leases are valid? ─▶ the caller's statements ─▶ the outcomes of the jobs ─▶ commit
+                  │                            │ raises                 │ stale
+                  ▼                            ▼                        ▼
+             batch.held, batch.lost    all rolled back         all rolled back, LeaseLost
 ```
 
-What is found held stays held until the commit: the store keeps it locked. So whoever writes only for `batch.held` never
-writes for a job that another worker has meanwhile.
+A lease that is found valid stays valid until the commit: the store keeps its row locked. So effects written only for
+`batch.held` are never written for a job that another worker has claimed meanwhile.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.app.claimed_job import ClaimedJob, failed_outcome, retry_outcome
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
-from holdfast.jobs.attempt_lease import AttemptLease, still_unknown
-from holdfast.jobs.context import refuse_inside
+from holdfast.jobs.effect import transaction_limit
 from holdfast.model.outcome import Completed, Outcome
+from holdfast.runtime.effect import refuse_nested, still_unknown
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend, Transaction
@@ -35,56 +36,56 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """An open transaction over claimed jobs. What is noted here is written when the block is left, and not before.
+    """An open transaction over claimed jobs. Outcomes recorded here are written when the block is left.
 
-    A job that is held and of which nothing is noted stays held: its lease goes on.
+    A job in `held` without a recorded outcome keeps its lease.
     """
 
     def __init__(self, connection: Any, held: Sequence[ClaimedJob], lost: Sequence[ClaimedJob]) -> None:
         self.connection = connection
-        """What the effects are written through."""
+        """The connection for the effects."""
         self.held = list(held)
-        """The jobs that are held until the commit; write the effects of these alone."""
+        """The jobs whose leases are valid until the commit; write the effects of these only."""
         self.lost = list(lost)
-        """The jobs whose lease was taken away before; they are no longer the caller's."""
+        """The jobs whose leases were lost before."""
         self._leases = {job.job.lease for job in held}
         self._finishes: dict[str, Finish] = {}
         self._is_closed = False
 
     def complete(self, job: ClaimedJob, result: object = None) -> None:
-        """Note that the job is completed; raises `LeaseLost` if it is not held here."""
-        self._note(job, Completed(encode_result_or_reason(result)))
+        """Record that the job is completed; raises `LeaseLost` if it is not in `held`."""
+        self._record(job, Completed(encode_result_or_reason(result)))
 
     def retry(self, job: ClaimedJob, error: BaseException | str, delay: float | timedelta | None = None) -> None:
-        """Note that the attempt failed; the job runs again as its task's policy says, or after `delay`."""
-        self._note(job, retry_outcome(job, error, delay))
+        """Record that the attempt failed; the job runs again as its task's policy says, or after `delay`."""
+        self._record(job, retry_outcome(job, error, delay))
 
     def fail(self, job: ClaimedJob, error: BaseException | str) -> None:
-        """Note that the job is given up as failed, whatever attempts are left."""
-        self._note(job, failed_outcome(error))
+        """Record that the job ends as failed, even if attempts are left."""
+        self._record(job, failed_outcome(error))
 
-    def _note(self, job: ClaimedJob, outcome: Outcome) -> None:
+    def _record(self, job: ClaimedJob, outcome: Outcome) -> None:
         if self._is_closed:
             message = (
-                f"job {job.id}: its batch has ended, so an end that is noted now would never be written. Note it "
-                "inside the `with` block; afterwards end the job by itself, as with `await job.complete()`"
+                f"job {job.id}: its batch has ended, so an outcome recorded now would never be written. Record it "
+                "inside the `with` block; afterwards end the job itself, as with `await job.complete()`"
             )
             raise ConfigError(message)
         if job.job.lease not in self._leases:
-            message = f"job {job.id} is not held in this batch: see batch.held and batch.lost. Nothing was written"
+            message = f"job {job.id} is not in batch.held. Nothing was written"
             raise LeaseLost(message)
         if job.id in self._finishes:
-            message = f"job {job.id}: its end is noted already; an attempt ends once"
+            message = f"job {job.id}: its outcome is recorded already; an attempt ends once"
             raise ConfigError(message)
         self._finishes[job.id] = Finish(job.job.lease, outcome)
 
     @property
     def finishes(self) -> list[Finish]:
-        """What is to be written."""
+        """The outcomes to write."""
         return list(self._finishes.values())
 
     def close(self) -> None:
-        """Let nothing more be noted."""
+        """Refuse further outcomes."""
         self._is_closed = True
 
 
@@ -93,7 +94,7 @@ async def open_batch(app: App, jobs: Sequence[ClaimedJob]) -> AsyncGenerator[Bat
     """Open a transaction over claimed jobs; see `App.batch`."""
     _check(app, jobs)
     backend = await app.opened()
-    refuse_inside(backend)
+    refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         async with AsyncExitStack() as stack:
@@ -120,7 +121,7 @@ def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob]) -> Generator[Batch
     _check(app, jobs)
     call = app.portal.call
     backend = call(app.opened())
-    refuse_inside(backend)
+    refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         with ExitStack() as stack:
@@ -154,7 +155,7 @@ def _check(app: App, jobs: Sequence[ClaimedJob]) -> None:
 
 
 async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], stack: AsyncExitStack) -> Batch:
-    """Open the transaction under the first lease that is held, and sort the others."""
+    """Open the transaction under the first valid lease, and check the others."""
     for number, job in enumerate(jobs):
         try:
             opening = backend.transactions.begin(job.job.lease, limit=_limit(jobs))
@@ -162,7 +163,7 @@ async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], stack: AsyncExitS
         except LeaseLost:
             continue
         return await _sorted(backend, transaction, jobs, number)
-    raise _none_held(jobs)
+    raise _all_lost(jobs)
 
 
 def _begin_blocking(app: App, backend: Backend, jobs: Sequence[ClaimedJob], stack: ExitStack) -> Batch:
@@ -173,38 +174,38 @@ def _begin_blocking(app: App, backend: Backend, jobs: Sequence[ClaimedJob], stac
         except LeaseLost:
             continue
         return app.portal.call(_sorted(backend, transaction, jobs, number))
-    raise _none_held(jobs)
+    raise _all_lost(jobs)
 
 
 def _limit(jobs: Sequence[ClaimedJob]) -> timedelta:
-    return min(AttemptLease(job.job, job.span, None).transaction_limit for job in jobs)
+    return min(transaction_limit(job.span) for job in jobs)
 
 
 async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[ClaimedJob], first: int) -> Batch:
-    """Return the batch: of the jobs, those before the first are lost, and those behind it are asked for."""
+    """Return the batch: the leases of jobs before `first` are lost, those after it are verified."""
     held, lost = [jobs[first]], list(jobs[:first])
     for job in jobs[first + 1 :]:
-        is_held = await backend.jobs.verify(job.job.lease) is Standing.HELD  # joins the transaction that is open
+        is_held = await backend.jobs.verify(job.job.lease) is Standing.HELD  # joins the open transaction
         (held if is_held else lost).append(job)
     return Batch(transaction.connection, held, lost)
 
 
-def _none_held(jobs: Sequence[ClaimedJob]) -> LeaseLost:
-    return LeaseLost(f"none of the {len(jobs)} jobs is held any more: their leases have expired or were taken away")
+def _all_lost(jobs: Sequence[ClaimedJob]) -> LeaseLost:
+    return LeaseLost(f"none of the {len(jobs)} jobs is leased any more: their leases have expired or were revoked")
 
 
 async def _write(backend: Backend, finishes: list[Finish]) -> None:
     if not finishes:
         return
-    verdicts = await backend.jobs.finish(finishes)  # joins the transaction that is open
+    verdicts = await backend.jobs.finish(finishes)  # joins the open transaction
     lost = [finish.lease.job_id for finish, verdict in zip(finishes, verdicts, strict=True) if verdict is Verdict.LOST]
     if lost:
-        message = f"{len(lost)} jobs of the batch, the first {lost[0]}, are no longer held. Nothing was written"
+        message = f"{len(lost)} jobs of the batch, the first {lost[0]}, are no longer leased. Nothing was written"
         raise LeaseLost(message)
 
 
 async def _was_committed(backend: Backend, finishes: list[Finish]) -> bool:
-    """Tell whether the transaction has committed: one of its completions speaks for all."""
+    """Return whether the transaction was committed: one of its completions proves it for all."""
     for finish in finishes:
         if isinstance(finish.outcome, Completed):
             return await backend.jobs.verify(finish.lease) is Standing.COMPLETED

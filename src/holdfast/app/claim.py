@@ -1,13 +1,13 @@
-"""Claims of callers who drive themselves: what a claim has taken and nobody will hear of is given back.
+"""Claims made by the app's caller: jobs of a claim whose result the caller does not receive are released.
 
 ```text
-   claim ─▶ answered ─────────────────────────────────────▶ the caller holds the jobs
+   claim ─▶ reply ────────────────────────────────────────▶ the caller has the jobs
      │         └─ the caller was cancelled meanwhile ─────▶ released
-     └─ the answer was lost ─▶ asked for by worker id ────▶ released
+     └─ the reply was lost ─▶ looked up by worker id ─────▶ released
 ```
 
-Left to expire, these jobs would be lost by a worker that lives, and each would run isolated next. A lost answer can be
-asked for only under an id that is this claim's alone: under another's the leases may be of a claim that was heard.
+Expired leases would count as lost by a worker, and each job would run isolated next. The jobs of a lost reply can be
+looked up only if no other claim uses the worker id: otherwise the leases may belong to a claim that succeeded.
 """
 
 from __future__ import annotations
@@ -31,31 +31,29 @@ _UNNAMED = "caller"
 
 
 def callers_id(worker_id: str | None) -> str:
-    """Return the id under which a caller claims: the given one as it is, or one of this very claim."""
+    """Return the worker id of a claim: the given one, or a new one."""
     return incarnation(_UNNAMED) if worker_id is None else check_name("worker", worker_id)
 
 
 def callers_lease(lease: float | timedelta) -> timedelta:
-    """Return the length of a lease; refuse one that would be over at its birth."""
+    """Return a valid length of a lease or raise `ConfigError`."""
     span = to_span(lease, "lease")
     if not span:
-        message = (
-            f"lease={lease!r} would be over before a job could be begun: pass seconds, more than 0, for example 30"
-        )
+        message = f"lease={lease!r} would expire before a job could begin: pass seconds, more than 0, for example 30"
         raise ConfigError(message)
     return span
 
 
-async def claim_or_give_back(store: JobStore, request: ClaimRequest, *, has_own_id: bool) -> list[LeasedJob]:
-    """Claim; a caller that is cancelled waits for the end of the claim, and what it took is given back.
+async def claim_or_release(store: JobStore, request: ClaimRequest, *, has_own_id: bool) -> list[LeasedJob]:
+    """Claim; a caller that is cancelled waits for the end of the claim, whose jobs are then released.
 
-    `has_own_id`: no other claim uses the worker id of this one. Raises `OutcomeUnknown` if the answer was lost.
+    `has_own_id`: no other claim uses the worker id of this one. Raises `OutcomeUnknown` if the reply was lost.
     """
     call = asyncio.ensure_future(_claim(store, request, has_own_id=has_own_id))
     try:
         await asyncio.wait({call})
     except asyncio.CancelledError:
-        await uncancellable(_take_back(store, call))
+        await uncancellable(_release_claimed(store, call))
         raise
     return call.result()
 
@@ -65,33 +63,35 @@ async def _claim(store: JobStore, request: ClaimRequest, *, has_own_id: bool) ->
         return list((await store.claim(request)).jobs)
     except OutcomeUnknown:
         if has_own_id:
-            await _give_back_unheard(store, request.worker_id)
+            await _release_unknown(store, request.worker_id)
         raise
 
 
-async def _give_back_unheard(store: JobStore, worker_id: str) -> None:
-    """Give back what a claim has taken whose answer was lost, as far as the store has committed it by now."""
+async def _release_unknown(store: JobStore, worker_id: str) -> None:
+    """Release the jobs of a claim whose reply was lost, as far as the store has committed it by now."""
     try:
         leases = await store.unheard(worker_id, 0)
     except StoreError as error:
-        _logger.warning("whatever a claim has taken whose answer was lost is not given back: it expires (%s)", error)
+        _logger.warning("could not release jobs of a claim whose reply was lost; their leases will expire (%s)", error)
     else:
-        await _give_back(store, leases)
+        await _release(store, leases)
 
 
-async def _take_back(store: JobStore, call: asyncio.Future[list[LeasedJob]]) -> None:
-    """Wait for the end of a claim of which nobody will hear."""
+async def _release_claimed(store: JobStore, call: asyncio.Future[list[LeasedJob]]) -> None:
+    """Wait for the end of a cancelled claim and release its jobs."""
     await asyncio.wait({call})
     if not call.cancelled() and call.exception() is None:
-        await _give_back(store, [job.lease for job in call.result()])
+        await _release(store, [job.lease for job in call.result()])
 
 
-async def _give_back(store: JobStore, leases: Sequence[Lease]) -> None:
+async def _release(store: JobStore, leases: Sequence[Lease]) -> None:
     if not leases:
         return
     try:
         await store.release(leases, started=False)
     except StoreError as error:
-        _logger.warning("%d jobs of an unheard claim are not given back: their leases expire (%s)", len(leases), error)
+        _logger.warning(
+            "could not release %d jobs of a cancelled claim; their leases will expire (%s)", len(leases), error
+        )
     else:
-        _logger.info("gave back %d jobs: nobody has heard of the claim that took them", len(leases))
+        _logger.info("released %d jobs of a cancelled claim", len(leases))

@@ -1,17 +1,16 @@
-"""A job that its caller has claimed, for those who drive themselves.
+"""A job claimed by `app.claim`, for callers that run their own loop.
 
-Nobody extends the lease of such a job: finish it, extend it or release it before the lease is over. Every call carries
-the fence and raises `LeaseLost` when the job has been handed to somebody else.
+The lease is not extended automatically: finish, extend or release the job before it expires. Every call carries the
+fence and raises `LeaseLost` if the job was claimed by another worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from holdfast.app.sync import Sync
-from holdfast.app.sync_types import SyncHeldJob
+from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError, LeaseLost, TaskNotFound
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import UnknownTask, outcome_of_error
@@ -42,7 +41,7 @@ class ClaimedJob:
 
     def __repr__(self) -> str:
         """Show the job, never its arguments."""
-        return f"<held job {self.job.id} ({self.job.task}), fence {self.job.fence}>"
+        return f"<claimed job {self.job.id} ({self.job.task}), fence {self.job.fence}>"
 
     @property
     def id(self) -> str:
@@ -50,17 +49,17 @@ class ClaimedJob:
         return self.job.id
 
     @property
-    def sync(self) -> SyncHeldJob:
+    def sync(self) -> SyncClaimedJob:
         """The same with blocking calls."""
-        return cast("SyncHeldJob", HeldSync(self, self._app.portal))
+        return SyncClaimedJob(self, self._app.portal)
 
     @property
     def task(self) -> Task:
-        """The task of the job; raises `TaskNotFound` if the app does not know it."""
+        """The task of the job; raises `TaskNotFound` if it is not registered."""
         return self._app.tasks.get(self.job.task)
 
     def belongs_to(self, app: App) -> bool:
-        """Tell whether this app has claimed the job."""
+        """Return whether this app has claimed the job."""
         return self._app is app
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
@@ -83,20 +82,20 @@ class ClaimedJob:
     async def retry(self, error: BaseException | str, delay: float | timedelta | None = None) -> None:
         """End the attempt as failed; the job runs again as its task's policy says, or after `delay`.
 
-        A task that the app does not know has the default policy.
+        A task that is not registered has the default policy.
         """
         await self._finish(retry_outcome(self, error, delay))
 
     async def fail(self, error: BaseException | str) -> None:
-        """Give the job up as failed, whatever attempts are left."""
+        """End the job as failed, even if attempts are left."""
         await self._finish(failed_outcome(error))
 
     async def cancel(self, reason: str = "") -> None:
-        """Give the job up as cancelled."""
-        await self._finish(Cancelled(clean(_checked_reason(reason) or "cancelled by its holder", _REASON_LIMIT)))
+        """End the job as cancelled."""
+        await self._finish(Cancelled(clean(_checked_reason(reason) or "cancelled by its worker", _REASON_LIMIT)))
 
     async def release(self) -> None:
-        """Give the job back without using up an attempt."""
+        """Release the job without using an attempt."""
         (verdict,) = await self._app.backend.jobs.release([self.job.lease], started=False)
         self._require(verdict)
 
@@ -106,34 +105,48 @@ class ClaimedJob:
 
     def _require(self, verdict: Verdict) -> None:
         if verdict is Verdict.LOST:
-            message = f"job {self.job.id} is no longer held under fence {self.job.fence}; nothing was written"
+            message = f"job {self.job.id} is no longer leased under fence {self.job.fence}; nothing was written"
             raise LeaseLost(message)
 
 
-class HeldSync(Sync[ClaimedJob]):
-    """`held.sync`."""
+class SyncClaimedJob(Sync[ClaimedJob]):
+    """`job.sync` of a claimed job."""
+
+    id: str
+    job: LeasedJob
+    span: timedelta
+    extend = Blocking(ClaimedJob.extend)
+    complete = Blocking(ClaimedJob.complete)
+    retry = Blocking(ClaimedJob.retry)
+    fail = Blocking(ClaimedJob.fail)
+    cancel = Blocking(ClaimedJob.cancel)
+    release = Blocking(ClaimedJob.release)
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of the call, decoded to the types of its task."""
+        return self.target.arguments()
 
     def context(self) -> Context:
         """Return a context, for `ctx.sync.transaction()` and `ctx.sync.progress()`."""
 
         async def make() -> Context:
-            return self._target.context()
+            return self.target.context()
 
-        return self._portal.call(make())
+        return self.portal.call(make())
 
 
 def retry_outcome(job: ClaimedJob, error: BaseException | str, delay: float | timedelta | None) -> Outcome:
-    """Return how an attempt ends that failed: again after `delay` or as the policy says, if attempts are left."""
+    """Return the outcome of a failed attempt: a retry after `delay` or by the policy, if attempts are left."""
     if delay is not None:
         failure = _failure(error)
         span = to_span(delay, "delay")
         return Failed(failure) if job.job.is_last_attempt else Retried(span, failure)
     raised = error if isinstance(error, BaseException) else RuntimeError(_checked_text(error))
-    return outcome_of_error(_known_or_not(job), job.job, raised)
+    return outcome_of_error(_task_or_unknown(job), job.job, raised)
 
 
-def _known_or_not(job: ClaimedJob) -> Task | UnknownTask:
-    """Return the task of a job; to end an attempt, nobody needs to know its handler."""
+def _task_or_unknown(job: ClaimedJob) -> Task | UnknownTask:
+    """Return the task of a job; an attempt can end without its handler."""
     try:
         return job.task
     except TaskNotFound:
@@ -141,7 +154,7 @@ def _known_or_not(job: ClaimedJob) -> Task | UnknownTask:
 
 
 def failed_outcome(error: BaseException | str) -> Outcome:
-    """Return how an attempt ends whose job is given up."""
+    """Return the outcome of a job that ends as failed."""
     return Failed(_failure(error))
 
 
@@ -150,11 +163,9 @@ def _failure(error: BaseException | str) -> Failure:
 
 
 def _checked_text(error: object) -> str:
-    """Return what is said of an error in words; refuse what is no text."""
+    """Return the description of an error; raise `ConfigError` if it is not a text."""
     if not isinstance(error, str):
-        message = (
-            f"an attempt does not fail of a value of type {_kind(error)}: pass the exception, or a text that says it"
-        )
+        message = f"an error of type {_kind(error)} cannot be recorded: pass the exception, or a text"
         raise ConfigError(message)
     return error
 
@@ -171,7 +182,7 @@ def _kind(value: object) -> str:
 
 
 def known_tasks(app: App, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the tasks to claim: those given, or all that are registered."""
+    """Return the names of the tasks to claim: the given ones, or all that are registered."""
     if isinstance(names, str):
         message = f"tasks={names!r} is one text: pass a list, as in tasks=[{names!r}]"
         raise ConfigError(message)

@@ -1,16 +1,15 @@
-"""What a person does to consumers; the command line and the server call the same."""
+"""Operator actions on consumers; the command line calls the same."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from holdfast.app.admin import check_limit
-from holdfast.app.sync import Sync
-from holdfast.app.sync_types import SyncConsumers
+from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text, is_id
@@ -20,43 +19,43 @@ from holdfast.store.stream_values import ConsumerView, ParkedView, StartAt
 from holdfast.streams.consumer import check_start
 
 if TYPE_CHECKING:
-    from holdfast.app.streams import StreamApp
+    from holdfast.app.app import App
 
 T = TypeVar("T")
-_LOOK: Final = 0.1  # seconds between two looks whether all shares are free
+_RESET_INTERVAL: Final = 0.1  # seconds between two attempts while nodes still hold shares
 
 
 class ConsumerDesk:
-    """`app.consumers`: look at consumers and change their fate."""
+    """`app.consumers`: inspect, pause, reset and delete consumers; retry and drop parked events."""
 
-    def __init__(self, app: StreamApp) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
 
     @property
     def sync(self) -> SyncConsumers:
         """The same with blocking calls."""
-        return cast("SyncConsumers", Sync(self, self._app.portal))
+        return SyncConsumers(self, self._app.portal)
 
     async def _store(self) -> ConsumerStore:
         return (await self._app.opened()).streams.consumers
 
     async def list(self) -> Sequence[ConsumerView]:
-        """List consumers, with position, lag and owner of each of their shares."""
+        """List consumers, with the position, lag and owner of each share."""
         return await (await self._store()).consumers()
 
     async def show(self, consumer: str) -> ConsumerView:
-        """Return one of them; raises `ConsumerNotFound`."""
+        """Return one consumer; raises `ConsumerNotFound`."""
         for view in await self.list():
             if view.name == consumer:
                 return view
         raise ConsumerNotFound(f"no consumer {consumer!r} has ever subscribed")
 
     async def pause(self, consumer: str) -> bool:
-        """Let nobody consume; what is being handled is ended first. False if it was paused already."""
+        """Stop consumption once the events in flight are handled; False if it was paused already."""
         return await self._changed((await self._store()).pause(check_name("consumer", consumer)))
 
     async def resume(self, consumer: str) -> bool:
-        """Go on; False if it was not paused."""
+        """Resume consumption; False if it was not paused."""
         return await self._changed((await self._store()).resume(check_name("consumer", consumer)))
 
     async def reset(
@@ -64,9 +63,9 @@ class ConsumerDesk:
     ) -> None:
         """Set the positions of a consumer: "beginning", "end", a time, or a position in every partition.
 
-        Safe while it runs: it is paused until its nodes have released what they hold, and goes on afterwards, unless it
-        was paused before. If they do not release it `within` so many seconds, `TimeoutError` says so, and the
-        consumer goes on as if nothing had been asked.
+        Safe while it runs: it is paused until its nodes have released their shares, and resumed afterwards unless it
+        was paused before. If they do not release them `within` so many seconds, raises `TimeoutError`, and the consumer
+        continues unchanged.
         """
         start = check_start(to)
         store = await self._store()
@@ -75,11 +74,11 @@ class ConsumerDesk:
         try:
             async with asyncio.timeout(limit):
                 while not await store.reset(consumer, start):  # noqa: ASYNC110 - another process frees it
-                    await asyncio.sleep(_LOOK)
+                    await asyncio.sleep(_RESET_INTERVAL)
         except TimeoutError:
             message = (
                 f"consumer {consumer!r} is still held by a node after {limit:g} s, so it was not reset: "
-                "see `holdfast consumer list --partitions` for who holds it; `within` gives it more time"
+                "`holdfast consumer list --partitions` shows the node; `within` sets the timeout"
             )
             raise TimeoutError(message) from None
         finally:
@@ -87,26 +86,40 @@ class ConsumerDesk:
                 await self.resume(consumer)
 
     async def forget(self, consumer: str) -> bool:
-        """Delete a paused consumer with its positions; False while a node holds some of it."""
+        """Delete a paused consumer with its positions; False while a node holds one of its shares."""
         return await (await self._store()).forget(check_name("consumer", consumer))
 
     async def parked(self, consumer: str, *, after: ParkedView | None = None, limit: int = 100) -> Sequence[ParkedView]:
-        """List parked events, in order."""
+        """List parked events in order."""
         return await (await self._store()).parked(consumer, after=after, limit=check_limit(limit))
 
     async def retry_parked(self, consumer: str, stream: str | None = None) -> int:
-        """Have parked events handled again, in order; how many."""
+        """Have parked events handled again in order; return their number."""
         return await self._changed((await self._store()).retry_parked(consumer, stream))
 
     async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | UUID | None = None) -> int:
-        """Delete parked events, all, those of a stream, or one; how many."""
+        """Delete parked events: all, those of a stream, or one; return their number."""
         one = None if event_id is None else id_text(event_id)
         if one is not None and not is_id(one):
             return 0
         return await self._changed((await self._store()).drop_parked(consumer, stream=stream, event_id=one))
 
     async def _changed(self, change: Awaitable[T]) -> T:
-        """Carry out a change and hint at it, so that nodes and leader need not be waited for."""
+        """Carry out a change and notify nodes and leader, which would otherwise see it at their next poll."""
         outcome = await change
         (await self._app.opened()).notifier.notify()
         return outcome
+
+
+class SyncConsumers(Sync[ConsumerDesk]):
+    """`app.consumers.sync`."""
+
+    list = Blocking(ConsumerDesk.list)
+    show = Blocking(ConsumerDesk.show)
+    pause = Blocking(ConsumerDesk.pause)
+    resume = Blocking(ConsumerDesk.resume)
+    reset = Blocking(ConsumerDesk.reset)
+    forget = Blocking(ConsumerDesk.forget)
+    parked = Blocking(ConsumerDesk.parked)
+    retry_parked = Blocking(ConsumerDesk.retry_parked)
+    drop_parked = Blocking(ConsumerDesk.drop_parked)

@@ -1,4 +1,4 @@
-"""A job that was enqueued, in the hands of whoever asked for it."""
+"""The handle of a job: its state, its result, and how to cancel it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from holdfast.app.sync import Sync
-from holdfast.app.sync_types import SyncJob
+from holdfast.app.sync import Blocking, Sync
 from holdfast.model.duration import to_span
 from holdfast.model.ids import is_id
 from holdfast.model.job import FINAL_STATES, JobState
@@ -31,7 +30,7 @@ class JobHandle:
         self._app = app
         self.id = job_id
         self.created = created
-        """False if a job of this id was there already: the enqueue was a repeat, or was repeated after a lost reply."""
+        """False if the job existed: the enqueue was a repeat, or was repeated after a lost reply."""
 
     def __repr__(self) -> str:
         """Show the id, never the arguments."""
@@ -40,40 +39,40 @@ class JobHandle:
     @property
     def sync(self) -> SyncJob:
         """The same with blocking calls."""
-        return cast("SyncJob", Sync(self, self._app.portal))
+        return SyncJob(self, self._app.portal)
 
     async def details(self) -> JobDetails:
-        """Return all that is known of the job; raises `JobNotFound`."""
+        """Return the details of the job; raises `JobNotFound`."""
         return await self._app.jobs.show(self.id)
 
     async def state(self) -> JobState:
-        """Return where the job stands."""
+        """Return the state of the job; raises `JobNotFound`."""
         return (await self.details()).job.state
 
     async def result(self, type: Any = Any) -> Any:  # noqa: A002 - as msgspec calls it; the caller's type
         """Return the result of a completed job as `type`.
 
-        None if it has none, is not completed yet or is not there. Raises `PayloadError` if the handler's value could
-        not be kept.
+        None if it has none, is not completed or does not exist. Raises `PayloadError` if the handler's value could not
+        be stored.
         """
         backend = await self._app.opened()
         kept = await backend.jobs.result(self.id) if is_id(self.id) else None
         return decode_result(kept, type)
 
     async def cancel(self, reason: str = "") -> Cancellation:
-        """Cancel the job if it has not begun, or ask the worker that runs it; see `app.jobs.cancel`."""
+        """Cancel the job if it is not running, otherwise ask its worker to; see `app.jobs.cancel`."""
         return await self._app.jobs.cancel(self.id, reason)
 
     async def wait(self, timeout: float | timedelta | None = None) -> JobState:
-        """Wait until the job has ended and return how; raises `TimeoutError`, which tells the state last seen."""
+        """Wait until the job has ended and return its state; raises `TimeoutError` with the state last seen."""
         limit = None if timeout is None else to_span(timeout, "timeout").total_seconds()
         backend = await self._app.opened()
         loop = asyncio.get_running_loop()
-        hint = asyncio.Event()
+        notified = asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop was closed with this wait in it: nobody is left to be woken
-                loop.call_soon_threadsafe(hint.set)
+            with suppress(RuntimeError):  # the loop was closed, and this wait with it
+                loop.call_soon_threadsafe(notified.set)
 
         unlisten = backend.notifier.listen(wake)
         state: JobState | None = None
@@ -81,9 +80,9 @@ class JobHandle:
         try:
             async with scope:
                 while (state := await self.state()) not in FINAL_STATES:
-                    hint.clear()
-                    timer = loop.call_later(_LOOK_EVERY, hint.set)
-                    await hint.wait()
+                    notified.clear()
+                    timer = loop.call_later(_LOOK_EVERY, notified.set)
+                    await notified.wait()
                     timer.cancel()
                 return state
         except TimeoutError:
@@ -95,8 +94,20 @@ class JobHandle:
             unlisten()
 
 
+class SyncJob(Sync[JobHandle]):
+    """`job.sync`."""
+
+    id: str
+    created: bool
+    details = Blocking(JobHandle.details)
+    state = Blocking(JobHandle.state)
+    result = Blocking(JobHandle.result)
+    cancel = Blocking(JobHandle.cancel)
+    wait = Blocking(JobHandle.wait)
+
+
 class JobHandles(Sequence[JobHandle]):
-    """The handles of many jobs, made when they are looked at: nobody looks at each of a hundred thousand."""
+    """The handles of many jobs, each created on access: most of a hundred thousand are never used."""
 
     __slots__ = ("_app", "_created", "_ids")
 
@@ -106,7 +117,7 @@ class JobHandles(Sequence[JobHandle]):
         self._created = created
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of jobs."""
         return len(self._ids)
 
     @overload
@@ -114,11 +125,11 @@ class JobHandles(Sequence[JobHandle]):
     @overload
     def __getitem__(self, index: slice) -> JobHandles: ...
     def __getitem__(self, index: int | slice) -> JobHandle | JobHandles:
-        """Return one, or a part of them."""
+        """Return one handle, or a slice of them."""
         if isinstance(index, slice):
             return JobHandles(self._app, self._ids[index], self._created[index])
         return JobHandle(self._app, self._ids[index], created=self._created[index])
 
     def __repr__(self) -> str:
-        """Say how many."""
+        """Show the number of jobs."""
         return f"<{len(self._ids)} jobs>"

@@ -1,4 +1,4 @@
-"""From a URL to a backend, by table and by entry point: the composition root imports no backend."""
+"""From a URL to a backend, by table or entry point: no backend is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ENTRY_POINTS = "holdfast.backends"
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend:
     """Return the unopened backend behind a URL.
 
-    Third parties add schemes by an entry point of the group `holdfast.backends`, named by the scheme and leading to an
-    `open_backend` function.
+    Other packages add schemes by an entry point of the group `holdfast.backends`, named after the scheme, that points
+    to an `open_backend` function.
     """
     return _factory(_scheme(url), url)(url, clock=clock)
 
@@ -41,10 +41,10 @@ def _scheme(url: object) -> str:
         raise ConfigError(message)
     try:
         return urlsplit(url).scheme
-    except ValueError:  # neither the text nor what Python says of it is shown: either may hold a password
+    except ValueError:  # neither the text nor Python's message is shown: either may contain a password
         message = (
-            f"the URL of the store cannot be read: it must look like {DEFAULT_URL}; in a user name and a password all "
-            "but letters and digits is percent-encoded: @ is %40, / is %2F, [ is %5B"
+            f"the URL of the store cannot be parsed: it must look like {DEFAULT_URL}; percent-encode everything "
+            "but letters and digits in a user name and a password: @ is %40, / is %2F, [ is %5B"
         )
         raise ConfigError(message) from None
 

@@ -1,12 +1,12 @@
-"""The way of blocking calls into async code: one event loop in one thread, for all of them in a process.
+"""Blocking calls of async code: one event loop in one thread, for all of them in a process.
 
 ```text
-   call ──▶ BEGUN ──▶ OVER ──▶ its result, or what it raised
-              └─▶ BROKEN OFF ──▶ OVER ──▶ what has interrupted the thread that waited
+   call ──▶ RUNNING ──▶ ENDED ──▶ its result, or its exception
+               └─▶ INTERRUPTED ──▶ ENDED ──▶ the exception that interrupted the waiting thread
 ```
 
-Whatever interrupts the waiting thread, as Ctrl-C does, breaks the call off: it is cancelled, and its end is waited for.
-So nothing goes on behind the back of whoever was interrupted, unless that wait is interrupted too: `close` takes it up.
+An exception in the waiting thread, for example KeyboardInterrupt, cancels the call, and the thread waits for its end.
+So nothing goes on in the background after an interrupt, unless that wait is interrupted too: `close` then waits for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.errors import ConfigError
 
 T = TypeVar("T")
 THREAD: Final = "holdfast-sync"
-_PATIENCE: Final = 30.0  # seconds in which `close` expects a call that was broken off to end; a worker winds up in 9
+_CLOSE_TIMEOUT: Final = 30.0  # seconds that `close` waits for an interrupted call; a worker ends within 9
 
 
 class _Loop:
@@ -50,16 +50,16 @@ class _Loop:
         except BaseException as error:
             if started.done():
                 raise
-            started.set_exception(error)  # no loop could be made: whoever asked for it is told
+            started.set_exception(error)  # no loop could be created: raised in the caller
 
     def end(self) -> None:
-        """End the thread, and what was left running in the loop with it."""
+        """End the thread and cancel what still runs in the loop."""
         self.loop.call_soon_threadsafe(self._ending.set)
         self._thread.join()
 
 
 def _end_unused(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
-    """End a loop whose maker was interrupted before it knew of it."""
+    """End a loop whose creator was interrupted while it waited for it."""
     if started.exception() is None:
         loop, ending = started.result()
         loop.call_soon_threadsafe(ending.set)
@@ -71,7 +71,7 @@ class _Call(Generic[T]):
     def __init__(self, portal: Portal, work: Coroutine[Any, Any, T]) -> None:
         self.caller = threading.current_thread().name
         self.name = getattr(work, "__qualname__", type(work).__name__)
-        self.is_broken_off = False
+        self.is_interrupted = False
         self._portal = portal
         self._work = work
         self._lock = threading.Lock()
@@ -82,27 +82,27 @@ class _Call(Generic[T]):
         self._is_cancelled = False
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin the task, with the context variables of this thread."""
+        """Start the task, with the context variables of this thread."""
         self._loop = loop
         loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
         with self._lock:
-            if self.is_broken_off:
+            if self.is_interrupted:
                 return
             self._task = asyncio.get_running_loop().create_task(self._work)
-        self._thread.lend_to(self._task)
+        self._thread.attach_to(self._task)
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # looked at, so that nobody complains of it where no thread waits for it any more
+            task.exception()  # retrieved, so that asyncio does not log it if no thread waits for it any more
         self._portal.forget(self)
         self._over.set()
-        self._thread.dismiss()
+        self._thread.stop()
 
     def wait(self) -> T:
-        """Wait for the task and return its result; whatever interrupts this thread is raised at once."""
+        """Wait for the task and return its result; an exception that interrupts this thread is raised at once."""
         self._thread.serve()
         task, self._task = self._task, None
         assert task is not None  # noqa: S101 - it has ended
@@ -111,16 +111,16 @@ class _Call(Generic[T]):
                 raise CancelledError
             return task.result()
         finally:
-            del task, self  # an error holds this frame, and would hold itself
+            del task, self  # an exception refers to this frame, and would keep itself alive
 
-    def break_off(self, within: float | None = None) -> bool:
-        """Cancel the task, once, and wait for its end; False if it has not ended by then. Nothing if it is over."""
+    def interrupt(self, within: float | None = None) -> bool:
+        """Cancel the task once and wait for its end; False if it has not ended by then."""
         if self._over.is_set():
             return True
         with self._lock:
-            self.is_broken_off = True
+            self.is_interrupted = True
             loop = None if self._task is None else self._loop
-        if loop is None:  # it has not begun, and will not
+        if loop is None:  # it has not started, and will not
             self._work.close()
             self._portal.forget(self)
             return True
@@ -129,18 +129,18 @@ class _Call(Generic[T]):
 
     def _cancel(self) -> None:
         task = self._task
-        if task is not None and not self._is_cancelled:  # once: a second time would cut short how it winds up
+        if task is not None and not self._is_cancelled:  # a second cancellation would interrupt its clean-up
             self._is_cancelled = True
-            self._thread.has_gone()
+            self._thread.interrupted()
             task.cancel()
 
 
 class Portal:
-    """The way into an event loop in a thread of its own, begun with the first call; a forked child gets a new one."""
+    """An event loop in its own thread, started by the first call; a forked child starts a new one."""
 
-    def __init__(self, *, patience: float = _PATIENCE) -> None:
+    def __init__(self, *, close_timeout: float = _CLOSE_TIMEOUT) -> None:
         self._process = os.getpid()
-        self._patience = patience
+        self._close_timeout = close_timeout
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -161,10 +161,10 @@ class Portal:
             return self._loop is not None and not self._calls
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end and return what it returns.
+        """Run a coroutine to its end and return its result.
 
-        What interrupts the calling thread meanwhile cancels the coroutine and is raised once that has ended; a second
-        interrupt is raised at once.
+        An exception that interrupts the calling thread cancels the coroutine and is raised once that has ended; a
+        second one is raised at once.
         """
         _refuse_in_loop(work)
         self._know_process()
@@ -173,7 +173,7 @@ class Portal:
             self._begin(call)
             return call.wait()
         except BaseException:
-            call.break_off()
+            call.interrupt()
             raise
 
     def _begin(self, call: _Call[Any]) -> None:
@@ -184,26 +184,26 @@ class Portal:
             call.begin(self._loop.loop)
 
     def forget(self, call: _Call[Any]) -> None:
-        """Take note that a call is over."""
+        """Remove a call that has ended."""
         with self._lock:
             self._calls.discard(call)
 
     def settle(self) -> None:
-        """Wait for what was broken off; raise `ConfigError` if it does not end, or other calls are under way."""
+        """Wait for interrupted calls; raise `ConfigError` if one does not end, or other calls are in flight."""
         self._know_process()
         with self._lock:
             calls = list(self._calls)
-        _refuse_while_under_way([call for call in calls if not call.is_broken_off])
+        _refuse_while_in_flight([call for call in calls if not call.is_interrupted])
         for call in calls:
-            if not call.break_off(self._patience):
+            if not call.interrupt(self._close_timeout):
                 message = (
-                    f"app.sync.close() has closed nothing: {call.name}, called in thread {call.caller}, was broken off "
-                    f"and has not ended within {self._patience:g} s. Look for what it waits for, and close again"
+                    f"app.sync.close() has closed nothing: {call.name}, called in thread {call.caller}, was "
+                    f"interrupted and has not ended within {self._close_timeout:g} s: find out why, then close again"
                 )
                 raise ConfigError(message)
 
     def close(self) -> None:
-        """End the thread, unless it serves a call; the next call begins another."""
+        """End the thread unless a call is in flight; the next call starts another."""
         self._know_process()
         with self._lock:
             if self._calls:
@@ -223,10 +223,10 @@ def _refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
     raise ConfigError(message)
 
 
-def _refuse_while_under_way(calls: list[_Call[Any]]) -> None:
+def _refuse_while_in_flight(calls: list[_Call[Any]]) -> None:
     if calls:
         who = ", ".join(sorted(f"{call.name} in thread {call.caller}" for call in calls))
         message = (
-            f"app.sync.close() has closed nothing, since calls are under way: {who}. Let them end, and close again"
+            f"app.sync.close() has closed nothing, since calls are in flight: {who}. Let them end, then close again"
         )
         raise ConfigError(message)

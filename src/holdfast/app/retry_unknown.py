@@ -1,8 +1,8 @@
-"""Writes that are safe to repeat, repeated.
+"""Repeat a write whose outcome is unknown, where that is safe.
 
-Jobs and events have ids that were made before the first try. So when the reply of a server to a commit is lost, the
-same call once more tells what has become of it: what is there already is not written again. It tells nothing where the
-commit itself failed to reach the disk, as on SQLite: that is for the caller to know.
+Jobs and events have ids that are generated before the first attempt. When a server's reply to a commit is lost, the
+same call shows what happened: existing rows are not written again. It shows nothing where the commit itself failed to
+reach the disk, as on SQLite: there the caller gets `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from holdfast.store.backend import Backend
 T = TypeVar("T")
 
 
-async def until_known(backend: Backend, write: Callable[[], Awaitable[T]]) -> T:
-    """Write; if the outcome is unknown and a repeat can tell, once more. Raises `OutcomeUnknown` if it still is."""
+async def repeat_unknown(backend: Backend, unknown: OutcomeUnknown, write: Callable[[], Awaitable[T]]) -> T:
+    """Write once more if that tells the outcome of the first write; otherwise raise `unknown`."""
+    if not backend.capabilities.repeats_tell:
+        raise unknown
     try:
         return await write()
-    except OutcomeUnknown as unknown:
-        if not backend.capabilities.repeats_tell:
-            raise
-        try:
-            return await write()
-        except StoreError as error:  # whatever became of the second, the first may have been done
-            raise unknown from error
+    except StoreError as error:  # the first write may have been committed, whatever happened to the second
+        raise unknown from error

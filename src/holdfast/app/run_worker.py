@@ -1,4 +1,8 @@
-"""Run a worker as a program: signals, several processes, exit codes."""
+"""Run a worker as a program: signals, several processes, exit codes.
+
+SIGTERM or SIGINT drains: nothing new is claimed, and running handlers may end within `drain_timeout`. A second signal
+aborts the handlers and releases their jobs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,11 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.app.sync import THREAD
+from holdfast.app.worker_settings import WorkerSettings, make_worker
+from holdfast.concurrency.store_threads import is_store_thread
+from holdfast.concurrency.timeouts import end_watcher
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from holdfast.model.allocation import Timing
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.streams.node import Node, NodeBroken
 from holdfast.worker.settings import WorkerConfig
@@ -24,70 +32,100 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("holdfast.worker")
 _RELEASE_BATCH = 500
-_OF_STORES: Final = ("holdfast-sqlite-", "holdfast-postgres-")  # threads that run no code but ours
-_LINGER: Final = 2.0  # seconds for threads that were told to end
+_THREAD_EXIT_TIMEOUT: Final = 2.0  # seconds for threads that are ending
+_BEYOND_DRAIN: Final = 10.0  # seconds that a supervisor allows a worker beyond the end of its handlers
+
+
+def run_worker(
+    app: App, settings: WorkerSettings, *, processes: int, node_id: str | None, timing: Timing | None
+) -> int:
+    """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code."""
+    if settings.get("until_empty"):
+        _warn_of_consumers(app)
+    if processes == 1:
+        return _run_one(app, lambda: _worker_process(app, settings, node_id, timing))
+    shared = settings.copy()
+    name = shared.pop("worker_id", None)
+    sample = _worker_process(app, shared, node_id, timing)  # raises for invalid settings here, not in every child
+
+    def make(seat: ChildSeat) -> WorkerProcess:
+        child = shared.copy()
+        child["worker_id"] = seat.worker_id
+        process = _worker_process(app, child, None if node_id is None else f"{node_id}.{seat.index}", timing)
+        if process.worker is not None:
+            process.worker.worker_id = seat.worker_id  # the id whose leases the supervisor releases
+        return process
+
+    return _run_many(app, make, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
+
+
+def _worker_process(app: App, settings: WorkerSettings, node_id: str | None, timing: Timing | None) -> WorkerProcess:
+    """Return a worker unless the app has only consumers, and a node if it has any."""
+    consumes = len(app.subscribed) > 0 and not settings.get("until_empty")
+    worker = None if consumes and not len(app.tasks) else make_worker(app, settings, owns_process=True)
+    return WorkerProcess(worker, app.node(node_id=node_id, timing=timing) if consumes else None)
 
 
 class WorkerProcess:
-    """What runs in one process: a worker for the app's tasks, a node for its consumers, or both."""
+    """One process: a worker for the app's tasks, a node for its consumers, or both."""
 
     def __init__(self, worker: Worker | None, node: Node | None) -> None:
         self.worker = worker
         self.node = node
-        self._is_asked = False
+        self._is_stopping = False
         self._codes: list[int] = []
 
     @property
     def name(self) -> str:
-        """What the process is called in logs."""
+        """The name of the process in logs."""
         if self.worker is not None:
             return f"worker {self.worker.worker_id}"
-        assert self.node is not None  # noqa: S101 - a crew of nobody is never made
+        assert self.node is not None  # noqa: S101 - one of the two is always given
         return f"node {self.node.node.node_id}"
 
     @property
     def handlers_end_within(self) -> float:
-        """The seconds after which no handler of a worker that was asked to end is waited for any more.
+        """The seconds after which a stopping worker no longer waits for any handler.
 
-        Aborted handlers have one grace to unwind; those in their own transaction have another.
+        Aborted handlers have one `abort_grace` to unwind; those inside a transaction have a second one.
         """
         settings = WorkerConfig() if self.worker is None else self.worker.settings
         return settings.drain_timeout + 2 * settings.abort_grace
 
     def stop(self) -> None:
-        """Ask all to end; asked again, they give back what runs."""
-        _logger.info("%s was asked to end; asked again, it gives back what runs", self.name)
+        """Drain; a second call releases running jobs."""
+        _logger.info("%s: draining; signal again to release running jobs and exit", self.name)
         self._stop()
 
     def _stop(self) -> None:
-        self._is_asked = True
+        self._is_stopping = True
         if self.worker is not None:
             self.worker.stop()
         if self.node is not None:
             self.node.stop()
 
     async def run(self) -> int:
-        """Run until all have ended; when one ends, the other is asked to. Returns the exit code."""
+        """Run until worker and node have ended; when one ends, the other drains. Returns the exit code."""
         tasks: list[asyncio.Task[int]] = []
         if self.worker is not None:
             tasks.append(asyncio.create_task(_code_of(self.worker.run())))
         if self.node is not None:
             tasks.append(asyncio.create_task(_code_of(self.node.run())))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not self._is_asked:  # to ask again would cut short the time that the slower one has to drain
+        if not self._is_stopping:  # a second stop would cut the drain of the other short
             self._stop()
         self._codes = await asyncio.gather(*tasks)
         return max(self._codes)
 
     @property
     def may_leave_handlers(self) -> bool:
-        """Whether handlers may run on though all have ended, so that the process must not wait for them."""
+        """Whether handlers may still run although worker and node have ended: the process must not wait for them."""
         is_node_left = self.node is not None and self.node.has_left_handlers
         return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
 
 
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
-    """Return the exit code of a worker or a node, whichever way it ends."""
+    """Return the exit code of a worker or a node."""
     try:
         return int(await work or 0)
     except (WorkerBroken, NodeBroken) as error:
@@ -96,38 +134,38 @@ async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
     except (ConfigError, SchemaMismatch) as error:
         _logger.critical("%s", error)
         return ExitCode.CONFIGURATION
-    except StoreUnavailable as error:  # only at the start: what runs waits for its store to come back
-        _logger.critical("the store cannot be opened: %s", error)
+    except StoreUnavailable as error:  # only at the start: later a worker reconnects
+        _logger.critical("could not open the store: %s", error)
         return ExitCode.UNAVAILABLE
 
 
-def tell_of_consumers_left_out(app: App) -> None:
-    """Warn that an until-empty run leaves consumers out: a stream never ends. With consumers alone, raise."""
+def _warn_of_consumers(app: App) -> None:
+    """Warn that an until-empty run does not run consumers: a stream never ends. Without tasks, raise `ConfigError`."""
     names = ", ".join(sorted(consumer.name for consumer in app.subscribed))
     if not names:
         return
     if not len(app.tasks):
-        message = f"until_empty runs tasks alone, and this app has only consumers ({names}): leave it out to run those"
+        message = f"until_empty runs only tasks, and this app has only consumers ({names}): leave it out to run them"
         raise ConfigError(message)
-    _logger.warning("until_empty runs tasks alone: the consumers %s do not run here", names)
+    _logger.warning("until_empty runs only tasks: the consumers %s do not run here", names)
 
 
-def run_one(app: App, make_crew: Callable[[], WorkerProcess]) -> int:
-    """Run a crew in this process until SIGTERM or SIGINT; return its exit code."""
+def _run_one(app: App, make: Callable[[], WorkerProcess]) -> int:
+    """Run in this process until SIGTERM or SIGINT; return the exit code."""
 
     async def serve() -> int:
-        crew = make_crew()
+        process = make()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, crew.stop)
-        _logger.info("%s is running on %s", crew.name, app.backend.url)
-        code = await crew.run()
-        if crew.worker is None:
-            _logger.info("%s has ended", crew.name)
+            loop.add_signal_handler(number, process.stop)
+        _logger.info("%s is running on %s", process.name, app.backend.url)
+        code = await process.run()
+        if process.worker is None:
+            _logger.info("%s has ended", process.name)
         else:
-            _tell_what_is_left(crew.worker)
-            _logger.info("%s has ended: %s", crew.name, crew.worker.status().totals)
-        if crew.may_leave_handlers:
+            _warn_of_jobs_left(process.worker)
+            _logger.info("%s has ended: %s", process.name, process.worker.status().totals)
+        if process.may_leave_handlers:
             _end_now(code)
         await app.close()
         return code
@@ -136,44 +174,33 @@ def run_one(app: App, make_crew: Callable[[], WorkerProcess]) -> int:
 
 
 def _end_now(code: int) -> NoReturn:
-    """End the process though handlers run on: their jobs and shares were given back, and others have them."""
+    """End the process although handlers still run: their jobs and shares are released and may run elsewhere."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _tell_what_is_left(worker: Worker) -> None:
+def _warn_of_jobs_left(worker: Worker) -> None:
     left = worker.left
     if left is None:
         return
     for number, what in (
-        (left.delayed, "jobs were delayed by their callers and are not due yet"),
+        (left.delayed, "jobs are scheduled and not due yet"),
         (left.paused, "jobs wait in paused queues"),
-        (left.unknown, "jobs are of tasks that this worker does not know"),
+        (left.unknown, "jobs belong to tasks that this worker does not know"),
     ):
         if number:
             _logger.warning("nothing is left to run here, but %d %s", number, what)
 
 
-def run_many(
-    app: App,
-    make_crew: Callable[[ChildSeat], WorkerProcess],
-    processes: int,
-    *,
-    kill_after: float,
-    name: str | None = None,
+def _run_many(
+    app: App, make: Callable[[ChildSeat], WorkerProcess], processes: int, *, kill_after: float, name: str | None
 ) -> int:
-    """Run several crews under a supervisor; return the exit code."""
+    """Run several processes under a supervisor; return the exit code."""
 
     def run_child(seat: ChildSeat) -> int:
-        def make() -> WorkerProcess:
-            crew = make_crew(seat)
-            if crew.worker is not None:
-                crew.worker.worker_id = seat.worker_id  # of this very run, and the one whose leases are released
-            return crew
-
-        return run_one(app, make)
+        return _run_one(app, lambda: make(seat))
 
     def release(worker_id: str, reason: str) -> None:
         asyncio.run(release_worker(app, worker_id, reason))
@@ -184,16 +211,16 @@ def run_many(
 
 
 def _close_before_forks(app: App) -> None:
-    """Close what blocking calls have opened here, if nothing can be using it; else the supervisor says what is wrong.
+    """Close what blocking calls have opened here, unless it may be in use; then the supervisor raises.
 
-    Nothing can if the caller is in the main thread, outside of any loop and transaction, all other threads are ours
-    and run only our own code, and no call is under way. A store in memory would be gone with its connection.
+    It is not in use if the caller is in the main thread, outside any event loop and transaction, all other threads
+    are those of the portal or of a store, and no call is in flight. A store in memory would be lost by closing it.
     """
     here = threading.current_thread()
     others = [thread for thread in threading.enumerate() if thread is not here]
     if here is not threading.main_thread() or _in_loop():
         return
-    if not all(thread.name == THREAD or thread.name.startswith(_OF_STORES) for thread in others):
+    if not all(thread.name == THREAD or is_store_thread(thread) for thread in others):
         return
     capabilities = app.backend.capabilities
     if not capabilities.shared or (capabilities.joins_transactions and app.backend.transactions.is_inside()):
@@ -201,8 +228,9 @@ def _close_before_forks(app: App) -> None:
     if app.portal.is_idle:
         app.sync.close()
     if not app.is_open:
-        for thread in others:  # some are told to end and not waited for
-            thread.join(_LINGER)
+        end_watcher()
+        for thread in others:  # `close` does not wait for all of them
+            thread.join(_THREAD_EXIT_TIMEOUT)
 
 
 def _in_loop() -> bool:
@@ -214,13 +242,13 @@ def _in_loop() -> bool:
 
 
 async def release_worker(app: App, worker_id: str, reason: str) -> None:
-    """Take every lease of a dead worker."""
+    """Revoke every lease of a dead worker."""
     backend = await app.opened()
     try:
         while True:
             rescued = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
             for job in rescued:
-                _logger.warning("job %s (%s) was lost by %s: now %s", job.job_id, job.task, worker_id, job.state)
+                _logger.warning("job %s (%s) was lost by %s; it is now %s", job.job_id, job.task, worker_id, job.state)
             if len(rescued) < _RELEASE_BATCH:
                 return
     finally:

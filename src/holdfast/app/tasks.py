@@ -1,17 +1,15 @@
-"""What `@app.task` returns: the way to enqueue jobs of a task."""
+"""The result of `@app.task`: enqueues jobs of a task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from uuid import UUID
 
 from holdfast.app.job_handle import JobHandle, JobHandles
-from holdfast.app.sync import Sync
-from holdfast.app.sync_types import SyncTask
+from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import OutcomeUnknown
-from holdfast.jobs.enqueue import EnqueueOptions, check_options, new_job, new_jobs, unknown_enqueue
+from holdfast.jobs.enqueue import JobOptions, JobTemplate, job_template, new_job, new_jobs, unknown_enqueue
 from holdfast.jobs.task import Task
 
 if TYPE_CHECKING:
@@ -19,22 +17,21 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_DEFAULTS = EnqueueOptions()
 
 
 class TaskHandle(Generic[P, R]):
-    """A task of an app. Calling it calls the function itself, at once and here; `enqueue` makes a job of the call."""
+    """A task of an app. Calling it calls the function directly; `enqueue` makes a job of the call."""
 
-    def __init__(self, app: App, task: Task, function: Callable[P, R], options: EnqueueOptions = _DEFAULTS) -> None:
+    def __init__(self, app: App, task: Task, function: Callable[P, R], template: JobTemplate | None = None) -> None:
         self.app = app
         self.task = task
         self._function = function
-        self._options = options
+        self._template = template or job_template(task)
         self.__name__ = task.name
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, as if it were no task."""
+        """Call the function itself."""
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -49,47 +46,17 @@ class TaskHandle(Generic[P, R]):
     @property
     def sync(self) -> SyncTask:
         """The same with blocking calls."""
-        return cast("SyncTask", TaskSync(self, self.app.portal))
+        return SyncTask(self, self.app.portal)
 
-    def options(  # noqa: PLR0913 - the options of a job, by name
-        self,
-        *,
-        queue: str | None = None,
-        delay: float | timedelta | None = None,
-        run_at: datetime | None = None,
-        priority: int | None = None,
-        max_attempts: int | None = None,
-        timeout: float | timedelta | None = None,
-        headers: Mapping[str, str] | None = None,
-        order_key: str | None = None,
-        job_id: str | UUID | None = None,
-        using: object = None,
-    ) -> TaskHandle[P, R]:
-        """Return this task with other options for the jobs enqueued through it.
-
-        `delay` counts from the store's now, `run_at` is an aware datetime. `priority` is a head start of a minute for
-        each step. Jobs of one queue with the same `order_key` run one at a time, in the order of their enqueue.
-        `job_id` (a UUID) makes an enqueue safe to repeat. `using` joins the caller's own transaction.
-        """
-        options = check_options(
-            queue=queue,
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            max_attempts=max_attempts,
-            timeout=timeout,
-            headers=headers,
-            order_key=order_key,
-            job_id=job_id,
-            using=using,
-        )
-        return TaskHandle(self.app, self.task, self._function, options)
+    def options(self, **options: Unpack[JobOptions]) -> TaskHandle[P, R]:
+        """Return this task with other options for the jobs enqueued through it; they are those of `JobOptions`."""
+        return TaskHandle(self.app, self.task, self._function, job_template(self.task, **options))
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle:
-        """Make a job of this call and return once the store has it for good."""
-        job = new_job(self.task, args, kwargs, self._options)
+        """Make a job of this call and return once the store has committed it."""
+        job = new_job(self._template, args, kwargs)
         try:
-            (created,) = await self.app.enqueue_new([job], using=self._options.using)
+            (created,) = await self.app.enqueue_new([job], using=self._template.using)
         except OutcomeUnknown as error:
             raise unknown_enqueue(error, [job]) from error
         return JobHandle(self.app, job.id, created=created)
@@ -102,21 +69,25 @@ class TaskHandle(Generic[P, R]):
     ) -> Sequence[JobHandle]:
         """Make a job of each call, all or none.
 
-        `job_ids` (UUIDs, one for each call) make it safe to repeat; `OutcomeUnknown` tells those that were made here.
+        `job_ids` (UUIDs, one for each call) make it safe to repeat; `OutcomeUnknown` carries those generated here.
         """
-        jobs = new_jobs(self.task, calls, self._options, job_ids)
+        jobs = new_jobs(self._template, calls, job_ids)
         if not jobs:
             return []
         try:
-            created = await self.app.enqueue_new(jobs, using=self._options.using)
+            created = await self.app.enqueue_new(jobs, using=self._template.using)
         except OutcomeUnknown as error:
             raise unknown_enqueue(error, jobs) from error
         return JobHandles(self.app, [job.id for job in jobs], created)
 
 
-class TaskSync(Sync[TaskHandle[..., Any]]):
+class SyncTask(Sync[TaskHandle[..., Any]]):
     """`task.sync`."""
 
-    def options(self, **options: Any) -> SyncTask:
-        """Return the blocking face of this task with other options."""
-        return self._target.options(**options).sync
+    name: str
+    enqueue = Blocking(TaskHandle[..., Any].enqueue)
+    enqueue_many = Blocking(TaskHandle[..., Any].enqueue_many)
+
+    def options(self, **options: Unpack[JobOptions]) -> SyncTask:
+        """Return the blocking counterpart of this task with other options."""
+        return self.target.options(**options).sync

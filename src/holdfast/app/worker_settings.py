@@ -1,10 +1,10 @@
-"""The settings of a worker as a caller gives them: typed for editors, checked, with the remedy in the error."""
+"""The settings of a worker as callers pass them: typed for editors, checked, with the remedy in the error."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hints
 
 import msgspec
 
@@ -17,26 +17,14 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 _STUCK_GRACE: Final = 10.0
-_DURATIONS: Final = (
-    "lease",
-    "poll_interval",
-    "flush_after",
-    "patience",
-    "drain_timeout",
-    "abort_grace",
-    "promote_every",
-    "rescue_every",
-    "prune_every",
-)
 
 
 class DrainSettings(TypedDict, total=False):
-    """What can be set on the worker of `app.drain`; durations in seconds or as timedeltas.
+    """The settings of the worker of `app.drain`; durations in seconds or as timedeltas.
 
-    `worker_class` is a subclass of `Worker` with its own `process`. When a handler is still there `stuck_grace` after
-    its time limit, `drain` and `worker.run()` raise `WorkerBroken` and leave its lease to expire; only `run_worker`,
-    whose process is its own, ends the process. The others are explained, with their defaults, at
-    `worker.settings.WorkerConfig`.
+    `worker_class` is a subclass of `Worker` with its own `process`. If a handler still runs `stuck_grace` after its
+    time limit, `drain` and `worker.run()` raise `WorkerBroken` and leave its lease to expire; `run_worker`, which owns
+    its process, ends the process. `worker.settings.WorkerConfig` documents the others and their defaults.
     """
 
     worker_id: str | None
@@ -48,7 +36,7 @@ class DrainSettings(TypedDict, total=False):
     stuck_grace: float | timedelta
     flush_rows: int
     flush_after: float | timedelta
-    patience: float | timedelta
+    release_timeout: float | timedelta
     abort_grace: float | timedelta
     promote_every: float | timedelta
     rescue_every: float | timedelta | None
@@ -59,7 +47,7 @@ class DrainSettings(TypedDict, total=False):
 
 
 class WorkerSettings(DrainSettings, total=False):
-    """What can be set on a worker: `queues` are those it serves, all by default; see `DrainSettings`."""
+    """The settings of a worker: `queues` are the queues it serves, by default all; see `DrainSettings`."""
 
     queues: Sequence[str] | None
     concurrency: int
@@ -70,13 +58,18 @@ class WorkerSettings(DrainSettings, total=False):
 
 DRAIN_SETTINGS: Final = tuple(DrainSettings.__annotations__)
 WORKER_SETTINGS: Final = tuple(WorkerSettings.__annotations__)
+_DURATIONS: Final = [
+    name
+    for name, kind in get_type_hints(WorkerSettings).items()
+    if timedelta in get_args(kind) and name in WorkerConfig.__struct_fields__
+]
 
 
 def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False, owns_process: bool = False) -> Worker:
-    """Return a worker over the tasks of an app; raises `ConfigError` for a setting that cannot work.
+    """Return a worker over the tasks of an app; raises `ConfigError` for an invalid setting.
 
-    `until_idle` lets it end when nothing is ready, though something may be scheduled or running elsewhere.
-    `owns_process` lets it end the process when a handler is stuck.
+    With `until_idle` it ends when no job is ready, although jobs may be scheduled or running elsewhere.
+    With `owns_process` it ends the process if a handler is stuck.
     """
     rest = dict(given)
     worker_id = rest.pop("worker_id", None)
@@ -98,7 +91,7 @@ def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False,
 
 
 def _make_settings(given: dict[str, Any]) -> WorkerConfig:
-    """Return the settings; refuse one of the wrong type."""
+    """Return the settings; raise `ConfigError` for one of the wrong type."""
     for name in _DURATIONS:
         if name in given and (given[name] is not None or name != "rescue_every"):
             given[name] = to_span(given[name], name).total_seconds()
@@ -115,14 +108,14 @@ def _check_queues(queues: Sequence[str] | None) -> tuple[str, ...] | None:
         message = f"queues={queues!r} is one text: pass a list, as in queues=[{queues!r}]"
         raise ConfigError(message)
     if queues is not None and not queues:
-        message = "queues=[] names none, so nothing would be claimed: name some, or leave it out for every queue"
+        message = "queues=[] is empty, so nothing would be claimed: name some, or leave it out for every queue"
         raise ConfigError(message)
     return None if queues is None else tuple(queues)
 
 
 def _check_worker_class(worker_class: object) -> type[Worker]:
-    """Refuse what cannot be a worker."""
+    """Return a subclass of `Worker` or raise `ConfigError`."""
     if not isinstance(worker_class, type) or not issubclass(worker_class, Worker):
-        message = f"worker_class={worker_class!r} is no subclass of holdfast.Worker: derive it from that"
+        message = f"worker_class={worker_class!r} is not a subclass of holdfast.Worker: derive it from that"
         raise ConfigError(message)
     return worker_class

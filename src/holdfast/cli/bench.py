@@ -1,6 +1,6 @@
-"""`holdfast bench`: the benchmarks of the source tree, over a store of one's own choice.
+"""`holdfast bench`: run the benchmarks of the source tree on a chosen store.
 
-They are not part of the package: they come with a checkout, and are found beside it.
+The benchmarks are not part of the installed package; the command needs a checkout.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError
 from holdfast.runtime.exit_code import ExitCode
 
-_MANY = 100  # from here on a figure is read without decimals
+_MANY = 100  # larger values are shown without decimals
 
 
 class BenchFigure(Protocol):
-    """A figure: ours, what it is compared with, and the one by the other."""
+    """A measurement: Holdfast's value, the value it is compared with, and their ratio."""
 
     name: str
     store: str
@@ -40,7 +40,7 @@ class BenchFigure(Protocol):
 
 
 class Peer(Protocol):
-    """A rival, or the reason why it was not measured."""
+    """A library that Holdfast is compared with, or the reason why it was not measured."""
 
     name: str
     version: str
@@ -48,7 +48,7 @@ class Peer(Protocol):
 
 
 class BenchReport(Protocol):
-    """What a run leaves."""
+    """The result of a benchmark run."""
 
     jobs: int
     machine: Any
@@ -65,23 +65,23 @@ class Benchmarks(Protocol):
     UnreachableError: type[Exception]
     Wrong: type[Exception]
 
-    def run(self, plan: Any, tell: Callable[[str], None], /) -> BenchReport:
-        """Run a plan."""
+    def run(self, plan: Any, on_scenario: Callable[[str], None], /) -> BenchReport:
+        """Run a plan; `on_scenario` is called with the name of each scenario."""
         ...
 
     def aim_of(self, record: BenchFigure, /) -> tuple[str, bool]:
-        """Return what a figure is to reach, and whether it does."""
+        """Return the target of a figure, and whether it is reached."""
         ...
 
 
 def checkout() -> Path:
-    """Return the top of the source tree that this package runs from; raise `ConfigError` if there is none."""
+    """Return the root of the source tree that this package runs from; raise `ConfigError` if there is none."""
     package = Path(holdfast.__file__).resolve().parent
     root = package.parents[1]
     if package != root / "src" / "holdfast" or not (root / "benchmarks" / "run.py").is_file():
         message = (
-            f"there are no benchmarks beside {package}: they belong to a checkout, not to an installed package\n"
-            "Clone the repository, run `make setup` in it, and start .venv/bin/holdfast there."
+            f"{package} has no benchmarks: they are part of a checkout, not of an installed package\n"
+            "Clone the repository, run `make setup` in it, and use its .venv/bin/holdfast."
         )
         raise ConfigError(message)
     return root
@@ -100,11 +100,11 @@ def _benchmarks() -> Benchmarks:
         raise ConfigError(message) from error
 
 
-@click.command(short_help="Measure a store, beside hand-written loops.")
+@click.command(short_help="Measure a store, compared with hand-written loops.")
 @click.option(
     "--url",
     envvar="HOLDFAST_URL",
-    help="The store, as a URL; or $HOLDFAST_URL. What it holds is left alone.  [default: SQLite, in a temporary file]",
+    help="The URL of the store; or $HOLDFAST_URL. Its data is not touched.  [default: SQLite, in a temporary file]",
 )
 @click.option(
     "--jobs",
@@ -112,28 +112,28 @@ def _benchmarks() -> Benchmarks:
     metavar="N",
     default=100_000,
     show_default=True,
-    help="How many jobs the rates are over.",
+    help="The number of jobs per measurement.",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Only scenarios that begin so; may be repeated.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only scenarios with this prefix; may be repeated.")
 @click.option(
     "--repeats",
     type=click.IntRange(1),
     metavar="N",
     default=3,
     show_default=True,
-    help="Runs of each; the median counts.",
+    help="Runs per scenario; the median is reported.",
 )
-@click.option("--peers", is_flag=True, help="Install other libraries into a temporary directory, and measure them too.")
+@click.option("--peers", is_flag=True, help="Install other libraries into a temporary directory and measure them too.")
 @json_option
 @debug_option
 def bench(*, url: str | None, jobs: int, only: tuple[str, ...], repeats: int, peers: bool, as_json: bool) -> None:
-    """Measure Holdfast on a store, beside hand-written loops that use the driver alone.
+    """Measure Holdfast on a store, compared with hand-written loops that use only the driver.
 
-    Databases or schemas with names of their own are made beside what the URL names, and removed. Needs a checkout.
+    Creates separate databases or schemas next to the one that the URL names, and removes them. Needs a checkout.
     """
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
     if url and has_password(url) and _is_typed("url"):
-        warn("everybody on this machine can read the password on the command line: put the URL into $HOLDFAST_URL")
+        warn("all users of this machine can read the password on the command line: set $HOLDFAST_URL instead")
     benchmarks = _benchmarks()
     report = _run(benchmarks, benchmarks.Plan(url or None, jobs, repeats, only, peers))
     if as_json:
@@ -161,7 +161,7 @@ def _run(benchmarks: Benchmarks, plan: Any) -> BenchReport:
     except benchmarks.UnreachableError as error:
         raise ExitError(str(error), ExitCode.UNAVAILABLE) from None
     except benchmarks.Wrong as error:
-        raise ExitError(f"the figures are worth nothing: {error}") from None
+        raise ExitError(f"the measurements are invalid: {error}") from None
 
 
 _COLUMNS = (

@@ -28,7 +28,7 @@ _PARTITION_COLUMNS = (
 
 @click.group(cls=Noun)
 def category() -> None:
-    """Look at categories of streams."""
+    """Inspect categories of streams."""
 
 
 def _fields(view: CategoryView) -> dict[str, object]:
@@ -39,13 +39,13 @@ def _fields(view: CategoryView) -> dict[str, object]:
 @json_option
 @store_options
 def list_categories(target: Target, *, as_json: bool) -> None:
-    """List categories, with how many events were appended and how many are kept."""
+    """List categories, with the number of events appended and kept."""
     views = target.run(lambda app: app.categories())
     if as_json:
         show_json({"categories": [_fields(view) for view in views]})
         return
     if not views:
-        click.echo("No categories: they come into being with their first event.", err=True)
+        click.echo("No categories. The first append creates one.", err=True)
         return
     show_table(_COLUMNS, [(view.name, view.partitions, view.appended, view.kept) for view in views])
 
@@ -55,10 +55,10 @@ def list_categories(target: Target, *, as_json: bool) -> None:
 @json_option
 @store_options
 def show(target: Target, *, name: str, as_json: bool) -> None:
-    """Show a category, partition by partition."""
+    """Show the partitions of a category."""
     views = [view for view in target.run(lambda app: app.categories()) if view.name == name]
     if not views:
-        raise CategoryNotFound(f"there is no category {name!r}: the first append to it makes it")
+        raise CategoryNotFound(f"there is no category {name!r}: the first append to it creates it")
     (view,) = views
     if as_json:
         show_json(_fields(view))

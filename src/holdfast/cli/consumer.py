@@ -44,21 +44,21 @@ _SHARE_COLUMNS = (
 
 @click.group(cls=Noun)
 def consumer() -> None:
-    """Look at consumers of streams, pause, resume and reset them; and at what they have parked."""
+    """List, pause, resume and reset consumers, and manage their parked events."""
 
 
 @consumer.command("list")
-@click.option("--partitions", is_flag=True, help="A line for each partition.")
+@click.option("--partitions", is_flag=True, help="One line per partition.")
 @json_option
 @store_options
 def list_consumers(target: Target, *, partitions: bool, as_json: bool) -> None:
-    """List consumers: how far they are, how far behind, and who runs them."""
+    """List consumers with their lag and their nodes."""
     views = target.run(lambda app: app.consumers.list())
     if as_json:
         show_json({"consumers": [_fields(view) for view in views]})
         return
     if not views:
-        click.echo("No consumers: they are known once a worker has run them.", err=True)
+        click.echo("No consumers. They are registered when a worker first runs them.", err=True)
         return
     if partitions:
         show_table(_SHARE_COLUMNS, [_share_row(share) for view in views for share in view.shares])
@@ -129,12 +129,12 @@ def _fields(view: ConsumerView) -> dict[str, Any]:
 @click.argument("names", metavar="CONSUMER...", nargs=-1, required=True)
 @store_options
 def pause(target: Target, *, names: tuple[str, ...]) -> None:
-    """Let nobody consume; what is being handled is ended first."""
+    """Stop consumers after the events that they are handling."""
 
     async def change(app: App) -> None:
         for name in names:
             changed = await app.consumers.pause(name)
-            click.echo(f"{name} {'paused' if changed else 'was paused already'}")
+            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
 
     target.run(change)
 
@@ -143,7 +143,7 @@ def pause(target: Target, *, names: tuple[str, ...]) -> None:
 @click.argument("names", metavar="CONSUMER...", nargs=-1, required=True)
 @store_options
 def resume(target: Target, *, names: tuple[str, ...]) -> None:
-    """Let consumers go on."""
+    """Resume paused consumers."""
 
     async def change(app: App) -> None:
         for name in names:
@@ -158,13 +158,13 @@ def resume(target: Target, *, names: tuple[str, ...]) -> None:
 @click.option(
     "--to", metavar="PLACE", required=True, help="beginning, end, an ISO 8601 time with its zone, or a position."
 )
-@click.option("--within", type=duration, default="30s", show_default=True, help="How long to wait for its nodes.")
+@click.option("--within", type=duration, default="30s", show_default=True, help="Timeout for its nodes to release.")
 @yes_to_all
 @store_options
 def reset(target: Target, *, name: str, to: str, within: float, yes: bool) -> None:
-    """Set the positions of a consumer, also while it runs.
+    """Set the positions of a consumer, even while it runs.
 
-    It is paused until its nodes have released what they hold, set, and resumed.
+    The consumer is paused, its nodes release its partitions, the positions are set, and it is resumed.
 
     \b
     holdfast consumer reset billing --to beginning
@@ -205,21 +205,21 @@ def _place(text: str) -> Start:
 @yes_to_all
 @store_options
 def forget(target: Target, *, name: str, yes: bool) -> None:
-    """Delete a paused consumer with its positions and what it has parked."""
+    """Delete a paused consumer with its positions and its parked events."""
 
     async def change(app: App) -> bool:
         view = await app.consumers.show(name)
         if not view.paused:
-            message = f"{name} is not paused, so it is not forgotten\nFirst: holdfast consumer pause {name}"
+            message = f"{name} is not paused, so it was not deleted\nPause it first: holdfast consumer pause {name}"
             raise ExitError(message, ExitCode.WRONG)
         lost = f"{counted(len(view.shares), 'position')} and {counted(view.parked, 'parked event')}"
-        require_consent(f"Forget {name}, its {lost}?", yes=yes)
+        require_consent(f"Delete {name} with its {lost}?", yes=yes)
         return await app.consumers.forget(name)
 
     if not target.run(change):
         message = (
-            f"{name} is still held by a node, so it is not forgotten\n"
-            "Wait until `holdfast consumer list` shows no nodes for it, then forget it again."
+            f"{name} still runs on a node, so it was not deleted\n"
+            "Wait until `holdfast consumer list` shows no nodes for it, then repeat the command."
         )
         raise ExitError(message, ExitCode.WRONG)
     click.echo(f"{name} forgotten")

@@ -1,4 +1,4 @@
-"""`holdfast consumer parked`, `retry` and `drop`: the events that a consumer has set aside."""
+"""`holdfast consumer parked`, `retry` and `drop`: the parked events of a consumer."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ _PAGE = 1000
 @click.command()
 @click.argument("name", metavar="CONSUMER")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most N events."
 )
 @json_option
 @store_options
 def parked(target: Target, *, name: str, limit: int, as_json: bool) -> None:
-    """List the events that a consumer has set aside, in order."""
+    """List the parked events of a consumer, in order."""
     views = target.run(lambda app: app.consumers.parked(name, limit=limit))
     if as_json:
         show_json({"parked": [_fields(view) for view in views]})
         return
     if not views:
-        click.echo(f"{name} has parked nothing.", err=True)
+        click.echo(f"{name} has no parked events.", err=True)
         return
     show_table(_COLUMNS, [_row(view) for view in views])
     if len(views) == limit:
-        click.echo("There may be more: add --limit, up to 1000.", err=True)
+        click.echo("There may be more: raise --limit, up to 1000.", err=True)
 
 
 def _why(view: ParkedView) -> str:
     if view.failure is None:
-        return "waits behind another of its stream"
+        return "waits behind another event of its stream"
     return f"{view.failure.error_class}: {view.failure.message}"
 
 
@@ -81,7 +81,7 @@ def _fields(view: ParkedView) -> dict[str, Any]:
 
 
 async def _each(app: App, name: str, stream: str | None) -> AsyncIterator[ParkedView]:
-    """Yield what a consumer has parked, of one stream or of all; however much it is, a page is held at a time."""
+    """Yield the parked events of one stream or of all, with one page in memory at a time."""
     last: ParkedView | None = None
     while page := await app.consumers.parked(name, after=last, limit=_PAGE):
         for view in page:
@@ -92,17 +92,17 @@ async def _each(app: App, name: str, stream: str | None) -> AsyncIterator[Parked
 
 def _nothing(name: str, stream: str | None) -> ExitError:
     if stream is None:
-        return ExitError(f"{name} has parked nothing", ExitCode.WRONG)
-    remedy = f"See what it has parked: holdfast consumer parked {name}"
-    return ExitError(f"{name} has parked nothing of the stream {stream}\n{remedy}", ExitCode.WRONG)
+        return ExitError(f"{name} has no parked events", ExitCode.WRONG)
+    remedy = f"List its parked events: holdfast consumer parked {name}"
+    return ExitError(f"{name} has no parked events of the stream {stream}\n{remedy}", ExitCode.WRONG)
 
 
 @click.command()
 @click.argument("name", metavar="CONSUMER")
-@click.option("--stream", metavar="STREAM", help="Only those of this stream.  [default: all]")
+@click.option("--stream", metavar="STREAM", help="Only events of this stream.  [default: all]")
 @store_options
 def retry(target: Target, *, name: str, stream: str | None) -> None:
-    """Have parked events handled again, in order; later ones of their streams follow."""
+    """Handle parked events again, in order; later events of their streams follow."""
     count = target.run(lambda app: app.consumers.retry_parked(name, stream))
     if not count:
         raise _nothing(name, stream)
@@ -111,12 +111,12 @@ def retry(target: Target, *, name: str, stream: str | None) -> None:
 
 @click.command()
 @click.argument("name", metavar="CONSUMER")
-@click.option("--stream", metavar="STREAM", help="Only those of this stream.  [default: all]")
+@click.option("--stream", metavar="STREAM", help="Only events of this stream.  [default: all]")
 @click.option("--event", "given", metavar="ID", help="Only this event; ID may be the beginning of an id.")
 @yes_to_all
 @store_options
 def drop(target: Target, *, name: str, stream: str | None, given: str | None, yes: bool) -> None:
-    """Delete parked events: they will never be handled. Later ones of their streams flow again.
+    """Delete parked events: they will never be handled. Later events of their streams are handled again.
 
     \b
     holdfast consumer drop billing --stream order-7
@@ -132,8 +132,8 @@ def drop(target: Target, *, name: str, stream: str | None, given: str | None, ye
         return await app.consumers.drop_parked(name, stream=stream, event_id=event.event_id)
 
     count = target.run(change)
-    if not count:  # a retry that went well, or somebody else, was quicker
-        raise ExitError(f"nothing was dropped: what {name} had parked is parked no longer", ExitCode.WRONG)
+    if not count:  # a successful retry or another command came first
+        raise ExitError(f"nothing was dropped: the events of {name} are no longer parked", ExitCode.WRONG)
     click.echo(f"{counted(count, 'parked event')} of {name} dropped")
 
 
@@ -154,8 +154,8 @@ async def _meant(app: App, name: str, *, stream: str | None, given: str) -> Park
     if not found:
         of_stream = "" if stream is None else f" of the stream {stream}"
         message = (
-            f"{name} has parked no event{of_stream} whose id begins with {text}\n"
-            f"See what it has parked: holdfast consumer parked {name}"
+            f"{name} has no parked event{of_stream} whose id starts with {text}\n"
+            f"List its parked events: holdfast consumer parked {name}"
         )
         raise ExitError(message, ExitCode.WRONG)
     return found[only(text, list(found), "event")]

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: is the store well, and does anybody work on it?"""
+"""`holdfast doctor`: check the health of the store, its workers and its consumers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding")
 @json_option
 @store_options
 def doctor(target: Target, *, as_json: bool) -> None:
-    """See whether the store is well and somebody works on it.
+    """Check the store and the workers.
 
-    Looks at version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers; and at
-    consumers: lag, pauses, parked events and dead nodes. Exit code 1 if something is bad; warnings alone are 0. The
-    report shows no password, arguments or error texts.
+    Checks version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers; and for
+    consumers: lag, pauses, parked events and dead nodes. Exits with code 1 if a check is bad, with 0 if there are only
+    warnings. The report contains no passwords, arguments or error messages.
     """
     app = target.app()
 
     async def look(app: App) -> list[Finding]:
         return await examine(app)
 
-    # An absent store is a finding here, not a failure, so the doctor looks for itself.
+    # A missing store is a finding here, not an error: the checks look for it themselves.
     findings = target.run(look, app=app, creates=True)
     worst = max((finding.verdict for finding in findings), default=FindingLevel.OK)
     if as_json:
@@ -46,9 +46,9 @@ def doctor(target: Target, *, as_json: bool) -> None:
 
 
 _SUMMARIES = {
-    FindingLevel.OK: "All is well.",
-    FindingLevel.WARN: "Nothing is bad; the warnings deserve a look.",
-    FindingLevel.BAD: "Something is bad.",
+    FindingLevel.OK: "All checks passed.",
+    FindingLevel.WARN: "No check failed; see the warnings.",
+    FindingLevel.BAD: "At least one check failed.",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the doctor looks at, and when it worries."""
+"""The checks of `holdfast doctor` and their thresholds."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from holdfast.model.instants import MICROSECOND
 from holdfast.store.values import LeaseView, QueueView, WorkerView
 
 _LONG_WAIT = timedelta(minutes=5)
-_LONG_EXPIRED = timedelta(minutes=1)  # workers rescue within seconds
+_LONG_EXPIRED = timedelta(minutes=1)  # workers rescue expired leases within seconds
 _CLOCK_WARN = timedelta(seconds=2)
 _CLOCK_BAD = timedelta(seconds=60)
 _LEASES = 1000
 
 
 async def examine(app: App) -> list[Finding]:
-    """Look at everything; what cannot be looked at because something before it is bad is left out."""
+    """Run all checks; those that depend on a failed one are left out."""
     try:
         require_file(app)
         if is_sqlite(app):
@@ -35,16 +35,16 @@ async def examine(app: App) -> list[Finding]:
         workers = await app.workers()
         consumers, nodes = await app.consumers.list(), await app.nodes()
     except SchemaMismatch as error:
-        return [fine("store", app.backend.url), Finding("schema", FindingLevel.BAD, _told(error))]
+        return [fine("store", app.backend.url), Finding("schema", FindingLevel.BAD, _message(error))]
     except HoldfastError as error:
-        return [Finding("store", FindingLevel.BAD, _told(error))]
+        return [Finding("store", FindingLevel.BAD, _message(error))]
     live = [worker for worker in workers if not is_silent(worker)]
     capabilities = backend.capabilities
     return [
         fine("store", backend.url),
         _version(capabilities.store, capabilities.version, facts),
         fine("durability", capabilities.durability),
-        fine("schema", "the tables are those of this version"),
+        fine("schema", "the tables match this version"),
         _clock(app, facts),
         _waiting(queues, live),
         _scheduled(queues, live),
@@ -55,7 +55,7 @@ async def examine(app: App) -> list[Finding]:
     ]
 
 
-def _told(error: HoldfastError) -> str:
+def _message(error: HoldfastError) -> str:
     return str(error).replace("\n", ". ").rstrip(".")
 
 
@@ -67,39 +67,39 @@ def _version(store: str, version: str, facts: dict[str, str]) -> Finding:
 
 
 def _clock(app: App, facts: dict[str, str]) -> Finding:
-    """Compare the clocks; leases are judged by the store's alone, so a difference only misleads readers of logs."""
+    """Compare the clocks. Only the store's clock decides about leases; a difference makes logs misleading."""
     if is_sqlite(app):
-        return fine("clock", "the store has the clock of this host")
-    told = facts.get("now_us", "")
-    if not told.isdigit():
-        return Finding("clock", FindingLevel.WARN, "this store does not tell its clock")
-    apart = abs(int(told) * MICROSECOND - time.time_ns() // 1000 * MICROSECOND)
-    text = f"the store and this host are {span(apart)} apart"
+        return fine("clock", "the store uses the clock of this host")
+    store_now = facts.get("now_us", "")
+    if not store_now.isdigit():
+        return Finding("clock", FindingLevel.WARN, "this store does not report its clock")
+    apart = abs(int(store_now) * MICROSECOND - time.time_ns() // 1000 * MICROSECOND)
+    text = f"the clocks of the store and this host differ by {span(apart)}"
     if apart < _CLOCK_WARN:
         return fine("clock", text)
     verdict = FindingLevel.BAD if apart >= _CLOCK_BAD else FindingLevel.WARN
-    return Finding("clock", verdict, text, "Let both follow the same time servers.")
+    return Finding("clock", verdict, text, "Synchronise both with the same time servers.")
 
 
 def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
     open_queues = [queue for queue in queues if not queue.paused and queue.oldest_ready is not None]
     if not open_queues:
-        return fine("ready jobs", "none wait in open queues")
+        return fine("ready jobs", "none in open queues")
     count = sum(queue.ready for queue in open_queues)
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
-    text = f"{count:,} wait, the oldest in queue {oldest.name} for {span(oldest.oldest_ready or timedelta(0))}"
+    text = f"{count:,}; the oldest has waited {span(oldest.oldest_ready or timedelta(0))} in queue {oldest.name}"
     served = [queue for queue in open_queues if any(_serves(worker, queue.name) for worker in live)]
     if len(served) < len(open_queues):
         names = ", ".join(queue.name for queue in open_queues if queue not in served)
         remedy = f"No worker serves {names}: start one with `holdfast worker run`."
         return Finding("ready jobs", FindingLevel.WARN, text, remedy)
     if (oldest.oldest_ready or timedelta(0)) >= _LONG_WAIT:
-        return Finding("ready jobs", FindingLevel.WARN, text, "Add workers, or look whether they know the task.")
+        return Finding("ready jobs", FindingLevel.WARN, text, "Add workers, or check that they know the task.")
     return fine("ready jobs", text)
 
 
 def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
-    """Look for jobs that nobody will see when they are due: it is workers that move them to ready."""
+    """Find scheduled jobs in queues without a worker: a worker has to move them to ready when they are due."""
     count = sum(queue.scheduled for queue in queues)
     unserved = [
         queue.name
@@ -109,7 +109,7 @@ def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Findi
     if not unserved:
         return fine("scheduled jobs", f"{count:,}" if count else "none")
     remedy = f"No worker serves {', '.join(unserved)}: start one with `holdfast worker run`."
-    return Finding("scheduled jobs", FindingLevel.WARN, f"{count:,}, due or not", remedy)
+    return Finding("scheduled jobs", FindingLevel.WARN, f"{count:,}", remedy)
 
 
 def _serves(worker: WorkerView, queue: str) -> bool:
@@ -120,7 +120,7 @@ def _paused(queues: Sequence[QueueView]) -> Finding:
     paused = [queue.name for queue in queues if queue.paused]
     if not paused:
         return fine("paused queues", "none")
-    return Finding("paused queues", FindingLevel.WARN, ", ".join(paused), "`holdfast queue resume` opens them.")
+    return Finding("paused queues", FindingLevel.WARN, ", ".join(paused), "`holdfast queue resume` resumes them.")
 
 
 def _expired(leases: Sequence[LeaseView]) -> Finding:
@@ -128,10 +128,10 @@ def _expired(leases: Sequence[LeaseView]) -> Finding:
         return fine("expired leases", "none")
     longest = max(-lease.expires_in for lease in leases)
     count = f"{len(leases)}" if len(leases) < _LEASES else f"{_LEASES} or more"
-    text = f"{count}, the longest for {span(longest)}"
+    text = f"{count}, the oldest expired {span(longest)} ago"
     if longest < _LONG_EXPIRED:
-        return Finding("expired leases", FindingLevel.WARN, text, "A worker rescues them within a lease.")
-    remedy = "No worker rescues them: start one, or run `holdfast lease reset --expired`."
+        return Finding("expired leases", FindingLevel.WARN, text, "A running worker rescues them within one lease.")
+    remedy = "No worker has rescued them: start one, or run `holdfast lease reset --expired`."
     return Finding("expired leases", FindingLevel.BAD, text, remedy)
 
 
@@ -139,5 +139,5 @@ def _silent(workers: Sequence[WorkerView], live: Sequence[WorkerView]) -> Findin
     silent = [worker.beat.worker_id for worker in workers if is_silent(worker)]
     if silent:
         text = f"{len(live)} live, {len(silent)} silent for more than their lease: {some(silent)}"
-        return Finding("workers", FindingLevel.WARN, text, "They died, or cannot reach the store.")
+        return Finding("workers", FindingLevel.WARN, text, "They have died or cannot reach the store.")
     return fine("workers", f"{len(live)} live")

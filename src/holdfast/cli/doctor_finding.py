@@ -1,4 +1,4 @@
-"""What a check of the doctor comes to."""
+"""The result of one check of `holdfast doctor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FEW = 5
 
 
 class FindingLevel(IntEnum):
-    """How a check went; the larger, the worse."""
+    """The severity of a finding; larger is worse."""
 
     OK = 0
     WARN = 1
@@ -19,12 +19,12 @@ class FindingLevel(IntEnum):
 
     @property
     def word(self) -> str:
-        """The verdict as a word."""
+        """The level as a word."""
         return self.name.lower()
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a check found, and what to do about it."""
+    """The result of a check, and the remedy if there is a problem."""
 
     check: str
     verdict: FindingLevel
@@ -33,10 +33,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def fine(check: str, text: str) -> Finding:
-    """Return the finding of a check that has nothing to say against the store."""
+    """Return the finding of a check that found no problem."""
     return Finding(check, FindingLevel.OK, text)
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first few of a list of names, and a sign that there are more."""
+    """Return the first few names of a list, with an ellipsis if there are more."""
     return ", ".join(names[:_FEW]) + (" …" if len(names) > _FEW else "")

@@ -1,4 +1,4 @@
-"""What the doctor looks at where there are consumers, and when it worries."""
+"""The checks of `holdfast doctor` for consumers and nodes, and their thresholds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ZERO = timedelta(0)
 
 
 def examine_streams(consumers: Sequence[ConsumerView], nodes: Sequence[NodeView]) -> list[Finding]:
-    """Look at consumers and nodes; where there are no consumers, one finding says so."""
+    """Check consumers and nodes; without any consumers, return a single finding."""
     if not consumers:
         return [fine("consumers", "none")]
     served = {member.consumer for node in nodes if not is_silent(node) for member in node.members}
-    # What a paused consumer has left is left on purpose: that it is paused is a finding of its own.
+    # The lag of a paused consumer is intended; the pause is a separate finding.
     waiting = [consumer for consumer in consumers if consumer.lag and not consumer.paused]
     return [
         _unserved(consumers, [consumer for consumer in waiting if consumer.name not in served]),
@@ -33,38 +33,36 @@ def examine_streams(consumers: Sequence[ConsumerView], nodes: Sequence[NodeView]
 
 def _unserved(consumers: Sequence[ConsumerView], unserved: Sequence[ConsumerView]) -> Finding:
     if not unserved:
-        return fine("consumers", f"{len(consumers)}, and a living node for each that has events left")
+        return fine("consumers", f"{len(consumers)}, with a live node for each that has events left")
     names = [
         f"{consumer.name} ({counted(consumer.lag, 'event')} left, {span(consumer.behind or _ZERO)} behind)"
         for consumer in unserved
     ]
-    remedy = "Start a worker with `holdfast worker run` and the app that has them."
-    return Finding("consumers", FindingLevel.WARN, f"no living node runs {some(names)}", remedy)
+    remedy = "Start a worker with `holdfast worker run` and the app that defines them."
+    return Finding("consumers", FindingLevel.WARN, f"no live node runs {some(names)}", remedy)
 
 
 def _behind(served: Sequence[ConsumerView]) -> Finding:
     if not served:
-        return fine("consumer lag", "no events wait for a living node")
+        return fine("consumer lag", "none")
     late = [consumer for consumer in served if (consumer.behind or _ZERO) >= _LONG_BEHIND]
     if late:
         names = [
             f"{consumer.name} is {span(consumer.behind or _ZERO)} behind ({counted(consumer.lag, 'event')} left)"
             for consumer in late
         ]
-        remedy = (
-            "See with `holdfast consumer list --partitions` whether they move; add nodes, or read the workers' logs."
-        )
+        remedy = "Run `holdfast consumer list --partitions` to see whether they advance; add nodes, or check the logs."
         return Finding("consumer lag", FindingLevel.WARN, some(names), remedy)
     last = max(served, key=lambda consumer: consumer.behind or _ZERO)
     left = counted(sum(consumer.lag for consumer in served), "event")
-    return fine("consumer lag", f"{left} left; furthest behind is {last.name}, by {span(last.behind or _ZERO)}")
+    return fine("consumer lag", f"{left} left; {last.name} is furthest behind, by {span(last.behind or _ZERO)}")
 
 
 def _paused(consumers: Sequence[ConsumerView]) -> Finding:
     paused = [consumer.name for consumer in consumers if consumer.paused]
     if not paused:
         return fine("paused consumers", "none")
-    return Finding("paused consumers", FindingLevel.WARN, some(paused), "`holdfast consumer resume` lets them go on.")
+    return Finding("paused consumers", FindingLevel.WARN, some(paused), "`holdfast consumer resume` resumes them.")
 
 
 def _parked(consumers: Sequence[ConsumerView]) -> Finding:
@@ -72,7 +70,7 @@ def _parked(consumers: Sequence[ConsumerView]) -> Finding:
     if not having:
         return fine("parked events", "none")
     names = [f"{consumer.name} {consumer.parked:,}" for consumer in having]
-    remedy = f"`holdfast consumer parked {having[0].name}` tells why; then retry or drop them."
+    remedy = f"`holdfast consumer parked {having[0].name}` shows the errors; then retry or drop the events."
     return Finding("parked events", FindingLevel.WARN, some(names), remedy)
 
 
@@ -82,4 +80,4 @@ def _silent(nodes: Sequence[NodeView]) -> Finding:
     if not silent:
         return fine("nodes", f"{live} live")
     text = f"{live} live, {len(silent)} silent: {some(silent)}"
-    return Finding("nodes", FindingLevel.WARN, text, "They died, or cannot reach the store.")
+    return Finding("nodes", FindingLevel.WARN, text, "They have died or cannot reach the store.")

@@ -1,4 +1,4 @@
-"""From errors to one or two lines on stderr and an exit code."""
+"""Turn errors into one or two lines on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _DEBUG = "holdfast.debug"
 
 
 MEANINGS = {
-    ExitCode.FINE: "fine",
-    ExitCode.WRONG: "something is wrong: no such job, nothing done, or a check that failed",
-    ExitCode.USAGE: "the command was used wrongly, or refused for want of --yes",
-    ExitCode.RELEASED: "the worker gave jobs back before they were done",
-    ExitCode.UNDECIDED: "a torture run could not be done as planned, and shows nothing or less than it was to",
-    ExitCode.UNAVAILABLE: "the store cannot be reached, or there is none",
-    ExitCode.BROKEN: "an error inside Holdfast",
-    ExitCode.STUCK: "the worker ended itself because a handler was stuck",
-    ExitCode.CONFIGURATION: "a URL, app, name or setting cannot work, a node id is taken, or the tables are outdated",
+    ExitCode.FINE: "success",
+    ExitCode.WRONG: "not found, nothing done, or a failed check",
+    ExitCode.USAGE: "invalid usage, or --yes was required",
+    ExitCode.RELEASED: "the worker released jobs before they were done",
+    ExitCode.UNDECIDED: "a torture run without a verdict, or one that did less than planned",
+    ExitCode.UNAVAILABLE: "the store cannot be reached or does not exist",
+    ExitCode.BROKEN: "an internal error of Holdfast",
+    ExitCode.STUCK: "the worker stopped itself because a handler was stuck",
+    ExitCode.CONFIGURATION: "invalid URL, app, name or setting; a node id in use; or outdated tables",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
 
@@ -50,7 +50,7 @@ _CODES: tuple[tuple[type[HoldfastError], ExitCode], ...] = (
 
 
 class ExitError(Exception):
-    """An end of the command with words for a person and an exit code."""
+    """Ends the command with a message and an exit code."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.WRONG) -> None:
         super().__init__(message)
@@ -58,25 +58,25 @@ class ExitError(Exception):
 
     @classmethod
     def of(cls, error: HoldfastError) -> ExitError:
-        """Return the failure for an error of Holdfast."""
+        """Return the exit error for an error of Holdfast."""
         code = next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.WRONG)
         return cls(str(error) or type(error).__name__, code)
 
     def show(self) -> None:
-        """Print the words to stderr, without anything that acts on a terminal, and without passwords."""
+        """Print the message to stderr, without control characters or passwords."""
         if self.code is ExitCode.INTERRUPTED:
-            _tell("Stopped:", str(self), "bold yellow")  # as the person wanted
+            _print("Stopped:", str(self), "bold yellow")  # on request, so not an error
         else:
-            _tell("Error:", str(self), "bold red")
+            _print("Error:", str(self), "bold red")
 
 
 def warn(text: str) -> None:
-    """Tell something on stderr that does not stop the command."""
-    _tell("Warning:", text, "bold yellow")
+    """Print a warning to stderr; the command continues."""
+    _print("Warning:", text, "bold yellow")
 
 
-def _tell(label: str, text: str, style: str) -> None:
-    """Print a message: on a terminal by whole words, elsewhere as it is."""
+def _print(label: str, text: str, style: str) -> None:
+    """Print a message: wrapped at word boundaries on a terminal, unwrapped elsewhere."""
     safe = block(mask(text))
     out = console(stderr=True)
     if out.is_terminal:
@@ -85,7 +85,7 @@ def _tell(label: str, text: str, style: str) -> None:
         click.echo(f"{label} {safe}", err=True)
 
 
-def _note_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     ctx.meta[_DEBUG] = value
 
 
@@ -94,18 +94,18 @@ debug_option = click.option(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_note_debug,
+    callback=_set_debug,
     help="Show the traceback of an error.",
 )
 
 
 def is_debugging() -> bool:
-    """Tell whether the command was given `--debug`."""
+    """Return whether `--debug` was passed to the command."""
     return bool(click.get_current_context().meta.get(_DEBUG, False))
 
 
 class Noun(click.Group):
-    """A group whose commands are listed in the order in which they were added, not by name."""
+    """A group that lists its commands in the order in which they were added, not by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the names of the commands."""
@@ -113,7 +113,7 @@ class Noun(click.Group):
 
 
 class Root(Noun):
-    """The group of all commands: whatever is raised below leaves it as words and an exit code."""
+    """The top-level group: it turns every exception into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -128,10 +128,10 @@ class Root(Noun):
         except KeyboardInterrupt:
             self._end(ctx, ExitError("interrupted", ExitCode.INTERRUPTED))
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click ends the program as it should
-        except Exception as error:  # noqa: BLE001 - the last place where anything unexpected can be told
+            raise  # click handles these
+        except Exception as error:  # noqa: BLE001 - the last place where an unexpected error can be reported
             _show_traceback(error)
-            message = "this is a fault in Holdfast itself: please report it with the lines above"
+            message = "this is a bug in Holdfast: please report it with the traceback above"
             self._end(ctx, ExitError(message, ExitCode.BROKEN))
 
     def _end(self, ctx: click.Context, failure: ExitError) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Ids as people type them: whole, or a beginning that only one of the ids in question has."""
+"""Ids as typed on the command line: complete, or a prefix that is unique among the ids in question."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ _SHOWN = 10
 
 
 async def whole_ids(app: App, given: Sequence[str]) -> list[str]:
-    """Return the ids of jobs that were meant, each once; refuse what fits no job, or several."""
+    """Return the complete job ids, each once; raise if a prefix matches no job or several."""
     found = [await whole_id(app, text) for text in given]
     return list(dict.fromkeys(found))
 
 
 async def whole_id(app: App, given: str) -> str:
-    """Return the id of the job that was meant."""
+    """Return the complete id of the job."""
     text = beginning(given, "job")
     if len(text) == _WHOLE:
         return text
     candidates = await (await app.opened()).insight.find(text, _SHOWN + 1)
     if not candidates:
-        message = f"no job id begins with {text}: it never existed, or it was pruned after its retention"
+        message = f"no job id starts with {text}: the job never existed, or it was pruned after its retention"
         raise JobNotFound(message)
     return only(text, candidates, "job")
 
 
 def beginning(given: str, noun: str) -> str:
-    """Return what was typed as the beginning of an id; refuse what cannot be one."""
+    """Return the argument as the prefix of an id; raise if it cannot be one."""
     text = given.strip().lower()
     if not _BEGINNING.fullmatch(text):
-        raise ExitError(f"{given!r} is no {noun} id, nor the beginning of one", ExitCode.USAGE)
+        raise ExitError(f"{given!r} is not a valid {noun} id, nor the beginning of one", ExitCode.USAGE)
     return text
 
 
 def only(text: str, candidates: Sequence[str], noun: str) -> str:
-    """Return the one id that begins with `text`; refuse several, and list them."""
+    """Return the single id that starts with `text`; if there are several, raise and list them."""
     if len(candidates) > 1:
         shown = "\n".join(f"  {candidate}" for candidate in candidates[:_SHOWN])
         more = "\n  …" if len(candidates) > _SHOWN else ""
-        raise ExitError(f"{text} is the beginning of several {noun} ids:\n{shown}{more}", ExitCode.USAGE)
+        raise ExitError(f"{text} matches several {noun} ids; give more characters:\n{shown}{more}", ExitCode.USAGE)
     return candidates[0]

@@ -21,7 +21,7 @@ from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Cancellation, JobDetails, JobPage, JobView
 
-# In the order of how soon a person wants to know.
+# The most urgent first.
 _ORDER = (
     JobState.RUNNING,
     JobState.FAILED,
@@ -37,14 +37,14 @@ _MOST = 1000
 
 _CANCELLATIONS = {
     Cancellation.CANCELLED: "cancelled",
-    Cancellation.ASKED: "runs: its worker, if it has one, is asked to stop it; it may still complete",
-    Cancellation.TOO_LATE: "has ended already",
+    Cancellation.ASKED: "is running: its worker, if it has one, will cancel it; it may still complete",
+    Cancellation.TOO_LATE: "has already ended",
 }
 
 
 @click.group()
 def job() -> None:
-    """Enqueue jobs, look at them and change their fate."""
+    """Enqueue, inspect, retry and cancel jobs."""
 
 
 job.add_command(enqueue)
@@ -58,9 +58,9 @@ job.add_command(retry)
 @click.option(
     "--limit",
     type=click.IntRange(1, _MOST),
-    help=f"At most so many jobs.  [default: {_PAGE} with --state, else {_FEW} of each state]",
+    help=f"At most this many jobs.  [default: {_PAGE} with --state, else {_FEW} of each state]",
 )
-@click.option("--cursor", help="Go on where the page before ended; needs --state.")
+@click.option("--cursor", help="Continue after the previous page; needs --state.")
 @json_option
 @store_options
 def list_jobs(
@@ -75,14 +75,14 @@ def list_jobs(
 ) -> None:
     """List jobs: the first few of every state, or those of one state page by page.
 
-    Waiting jobs come in the order in which they will run, others newest first.
+    Waiting jobs are listed in the order in which they will run, others newest first.
 
     \b
     holdfast job list
     holdfast job list --state failed --task charge
     """  # noqa: D301 - \b keeps click from joining lines
     if cursor is not None and state is None:
-        raise click.UsageError("--cursor goes on within one state: give its --state too")
+        raise click.UsageError("--cursor continues the list of one state: add its --state")
 
     async def look(app: App) -> list[JobPage]:
         states = _ORDER if state is None else (JobState(state),)
@@ -100,11 +100,11 @@ def list_jobs(
     if following is not None:
         click.echo(f"There may be more: add --cursor {following}", err=True)
     elif more:
-        _hint_at(more, queue=queue, task=task)
+        _show_commands(more, queue=queue, task=task)
 
 
-def _hint_at(states: Sequence[str], *, queue: str | None, task: str | None) -> None:
-    """Tell where there is more: one command for each state, to be pasted as it stands."""
+def _show_commands(states: Sequence[str], *, queue: str | None, task: str | None) -> None:
+    """Print a command for each state that has more jobs, ready to be pasted."""
     narrowed = [("--queue", queue), ("--task", task)]
     words = [word for option, name in narrowed if name is not None for word in (option, name)]
     commands = [shlex.join(["holdfast", "job", "list", "--state", state, *words]) for state in states]
@@ -116,11 +116,11 @@ def _hint_at(states: Sequence[str], *, queue: str | None, task: str | None) -> N
 
 @job.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--show-args", is_flag=True, help="Also arguments, headers and result, which may hold secrets.")
+@click.option("--show-args", is_flag=True, help="Also arguments, headers and result, which may contain secrets.")
 @json_option
 @store_options
 def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None:
-    """Show all that is known of a job; ID may be the beginning of an id.
+    """Show everything about a job; ID may be the beginning of an id.
 
     \b
     holdfast job show 01a1de74-f8d6
@@ -138,13 +138,13 @@ def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None
 
 @job.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--reason", default="", help="Why; kept with the job.")
+@click.option("--reason", default="", help="The reason, stored with the job.")
 @yes_to_several
 @store_options
 def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
-    """Cancel jobs that have not begun; ask the workers of those that run.
+    """Cancel jobs; a running job is cancelled by its worker.
 
-    Whoever has claimed a job without a worker is not told. It is cancelled, too, once it would run again.
+    A job that was claimed without a worker receives no request. It is cancelled when it would run again.
 
     \b
     holdfast job cancel 01a1de74-f8d6 --reason 'ordered twice'
@@ -157,13 +157,13 @@ def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> N
         all_done = True
         for job_id in meant:
             try:
-                came_to = await app.jobs.cancel(job_id, reason)
+                cancellation = await app.jobs.cancel(job_id, reason)
             except JobNotFound as error:
                 warn(str(error))
                 all_done = False
                 continue
-            click.echo(f"{job_id} {_CANCELLATIONS[came_to]}", err=came_to is Cancellation.TOO_LATE)
-            all_done &= came_to is not Cancellation.TOO_LATE
+            click.echo(f"{job_id} {_CANCELLATIONS[cancellation]}", err=cancellation is Cancellation.TOO_LATE)
+            all_done &= cancellation is not Cancellation.TOO_LATE
         return all_done
 
     if not target.run(change):

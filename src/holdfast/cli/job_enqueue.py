@@ -1,4 +1,4 @@
-"""`holdfast job enqueue`: a call to a task, checked as the same call in Python would be."""
+"""`holdfast job enqueue`: enqueue a call of a task, validated like the same call in Python."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from holdfast.cli.target import Target, store_options
 from holdfast.cli.times import duration, instant
 from holdfast.jobs.task import Task
 
-_PURPOSE = "the arguments are checked against the task, so its app is needed"
+_PURPOSE = "the arguments are validated against the task, which needs its app"
 _named = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _wire = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 
 
 @click.command()
 @click.argument("task")
-@click.option("--arg", "arguments", metavar="NAME=JSON", multiple=True, help="An argument; may be given repeatedly.")
+@click.option("--arg", "arguments", metavar="NAME=JSON", multiple=True, help="An argument; may be repeated.")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
-@click.option("--queue", help="Another queue than the task's own.")
-@click.option("--delay", type=duration, metavar="DURATION", help="Not before this time has passed, as in 90 or 5m.")
-@click.option("--run-at", type=instant, metavar="ISO8601", help="Not before this time, given with its zone.")
-@click.option("--priority", type=int, help="A head start of a minute for each step.")
-@click.option("--max-attempts", type=int, help="How many attempts may fail.")
-@click.option("--timeout", type=duration, metavar="DURATION", help="How long one attempt may take.")
-@click.option("--order-key", metavar="TEXT", help="After all jobs of its queue with this key, one at a time.")
-@click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be given repeatedly.")
-@click.option("--id", "job_id", help="The id, a UUID: an enqueue repeated with it makes no second job.")
+@click.option("--queue", help="A queue other than the task's own.")
+@click.option("--delay", type=duration, metavar="DURATION", help="Do not start before this time has passed: 90 or 5m.")
+@click.option("--run-at", type=instant, metavar="ISO8601", help="Do not start before this time; needs a time zone.")
+@click.option("--priority", type=int, help="A head start of one minute per step.")
+@click.option("--max-attempts", type=int, help="The maximum number of attempts.")
+@click.option("--timeout", type=duration, metavar="DURATION", help="The time limit of one attempt.")
+@click.option("--order-key", metavar="TEXT", help="Run after all earlier jobs of the queue with this key.")
+@click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be repeated.")
+@click.option("--id", "job_id", help="The job's id, a UUID: repeating an enqueue with it creates no second job.")
 @store_options
 def enqueue(
     target: Target,
@@ -43,7 +43,7 @@ def enqueue(
     headers: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Make a job of a call to TASK and print its id.
+    """Enqueue a call of TASK and print the id of the job.
 
     \b
     holdfast job enqueue charge --app shop.tasks:app --arg order_id=7 --arg 'note="by hand"'
@@ -51,7 +51,7 @@ def enqueue(
     """  # noqa: D301
     if options["delay"] is not None and options["run_at"] is not None:
         raise click.UsageError(
-            "--delay and --run-at both say when: --delay counts from now, --run-at is a time; give one"
+            "--delay and --run-at exclude each other: --delay counts from now, --run-at is a time; give one"
         )
     app = target.app_with_tasks(_PURPOSE)
     definition = app.tasks.get(task)
@@ -66,11 +66,11 @@ def enqueue(
     handle = target.run(put, app=app, creates=True)
     click.echo(handle.id)
     if not handle.created:
-        click.echo("A job of this id was there already: nothing was enqueued.", err=True)
+        click.echo("A job with this id already exists: nothing was enqueued.", err=True)
 
 
 def _decode(task: Task, document: str | None, arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments as the types that the task names, read from JSON as a worker would read them."""
+    """Return the arguments as the types that the task declares, decoded from JSON as in a worker."""
     positional: list[msgspec.Raw] = []
     named: dict[str, msgspec.Raw] = {}
     if document is not None:
@@ -85,10 +85,10 @@ def _decode(task: Task, document: str | None, arguments: Sequence[str]) -> tuple
 
 def _read_document(document: str) -> tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]:
     try:
-        # The form in which `job show --show-args` prints a call: what has no name stands in the list before.
+        # The form in which `job show --show-args` prints a call: positional arguments are in the leading list.
         return _wire.decode(document) if document.lstrip().startswith("[") else ([], _named.decode(document))
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        message = f"--args is not an object of arguments ({error}): write it like '{{\"order_id\": 7}}'"
+        message = f"--args is not a JSON object of arguments ({error}): write it like '{{\"order_id\": 7}}'"
         raise click.UsageError(message) from None
 
 
@@ -96,7 +96,7 @@ def _read_value(name: str, value: str) -> msgspec.Raw:
     try:
         msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        message = f"--arg {name}: {value!r} is not JSON; a text needs quotes within quotes: --arg '{name}=\"…\"'"
+        message = f"--arg {name}: {value!r} is not JSON; a string needs quotes inside quotes: --arg '{name}=\"…\"'"
         raise click.UsageError(message) from None
     return msgspec.Raw(value.encode())
 

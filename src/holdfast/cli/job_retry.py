@@ -1,4 +1,4 @@
-"""`holdfast job retry`: send ended jobs back."""
+"""`holdfast job retry`: run failed and cancelled jobs again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from holdfast.runtime.exit_code import ExitCode
 
 _PAGE = 500
 _ID_BYTES = 16
-_LONG = 100  # jobs: fewer are done before a bar could be read
+_LONG = 100  # jobs: fewer are retried before a progress bar would be visible
 
 
 class _Selection(msgspec.Struct, frozen=True):
-    """Which jobs to send back by what they have in common."""
+    """The jobs to retry, selected by state, queue and task."""
 
     state: JobState
     queue: str | None
@@ -44,7 +44,7 @@ class _Selection(msgspec.Struct, frozen=True):
             cursor = page.cursor
 
     def __str__(self) -> str:
-        """Return the selection as words."""
+        """Return the selection as text."""
         parts = [str(self.state)]
         if self.queue:
             parts.append(f"of queue {self.queue}")
@@ -55,9 +55,9 @@ class _Selection(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--state", type=click.Choice(["failed", "cancelled"]), help="Instead of ids: all jobs in this state.")
-@click.option("--queue", help="With --state: only those of this queue.")
-@click.option("--task", help="With --state: only those of this task.")
+@click.option("--state", type=click.Choice(["failed", "cancelled"]), help="All jobs in this state, instead of ids.")
+@click.option("--queue", help="With --state: only jobs of this queue.")
+@click.option("--task", help="With --state: only jobs of this task.")
 @click.option("--again", is_flag=True, help="Copy a completed job under a new id.")
 @yes_to_several
 @store_options
@@ -71,18 +71,18 @@ def retry(
     again: bool,
     yes: bool,
 ) -> None:
-    """Send failed or cancelled jobs back with a fresh budget of attempts.
+    """Run failed or cancelled jobs again, with a new budget of attempts.
 
     \b
     holdfast job retry 01a1de74-f8d6
     holdfast job retry --state failed --task charge --yes
     """  # noqa: D301
     if bool(ids) == (state is not None):
-        raise click.UsageError("give the ids of jobs, or --state for all that are in it")
+        raise click.UsageError("give the ids of jobs, or --state for all jobs in a state")
     if state is None and (queue or task):
-        raise click.UsageError("--queue and --task choose among the jobs of a --state: give that too")
+        raise click.UsageError("--queue and --task need --state: add it")
     if state is not None and again:
-        raise click.UsageError("--again copies completed jobs by their ids: it does not go with --state")
+        raise click.UsageError("--again copies completed jobs by id: it cannot be combined with --state")
 
     async def change(app: App) -> bool:
         if state is not None:
@@ -107,7 +107,7 @@ async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
         warn(str(error))
         return False
     if state is not JobState.COMPLETED:
-        warn(f"{job_id} is {state}: only failed and cancelled jobs are retried")
+        warn(f"{job_id} is {state}: only failed and cancelled jobs can be retried")
         return False
     if not again:
         warn(f"{job_id} is completed: add --again to run a copy of it under a new id")
@@ -117,8 +117,8 @@ async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
     except OutcomeUnknown as error:
         (copy_id,) = error.job_ids
         message = (
-            f"{error.__cause__}; the copy, job {copy_id}, may have been made\n"
-            f"See whether it is there before you copy once more: holdfast job show {copy_id}"
+            f"{error.__cause__}; the copy, job {copy_id}, may have been created\n"
+            f"Check whether it exists before you copy again: holdfast job show {copy_id}"
         )
         raise OutcomeUnknown(message, job_ids=error.job_ids) from error
     return True
@@ -137,14 +137,14 @@ async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None
     out = console(stderr=True)
     with Progress(console=out, disable=not out.is_terminal or count < _LONG, transient=True) as progress:
         bar = progress.add_task("retrying", total=count)
-        for job_id in meant:  # not the list once more: what has come since then was not in the question
+        for job_id in meant:  # not a new query: it would include jobs that the user has not confirmed
             retried += await _is_retried(app, job_id)
             progress.advance(bar)
     click.echo(f"{counted(retried, 'job')} retried")
 
 
 class _Ids:
-    """Ids of jobs in little room: sixteen bytes each, for there may be a million."""
+    """Job ids in sixteen bytes each: there may be a million."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -161,7 +161,7 @@ class _Ids:
 
 
 async def _is_retried(app: App, job_id: str) -> bool:
-    """Retry a job of a list; in the meantime it may have gone or been retried by somebody else."""
+    """Retry a job of a list; return False if it was pruned or retried in the meantime."""
     try:
         return await app.jobs.retry(job_id)
     except JobNotFound:

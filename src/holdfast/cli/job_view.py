@@ -1,4 +1,4 @@
-"""How jobs look on a terminal and in a pipe."""
+"""Print jobs, for a terminal and for a pipe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ATTEMPTS = (
 
 
 def show_jobs(jobs: Sequence[JobView]) -> None:
-    """Print a list of jobs; `when` is the instant that matters in the job's state."""
+    """Print a list of jobs; `when` is the most relevant instant of the job's state."""
     if not jobs:
         click.echo("No jobs.", err=True)
         return
@@ -100,12 +100,12 @@ def _lease(lease: LeaseView) -> list[tuple[Column | str, Cell]]:
         ("progress", progress_of(lease)),
     ]
     if lease.cancel_asked:
-        fields.append(("cancel asked", lease.cancel_asked))
+        fields.append(("cancel requested", lease.cancel_asked))
     return fields
 
 
 def progress_of(lease: LeaseView) -> str | None:
-    """Return how far an attempt has come, in percent and words."""
+    """Return the progress of an attempt: percent and note."""
     percent = "" if lease.percent is None else f"{lease.percent:g} %"
     return " ".join(part for part in (percent, lease.note or "") if part) or None
 

@@ -1,7 +1,7 @@
-"""What `--json` prints: one JSON document, ASCII alone.
+"""The output of `--json`: one JSON document in ASCII.
 
-Jobs, attempts, queues and leases have the field names of `holdfast.store.values`. Instants are ISO 8601 texts in UTC,
-durations are seconds, fences are texts (they may outgrow a float's precision).
+Jobs, attempts, queues and leases have the field names of `holdfast.store.values`. Instants are ISO 8601 strings in UTC,
+durations are seconds, and fences are strings (they may exceed the precision of a float).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def show_json(document: Mapping[str, Any]) -> None:
-    """Print a document. Only printable ASCII leaves here: what the store holds cannot act on a terminal."""
+    """Print a document in printable ASCII, so that stored data cannot control the terminal."""
     click.echo(json.dumps(document, default=_plain, indent=2))
 
 
@@ -32,12 +32,12 @@ def _plain(value: object) -> object:
         return iso(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    message = f"{type(value).__name__} has no place in a document"
+    message = f"{type(value).__name__} cannot be part of a JSON document"
     raise TypeError(message)
 
 
 def fields_of(view: JobView | LeaseView | AttemptView | QueueView) -> dict[str, Any]:
-    """Return the fields of a view; `…_us` become instants called `…_at`."""
+    """Return the fields of a view; fields `…_us` become instants named `…_at`."""
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(view).items():
         if name.endswith("_us"):
@@ -48,7 +48,7 @@ def fields_of(view: JobView | LeaseView | AttemptView | QueueView) -> dict[str, 
 
 
 def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
-    """Return a job with all that belongs to it; arguments, headers and the result only if asked for."""
+    """Return a job with its lease and attempts; with `show_args` also arguments, headers and the result."""
     fields = fields_of(details.job)
     fields["lease"] = None if details.lease is None else fields_of(details.lease)
     fields["attempts"] = [fields_of(attempt) for attempt in details.attempts]
@@ -58,7 +58,7 @@ def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
 
 
 def worker_fields(view: WorkerView) -> dict[str, Any]:
-    """Return what a worker has told of itself, and how long ago."""
+    """Return the last heartbeat of a worker, and its age."""
     return {
         **msgspec.structs.asdict(view.beat),
         "started_at": view.started_at,
@@ -68,8 +68,8 @@ def worker_fields(view: WorkerView) -> dict[str, Any]:
 
 
 def is_silent(view: WorkerView | NodeView) -> bool:
-    """Tell whether a worker has not been heard of for a whole lease, or a node for its ttl.
+    """Return whether the last heartbeat of a worker is older than its lease, or that of a node older than its ttl.
 
-    Living ones report at least twice as often.
+    Live ones send heartbeats at least twice as often.
     """
     return view.silent > (view.ttl if isinstance(view, NodeView) else view.beat.lease)

@@ -36,13 +36,13 @@ _BATCH = 1000
 
 @click.group(cls=Noun)
 def lease() -> None:
-    """Look at who holds which job, and take jobs away from them."""
+    """List leases, and reset them."""
 
 
 @lease.command("list")
-@click.option("--expired", is_flag=True, help="Only those that have expired and have not been rescued.")
+@click.option("--expired", is_flag=True, help="Only leases that have expired and are not yet rescued.")
 @click.option(
-    "--limit", type=click.IntRange(1, _BATCH), metavar="N", default=100, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(1, _BATCH), metavar="N", default=100, show_default=True, help="At most N leases."
 )
 @json_option
 @store_options
@@ -53,11 +53,11 @@ def list_leases(target: Target, *, expired: bool, limit: int, as_json: bool) -> 
         show_json({"leases": [fields_of(view) for view in views]})
         return
     if not views:
-        click.echo("No expired leases." if expired else "No leases: nothing runs.", err=True)
+        click.echo("No expired leases." if expired else "No leases: no job is running.", err=True)
         return
     show_table(_COLUMNS, [_row(view) for view in views])
     if len(views) == limit:
-        click.echo(f"There may be more: add --limit, up to {_BATCH}.", err=True)
+        click.echo(f"There may be more: raise --limit, up to {_BATCH}.", err=True)
 
 
 def _row(view: LeaseView) -> tuple[Cell, ...]:
@@ -79,21 +79,21 @@ def _row(view: LeaseView) -> tuple[Cell, ...]:
 
 @lease.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--expired", is_flag=True, help="Instead of ids: every lease that has expired.")
+@click.option("--expired", is_flag=True, help="Reset all expired leases instead of ids.")
 @yes_to_several
 @store_options
 def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> None:
-    """Take leases away, so that the jobs run again; those that somebody asked to cancel are cancelled.
+    """Reset leases, so that the jobs run again; a job with a pending cancel request is cancelled instead.
 
-    With ids (of jobs) the attempt is excused and its worker, if it still lives, can no longer write. With --expired
-    each job is treated as lost by its worker, as workers would do it by themselves a little later.
+    With job ids, the attempt is excused, and its worker, if still alive, can no longer write. With --expired, every
+    job is treated as lost by its worker, as a running worker would do shortly anyway.
 
     \b
     holdfast lease reset 01a1de74-f8d6
     holdfast lease reset --expired --yes
     """  # noqa: D301
     if bool(ids) == expired:
-        raise click.UsageError("give the ids of running jobs, or --expired for all whose lease has expired")
+        raise click.UsageError("give the ids of running jobs, or --expired for all expired leases")
 
     async def change(app: App) -> bool:
         return await _rescue(app, yes=yes) if expired else await _reset(app, ids, yes=yes)
@@ -105,7 +105,7 @@ def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> 
 async def _reset(app: App, ids: tuple[str, ...], *, yes: bool) -> bool:
     meant = await whole_ids(app, ids)
     if len(meant) > 1:
-        require_consent(f"Take away {len(meant)} leases?", yes=yes)
+        require_consent(f"Reset {len(meant)} leases?", yes=yes)
     all_done = True
     for job_id in meant:
         try:
@@ -117,20 +117,20 @@ async def _reset(app: App, ids: tuple[str, ...], *, yes: bool) -> bool:
         if is_reset:
             click.echo(f"{job_id} reset{await _end_of(app, job_id)}")
         else:
-            warn(f"{job_id} does not run, so there is no lease to take away")
+            warn(f"{job_id} is not running, so it has no lease")
             all_done = False
     return all_done
 
 
 async def _end_of(app: App, job_id: str) -> str:
-    """Return, in words, that a reset job does not run again after all: somebody had asked to cancel it."""
+    """Return a note if the job was cancelled by the reset, because of an earlier cancel request; else nothing."""
     try:
         job = (await app.jobs.show(job_id)).job
     except JobNotFound:  # pruned meanwhile
         return ""
     if job.state is not JobState.CANCELLED:
         return ""
-    return f"; it does not run again: it is cancelled, as was asked before ({line(job.reason or '')})"
+    return f"; it will not run again: it was cancelled by an earlier request ({line(job.reason or '')})"
 
 
 async def _rescue(app: App, *, yes: bool) -> bool:
@@ -140,7 +140,7 @@ async def _rescue(app: App, *, yes: bool) -> bool:
         return True
     if found > 1:
         count = f"{found}" if found < _BATCH else f"{_BATCH} or more"
-        require_consent(f"Take away {count} expired leases?", yes=yes)
+        require_consent(f"Reset {count} expired leases?", yes=yes)
     while True:
         rescued = await app.rescue(_BATCH)
         for job in rescued:

@@ -1,4 +1,4 @@
-"""From `module:attribute` to an app. Modules come from where Python is installed, and from `--app-dir` alone."""
+"""Load an app from `module:attribute`. Modules are imported from the installation and from `--app-dir` only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _EXAMPLE = "for example --app shop.tasks:app"
 
 
 def load_app(name: str, app_dir: Path | None) -> App:
-    """Return the app that `name` leads to; raise `ConfigError` with the remedy."""
+    """Return the app that `name` refers to; raise `ConfigError` if there is none."""
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute or module_name.startswith("."):
-        message = f"--app {name!r} is not of the form module:attribute, {_EXAMPLE}"
+        message = f"--app {name!r} is not of the form module:attribute: write it like shop.tasks:app"
         raise ConfigError(message)
     if app_dir is not None:
         sys.path.insert(0, str(app_dir.absolute()))
@@ -30,7 +30,7 @@ def load_app(name: str, app_dir: Path | None) -> App:
         found = getattr(found, part)
     if not isinstance(found, App):
         kind = type(found).__name__
-        raise ConfigError(f"{name} is of the type {kind}, not a holdfast.App: {_apps_of(module)}")
+        raise ConfigError(f"{name} has type {kind}, not holdfast.App: {_apps_of(module)}")
     return found
 
 
@@ -43,10 +43,10 @@ def _import(name: str, app_dir: Path | None) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(_broken(name, error)) from error
         if app_dir is None:
-            where = "among the installed ones; if it lies in the current directory, add --app-dir ."
+            remedy = "is not installed: if it is in the current directory, add --app-dir ."
         else:
-            where = f"in {app_dir} or among the installed ones"
-        message = f"no module is called {error.name!r} {where}"
+            remedy = f"is neither in {app_dir} nor installed"
+        message = f"the module {error.name!r} {remedy}"
         raise ConfigError(message) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(_broken(name, error)) from error
@@ -66,4 +66,4 @@ def _apps_of(module: ModuleType) -> str:
     names = sorted(name for name, value in vars(module).items() if isinstance(value, App))
     if names:
         return f"its apps are {', '.join(f'{module.__name__}:{name}' for name in names)}"
-    return f"the module holds no app; one is made by `app = App()`, {_EXAMPLE}"
+    return f"the module has no app; create one with `app = App()` and name it, {_EXAMPLE}"

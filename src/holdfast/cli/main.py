@@ -1,4 +1,4 @@
-"""The command line: the list of its nouns, and its entry."""
+"""The command line: its nouns, and the entry point."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ fish  _HOLDFAST_COMPLETE=fish_source holdfast | source
 )
 @click.version_option(version(_NAME), prog_name=_NAME)
 def cli() -> None:
-    """Hand out work that is done by one worker at a time, and takes effect once.
+    """Background jobs and event streams on your database: no job is lost, and no effect happens twice.
 
     \b
-    holdfast demo                               see it work, and consumers die
+    holdfast demo                               kill consumers, and count the effects
     holdfast worker run --app shop.tasks:app    run the tasks of an app
-    holdfast job list                           see what waits, runs and failed
-    holdfast doctor                             see whether all is well
+    holdfast job list                           list waiting, running and failed jobs
+    holdfast doctor                             check the store and the workers
 
-    The store is given by --url or $HOLDFAST_URL; else it is the one of the app, or sqlite:///holdfast.db.
+    The store is --url, else $HOLDFAST_URL, else the store of the app, else sqlite:///holdfast.db.
     """  # noqa: D301 - \b keeps click from joining lines
 
 
@@ -75,5 +75,5 @@ for _command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command line as this program."""
+    """Run the command line."""
     cli.main(prog_name=_NAME)

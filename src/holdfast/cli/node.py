@@ -1,4 +1,4 @@
-"""`holdfast node` and `holdfast leader`: who takes part, and who allots."""
+"""`holdfast node` and `holdfast leader`: the nodes of the consumers, and the one that allocates partitions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _COLUMNS = (
 
 @click.group(cls=Noun)
 def node() -> None:
-    """Look at the nodes that share the work of consumers."""
+    """Inspect the nodes that run consumers."""
 
 
 @node.command("list")
 @json_option
 @store_options
 def list_nodes(target: Target, *, as_json: bool) -> None:
-    """List the nodes; those that have fallen silent are marked."""
+    """List the nodes; silent ones are marked."""
     views = target.run(lambda app: app.nodes())
     if as_json:
         document = [
@@ -51,7 +51,7 @@ def list_nodes(target: Target, *, as_json: bool) -> None:
         show_json({"nodes": document})
         return
     if not views:
-        click.echo("No nodes: a worker with consumers is one.", err=True)
+        click.echo("No nodes. Every worker with consumers is one.", err=True)
         return
     show_table(_COLUMNS, [_row(view) for view in views])
 
@@ -76,14 +76,14 @@ def _row(view: NodeView) -> tuple[Cell, ...]:
 
 @click.group(cls=Noun)
 def leader() -> None:
-    """Look at the node that allots partitions."""
+    """Inspect the node that allocates partitions."""
 
 
 @leader.command()
 @json_option
 @store_options
 def show(target: Target, *, as_json: bool) -> None:
-    """Show who leads. Nothing depends on there being one leader but how soon partitions move."""
+    """Show the leader. Only the speed of allocation depends on it, not its safety."""
     view = target.run(lambda app: app.leader())
     if as_json:
         fields = None
@@ -97,7 +97,7 @@ def show(target: Target, *, as_json: bool) -> None:
         show_json({"leader": fields})
         return
     if view is None:
-        click.echo("Nobody leads: the next node that runs will.", err=True)
+        click.echo("There is no leader. The next running node becomes it.", err=True)
         return
     is_over = view.expires_in.total_seconds() < 0
     lease = f"expired {span(-view.expires_in)} ago" if is_over else f"for {span(view.expires_in)} more"

@@ -24,20 +24,20 @@ _COLUMNS = (
 
 @click.group(cls=Noun)
 def queue() -> None:
-    """Look at queues, pause and resume them."""
+    """List, pause and resume queues."""
 
 
 @queue.command("list")
 @json_option
 @store_options
 def list_queues(target: Target, *, as_json: bool) -> None:
-    """List all queues and how many of their jobs stand where."""
+    """List all queues with the number of their jobs by state."""
     views = target.run(lambda app: app.queues.list())
     if as_json:
         show_json({"queues": [fields_of(view) for view in views]})
         return
     if not views:
-        click.echo("No queues: they come into being with their first job.", err=True)
+        click.echo("No queues. The first job creates one.", err=True)
         return
     show_table(
         _COLUMNS,
@@ -61,15 +61,15 @@ def list_queues(target: Target, *, as_json: bool) -> None:
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @store_options
 def pause(target: Target, *, names: tuple[str, ...]) -> None:
-    """Let nobody claim from queues. What runs already goes on."""
+    """Stop claims from queues. Running jobs continue."""
 
     async def change(app: App) -> None:
         known = {view.name for view in await app.queues.list()}
         for name in names:
             changed = await app.queues.pause(name)
-            click.echo(f"{name} {'paused' if changed else 'was paused already'}")
+            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
             if name not in known:
-                warn(f"no job was ever enqueued to {name}; its first ones will wait")
+                warn(f"no job was ever enqueued to {name}; its first jobs will wait")
 
     target.run(change)
 

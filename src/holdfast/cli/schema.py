@@ -1,4 +1,4 @@
-"""`holdfast schema`: the tables in the store."""
+"""`holdfast schema`: the tables of the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def schema() -> None:
 
 
 async def _install(app: App) -> int:
-    with contextlib.suppress(SchemaMismatch):  # connected all the same; newer tables are refused below
+    with contextlib.suppress(SchemaMismatch):  # the connection is open anyway; `install` rejects newer tables
         await app.opened()
     return await app.backend.schema.install()
 
@@ -27,26 +27,26 @@ async def _install(app: App) -> int:
 @schema.command()
 @store_options
 def install(target: Target) -> None:
-    """Make the tables, or bring older ones to this version; safe to repeat."""
+    """Create the tables, or upgrade older ones to this version; safe to repeat."""
     app = target.app()
     version = target.run(_install, app=app, creates=True)
-    click.echo(f"The tables at {app.backend.url} are of version {version}.")
+    click.echo(f"The tables at {app.backend.url} have version {version}.")
 
 
 @schema.command()
 @store_options
 def upgrade(target: Target) -> None:
-    """Bring the tables of an existing store to this version; safe to repeat."""
+    """Upgrade the tables of an existing store to this version; safe to repeat."""
     app = target.app()
     require_file(app)
     version = target.run(_install, app=app, creates=True)
-    click.echo(f"The tables at {app.backend.url} are of version {version}.")
+    click.echo(f"The tables at {app.backend.url} have version {version}.")
 
 
 @schema.command()
 @store_options
 def check(target: Target) -> None:
-    """Tell whether the tables are those of this version; exit code 1 if not."""
+    """Check that the tables match this version; exit code 1 if not."""
     app = target.app()
 
     async def compare(app: App) -> None:
@@ -56,11 +56,11 @@ def check(target: Target) -> None:
         target.run(compare, app=app)
     except SchemaMismatch as error:
         raise ExitError(str(error), ExitCode.WRONG) from error
-    click.echo(f"The tables at {app.backend.url} are those of this version.")
+    click.echo(f"The tables at {app.backend.url} match this version.")
 
 
 @schema.command()
 @store_options
 def show(target: Target) -> None:
-    """Print what `install` runs on an empty store, without connecting."""
+    """Print the statements that `install` runs on an empty store, without connecting."""
     click.echo(target.app().backend.schema.script().rstrip("\n"))

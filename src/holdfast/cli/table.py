@@ -1,7 +1,7 @@
-"""Lists for people on a terminal, and the same as tab-separated lines in a pipe.
+"""Tables on a terminal, and the same rows as tab-separated lines in a pipe.
 
-Of a table that is too wide for the terminal each row is folded into several lines. Cells are data: no markup is read
-from them, and nothing in them acts on the terminal.
+If a table is too wide for the terminal, each row is folded into several lines. Cells are data: markup in them is not
+interpreted, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shown = tuple[Sequence["Column"], Sequence[Sequence["Cell"]]]
 Cell = str | int | float | bool | datetime | timedelta | None
 _GAP = 3
 _NOTHING = "\N{EN DASH}"
-_NARROWEST = 24  # a last column narrower than this is no pleasure to read
+_NARROWEST = 24  # a last column narrower than this is hard to read
 
 STYLES = {
     "running": "yellow",
@@ -48,7 +48,7 @@ STYLES = {
 
 
 class Column(NamedTuple):
-    """A column: its heading, and whether its words are coloured or its numbers stand to the right."""
+    """A column: its heading, whether its words are coloured, and whether it is right-aligned."""
 
     name: str
     coloured: bool = False
@@ -56,12 +56,12 @@ class Column(NamedTuple):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that takes everything it is given literally."""
+    """Return a console that prints text literally, without markup."""
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print rows under headings, as wide as the terminal allows."""
+    """Print rows under headings, within the width of the terminal."""
     out = console()
     if not out.is_terminal:
         click.echo("\t".join(column.name for column in columns))
@@ -80,7 +80,7 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
 
 
 def show_beside(left: Shown, right: Shown) -> None:
-    """Print two tables beside one another where the terminal is wide enough, else one below the other."""
+    """Print two tables side by side if the terminal is wide enough, otherwise one below the other."""
     out = console()
     tables = [_table(columns, [[displayed(cell) for cell in row] for row in rows]) for columns, rows in (left, right)]
     width = sum(Measurement.get(out, out.options, table).maximum for table in tables) + _GAP
@@ -95,7 +95,7 @@ def show_beside(left: Shown, right: Shown) -> None:
 
 
 def _without_empty(columns: Sequence[Column], rows: list[list[str]]) -> tuple[Sequence[Column], list[list[str]]]:
-    """Leave out columns in which nothing stands."""
+    """Remove the columns that are empty in every row."""
     kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in rows)]
     return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
@@ -111,7 +111,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    """Print each row as one line of what fits, and the rest below it with its names."""
+    """Print each row as one line with the columns that fit, and the others below it with their names."""
     fitting, used = 1, widths[0]
     while fitting < len(columns) and used + _GAP + widths[fitting] <= out.width:
         used += _GAP + widths[fitting]
@@ -132,7 +132,7 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
         for index in range(fitting, len(columns)):
             if row[index] != _NOTHING:
                 rest.append(", " if rest else "")
-                if fitting < len(columns) - 1:  # a single one explains itself
+                if fitting < len(columns) - 1:  # a single column needs no name
                     rest.append(f"{columns[index].name} ", style="dim")
                 rest.append(_text(row[index], columns[index]))
         if rest:
@@ -140,7 +140,7 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
 
 
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:
-    """Print names and values, one pair to a line."""
+    """Print names and values, one pair per line."""
     out = out or console()
     pairs = [(name if isinstance(name, Column) else Column(name), value) for name, value in fields]
     if not out.is_terminal:
@@ -156,7 +156,7 @@ def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | N
 
 
 def show_block(text: str, *, indent: str = "    ") -> None:
-    """Print text of several lines as it is, indented; nothing is wrapped or cut."""
+    """Print several lines of text, indented and without wrapping."""
     for part in block(text.rstrip("\n")).split("\n"):
         click.echo(indent + part)
 
@@ -166,7 +166,7 @@ def _text(cell: str, column: Column) -> Text:
 
 
 def displayed(cell: Cell) -> str:
-    """Return a cell as a person reads it."""
+    """Return a cell for a terminal: relative times, durations with units."""
     if cell is None or cell == "":
         return _NOTHING
     if isinstance(cell, datetime):
@@ -179,7 +179,7 @@ def displayed(cell: Cell) -> str:
 
 
 def piped(cell: Cell) -> str:
-    """Return a cell as a program reads it: instants in ISO 8601, durations in seconds."""
+    """Return a cell for a program: instants in ISO 8601, durations in seconds."""
     if cell is None:
         return ""
     if isinstance(cell, datetime):

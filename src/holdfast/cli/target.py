@@ -1,4 +1,4 @@
-"""Which store a command is about: `--url`, `$HOLDFAST_URL`, the app's own, or the default, in this order."""
+"""The store of a command: `--url`, `$HOLDFAST_URL`, the app's URL or the default, in this order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SQLITE = "sqlite://"
 
 
 class Target:
-    """The store of one command, and the app over it."""
+    """The store of one command, and its app."""
 
     def __init__(self, url: str | None, app_name: str | None, app_dir: Path | None) -> None:
         self._url = url
@@ -34,7 +34,7 @@ class Target:
         self._is_from_environment = _source_of_url() is ParameterSource.ENVIRONMENT
 
     def app(self) -> App:
-        """Return the app given by `--app`, over the store that was asked for; without `--app` one without tasks."""
+        """Return the app named by `--app` with the chosen store; without `--app`, an app without tasks."""
         if not is_debugging():
             _quieten()
         check_url(self._url)
@@ -45,37 +45,37 @@ class Target:
             own = app.backend.url
             app.use(self._url)
             if self._is_from_environment and app.backend.url != own:
-                warn(f"$HOLDFAST_URL leads to {app.backend.url}; the app's own URL, {own}, is not used")
+                warn(f"$HOLDFAST_URL ({app.backend.url}) overrides the app's own URL ({own})")
         return app
 
     def app_with_work(self, purpose: str) -> App:
-        """Return the app given by `--app`, which must have tasks or consumers."""
+        """Return the app named by `--app`; raise `ConfigError` if it has neither tasks nor consumers."""
         if self._app_name is None:
             raise ConfigError(f"--app is missing: {purpose}, as in --app shop.tasks:app")
         app = self.app()
         if not len(app.tasks) and not len(app.subscribed):
             message = (
                 f"{self._app_name} has no tasks and no consumers: decorate functions with @app.task or @app.consumer "
-                "in that module, or import the modules that do so there"
+                "in that module, or import the modules that do so"
             )
             raise ConfigError(message)
         return app
 
     def app_with_tasks(self, purpose: str) -> App:
-        """Return the app given by `--app`, which must have tasks."""
+        """Return the app named by `--app`; raise `ConfigError` if it has no tasks."""
         if self._app_name is None:
             raise ConfigError(f"--app is missing: {purpose}, as in --app shop.tasks:app")
         app = self.app()
         if not len(app.tasks):
             message = (
                 f"{self._app_name} has no tasks: decorate functions with @app.task in that module, "
-                "or import the modules that do so there"
+                "or import the modules that do so"
             )
             raise ConfigError(message)
         return app
 
     def run(self, work: Callable[[App], Awaitable[T]], *, app: App | None = None, creates: bool = False) -> T:
-        """Run a coroutine over the app, then close it. Only with `creates` an embedded store may come into being."""
+        """Run a coroutine with the app, then close it. Only with `creates` may an embedded store be created."""
         chosen = app or self.app()
 
         async def whole() -> T:
@@ -90,26 +90,26 @@ class Target:
 
 
 async def require_store(app: App) -> None:
-    """Refuse to go on if the store would have to be made first: looking must not leave an empty database behind."""
+    """Raise if the store does not exist yet: a command that only reads must not create an empty database."""
     require_file(app)
     if is_sqlite(app):
         await app.backend.schema.check()
 
 
 def is_sqlite(app: App) -> bool:
-    """Tell whether the store is a file that opening would make."""
+    """Return whether the store is an SQLite file, which opening would create."""
     return app.backend.url.startswith(_SQLITE)
 
 
 def require_file(app: App) -> None:
-    """Refuse to go on if the store is a file that is not there."""
+    """Raise `StoreUnavailable` if the store is a file that does not exist."""
     if not is_sqlite(app):
         return
     path = file_of(app)
     if not path.exists():
         message = (
             f"there is no database at {path}\n"
-            "Name the right one with --url or $HOLDFAST_URL; `holdfast schema install` makes a new one."
+            "Pass the right one with --url or $HOLDFAST_URL, or create it with `holdfast schema install`."
         )
         raise StoreUnavailable(message)
 
@@ -118,27 +118,27 @@ def file_of(app: App) -> Path:
     """Return the file of an embedded store."""
     name = app.backend.url.removeprefix(_SQLITE).removeprefix("/")
     if not name:
-        message = f"{_SQLITE} is a database in memory, which no other process can see: name a file, as in {DEFAULT_URL}"
+        message = f"{_SQLITE} is a database in memory, invisible to other processes: name a file, as in {DEFAULT_URL}"
         raise ConfigError(message)
     return Path(name)
 
 
 def check_url(url: str | None) -> None:
-    """Refuse a URL that cannot be one, and warn of a password that others can read."""
+    """Raise `ConfigError` for an invalid URL, and warn about a password that other users can read."""
     if url is None:
         return
     if not url:
-        message = f"the URL is empty: it must look like {DEFAULT_URL}"
+        message = f"the URL is empty: write it like {DEFAULT_URL}"
         raise ConfigError(message)
     try:
         urlsplit(url)
-    except ValueError:  # what Python says of it may hold a password
-        message = f"the URL cannot be read: it must look like {DEFAULT_URL}"
+    except ValueError:  # Python's message may contain a password
+        message = f"the URL cannot be parsed: write it like {DEFAULT_URL}"
         raise ConfigError(message) from None
     if _source_of_url() is ParameterSource.COMMANDLINE and has_password(url):
         warn(
-            "the URL on the command line holds a password, which everybody on this machine can read in the list "
-            "of processes: put it into $HOLDFAST_URL"
+            "the URL on the command line contains a password, which all users of this machine can read in the "
+            "process list: set $HOLDFAST_URL instead"
         )
 
 
@@ -147,21 +147,21 @@ def _source_of_url() -> ParameterSource | None:
 
 
 def _quieten() -> None:
-    """Keep what the store logs out of short commands; `doctor` tells it, and a worker logs it."""
+    """Suppress the store's warnings in short commands; `doctor` reports them, and a worker logs them."""
     logger = logging.getLogger("holdfast")
     if not logging.getLogger().handlers:
         logger.setLevel(logging.ERROR)
 
 
 def store_options(function: Callable[..., T]) -> Callable[..., T]:
-    """Give a command the options that name its store; the function takes a `Target` first."""
+    """Add the options that select the store; the function receives a `Target` as its first argument."""
 
-    @click.option("--url", envvar="HOLDFAST_URL", help="The store, as a URL; or $HOLDFAST_URL.")
+    @click.option("--url", envvar="HOLDFAST_URL", help="The URL of the store; or $HOLDFAST_URL.")
     @click.option("--app", "app_name", metavar="MODULE:ATTR", help="The app; its store is used if no URL is given.")
     @click.option(
         "--app-dir",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Look for the app's module here first. Without this only installed modules are found.",
+        help="Import the app's module from here first. By default only installed modules are found.",
     )
     @debug_option
     @functools.wraps(function)

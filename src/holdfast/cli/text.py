@@ -1,4 +1,4 @@
-"""Text from the store and from errors, made safe to show."""
+"""Make text from the store and from errors safe to print."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _LATIN = 0xFF
 _BASIC = 0xFFFF
 
-# Up to the last @: a password that nobody has percent-encoded may hold anything.
+# Up to the last @: a password that is not percent-encoded may contain any character.
 _IN_URL = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^\s/?#:@]*:)[^\s'\"]+(?=@)", re.IGNORECASE)
 _IN_QUERY = re.compile(r"(?P<before>[?&](?:[a-z_]*password|passwd|pwd|token|secret)=)[^\s&#'\"]+", re.IGNORECASE)
 
 
 def line(text: str) -> str:
-    r"""Return `text` as one line in which nothing acts on the terminal: a newline becomes `\n`, an escape `\x1b`."""
+    r"""Return `text` as one line without control characters: a newline becomes `\n`, an escape `\x1b`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible(character) if _is_hidden(character) else character for character in text)
 
 
 def block(text: str) -> str:
-    """Return `text` with its lines kept and everything else as in `line`; tabs become spaces."""
+    """Return `text` with its line breaks kept and the rest treated as in `line`; tabs become spaces."""
     return "\n".join(line(part) for part in text.expandtabs(4).split("\n"))
 
 
 def mask(text: str) -> str:
-    """Return `text` with every password in a URL as `***`."""
+    """Return `text` with every password in a URL replaced by `***`."""
     return _IN_QUERY.sub(r"\g<before>***", _IN_URL.sub(r"\g<before>***", text))
 
 
 def has_password(url: str) -> bool:
-    """Tell whether a URL holds a password."""
+    """Return whether a URL contains a password."""
     return mask(url) != url
 
 

@@ -1,4 +1,4 @@
-"""Durations and instants as people write and read them."""
+"""Parse and format durations and instants."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a duration given as a number, or with units: `500ms`, `30s`, `5m`, `1h 30m`, `7d`."""
+    """Return the seconds of a duration written as a number or with units: `500ms`, `30s`, `5m`, `1h 30m`, `7d`."""
     written = text.strip()
     if _PLAIN.fullmatch(written):
         return float(written)
     match = _WRITTEN.fullmatch(written)
     if match is None or not written:
         message = (
-            f"{text!r} is no duration: give seconds, or numbers with d, h, m, s or ms, the largest unit first, "
+            f"{text!r} is not a duration: give seconds, or numbers with d, h, m, s or ms, the largest unit first, "
             "as in 90, 5m or 1h 30m"
         )
         raise click.BadParameter(message)
@@ -33,11 +33,11 @@ def duration(text: str) -> float:
 
 
 def instant(text: str) -> datetime:
-    """Return the instant of an ISO 8601 text with its zone; one without is refused, for nobody knows which it means."""
+    """Return the instant of an ISO 8601 string; without a time zone it is ambiguous and rejected."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no time: write it like 2026-03-01T00:00:00Z") from None
+        raise click.BadParameter(f"{text!r} is not a time: write it like 2026-03-01T00:00:00Z") from None
     if found.tzinfo is None:
         raise click.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset like +02:00")
     return found
@@ -56,7 +56,7 @@ def span(time: timedelta) -> str:
 
 
 def relative(instant: datetime, now: datetime | None = None) -> str:
-    """Return an instant as seen from now: `3m 20s ago`, `in 5m`."""
+    """Return an instant relative to now: `3m 20s ago`, `in 5m`."""
     distance = (now or datetime.now(UTC)) - instant
     if distance < timedelta(0):
         return f"in {span(-distance)}"
@@ -64,5 +64,5 @@ def relative(instant: datetime, now: datetime | None = None) -> str:
 
 
 def iso(instant: datetime) -> str:
-    """Return an instant as ISO 8601 in UTC, to the microsecond."""
+    """Return an instant as ISO 8601 in UTC with microseconds."""
     return instant.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

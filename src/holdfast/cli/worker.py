@@ -34,42 +34,40 @@ _PURPOSE = "a worker runs the tasks and consumers of an app"
 
 @click.group(cls=Noun)
 def worker() -> None:
-    """Run workers and look at those that run."""
+    """Run and list workers."""
 
 
 @worker.command()
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Concurrent jobs per process.  [default: 10]")
 @click.option(
-    "--concurrency", type=click.IntRange(1), metavar="N", help="How many jobs at once, per process.  [default: 10]"
+    "--processes", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="The number of processes."
 )
+@click.option("--until-empty", is_flag=True, help="Exit when no job is left. Runs only tasks, no consumers.")
 @click.option(
-    "--processes", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="How many processes."
-)
-@click.option("--until-empty", is_flag=True, help="End when no job is left to do. Runs tasks alone, never consumers.")
-@click.option(
-    "--lease", type=duration, metavar="DURATION", help="How long a silent worker's jobs stay its own.  [default: 30s]"
+    "--lease", type=duration, metavar="DURATION", help="How long a silent worker keeps its jobs.  [default: 30s]"
 )
 @click.option(
     "--poll-interval",
     type=duration,
     metavar="DURATION",
-    help="The pause after a claim that found too little.  [default: 500ms]",
+    help="The pause after a claim that returned too few jobs.  [default: 500ms]",
 )
 @click.option(
     "--drain-timeout",
     type=duration,
     metavar="DURATION",
-    help="How long handlers may go on after SIGTERM.  [default: 30s]",
+    help="How long handlers may continue after SIGTERM.  [default: 30s]",
 )
-@click.option("--worker-id", metavar="NAME", help="A name; each run of the worker adds a suffix of its own.")
+@click.option("--worker-id", metavar="NAME", help="The worker's name; every run adds a unique suffix.")
 @click.option(
-    "--node-id", metavar="NAME", help="For consumers: a fixed name, under which a restart gets its partitions back."
+    "--node-id", metavar="NAME", help="For consumers: a fixed name; a restart under it resumes its partitions."
 )
 @click.option(
     "--recovery",
     type=duration,
     metavar="DURATION",
-    help="For consumers: how soon others take over from a dead node, from 2s.  [default: 15s]",
+    help="For consumers: how soon a dead node's partitions are taken over, at least 2s.  [default: 15s]",
 )
 @click.option(
     "--log-level",
@@ -77,7 +75,7 @@ def worker() -> None:
     metavar="LEVEL",
     default="info",
     show_default=True,
-    help="debug, info, warning or error: what is logged to stderr.",
+    help="The level of the log on stderr: debug, info, warning or error.",
 )
 @store_options
 def run(
@@ -90,18 +88,18 @@ def run(
     log_level: str,
     **settings: Any,
 ) -> None:
-    """Run a worker until SIGTERM or SIGINT; a second signal gives its jobs back at once.
+    """Run a worker until SIGTERM or SIGINT; a second signal releases its running jobs at once.
 
-    It runs the tasks of the app and takes part, as a node, in the work of its consumers.
+    The worker runs the tasks of the app. If the app has consumers, it is also a node that runs them.
 
-    With several processes, a supervisor starts them, restarts those that die and frees what they held; SIGHUP
+    With several processes, a supervisor starts them, restarts those that die and releases their leases; SIGHUP
     replaces them one by one.
 
     \b
     holdfast worker run --app shop.tasks:app --app-dir .
     holdfast worker run --app shop.tasks:app --queues orders,mails --processes 4
     """  # noqa: D301
-    # Before the app is imported, so that whatever it sets up for itself comes last and holds.
+    # Before the app is imported, so that its own logging configuration takes precedence.
     configure_logs(logging.getLevelNamesMapping()[log_level.upper()])
     app = target.app_with_work(_PURPOSE)
     for_consumers = {"--node-id": settings["node_id"], "--recovery": recovery}
@@ -114,12 +112,12 @@ def run(
 
 
 def _check_consumers(app: App, options: Sequence[str], until_empty: bool) -> None:
-    """Refuse a worker that would run nothing, and warn of options without effect."""
+    """Raise `ConfigError` for a worker that would run nothing, and warn about options without effect."""
     has_consumers = len(app.subscribed) > 0
     if until_empty and not len(app.tasks):
         message = (
-            "--until-empty runs tasks alone, and the app has consumers alone\n"
-            "Leave it out: consumers wait for further events until the worker is stopped."
+            "--until-empty runs only tasks, and this app has only consumers\n"
+            "Leave it out: consumers wait for events until the worker is stopped."
         )
         raise ConfigError(message)
     if options and (until_empty or not has_consumers):
@@ -132,7 +130,7 @@ def _names(queues: str | None) -> list[str] | None:
         return None
     names = [name.strip() for name in queues.split(",") if name.strip()]
     if not names:
-        raise click.UsageError("--queues names no queue: leave it out to serve every queue")
+        raise click.UsageError("--queues is empty: leave it out to serve every queue")
     return names
 
 
@@ -140,7 +138,7 @@ def _names(queues: str | None) -> list[str] | None:
 @json_option
 @store_options
 def list_workers(target: Target, *, as_json: bool) -> None:
-    """List the workers that have reported; those that have fallen silent are marked."""
+    """List the workers that have sent heartbeats; silent ones are marked."""
     views = target.run(lambda app: app.workers())
     if as_json:
         show_json({"workers": [worker_fields(view) for view in views]})
@@ -152,16 +150,16 @@ def list_workers(target: Target, *, as_json: bool) -> None:
 
 
 def _row(view: WorkerView) -> tuple[Cell, ...]:
-    beat = view.beat
+    heartbeat = view.beat
     return (
-        beat.worker_id,
+        heartbeat.worker_id,
         f"silent for {span(view.silent)}" if is_silent(view) else "live",
-        beat.host,
-        beat.pid,
-        f"{beat.running}/{beat.concurrency}",
-        beat.lease,
+        heartbeat.host,
+        heartbeat.pid,
+        f"{heartbeat.running}/{heartbeat.concurrency}",
+        heartbeat.lease,
         view.started_at,
-        _served(beat.queues),
+        _served(heartbeat.queues),
     )
 
 

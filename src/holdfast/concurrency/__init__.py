@@ -1,1 +1,1 @@
-"""Asyncio and threading primitives that know nothing of Holdfast: any layer may use them."""
+"""Asyncio and threading primitives without any knowledge of Holdfast: every layer may import them."""

@@ -1,15 +1,15 @@
-"""The thread that waits for a blocking call, lent to the call meanwhile.
+"""Run functions in the thread of a blocking caller while it waits for its result.
 
 ```text
-   the caller's thread:  app.sync.… ──▶ serves ──▶ errand ──▶ serves ──▶ returns
-                              │           ▲   uses the caller's connection
-   an event loop's thread:    └─▶ task ───┘ asks                   ▲
-                                   └───────────────────────────────┘ ends
+   the caller's thread:     app.sync.… ──▶ serve ──▶ function ──▶ serve ──▶ return
+                              │              ▲   uses the caller's connection   ▲
+   the event loop's thread:   └─▶ task ──────┘ run(function)                    │
+                                   └────────────────────────────────────────────┘ stop
 ```
 
-A blocking call is a task in an event loop of another thread. The connection that its caller gives as `using=` must not
-follow it there: sqlite3 refuses other threads, and a thread of a pool may be the very one that the holder of a lock
-needs to go on. The caller's thread has nothing else to do, and there is one for each call.
+A blocking call runs as a task in the event loop of another thread. The connection that its caller passes as `using=`
+must stay in the caller's thread: sqlite3 rejects other threads, and a thread of a shared pool may be the one that the
+holder of a lock needs in order to continue. The caller's thread is idle meanwhile, and each call has its own.
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ T = TypeVar("T")
 
 
 class CallingThread:
-    """A thread that waits for a task; `serve` is for that thread, all else for the loop of the task."""
+    """A thread that waits for a task. It calls `serve`; the task's event loop calls the other methods."""
 
     def __init__(self) -> None:
-        self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._asked: set[asyncio.Future[Any]] = set()
-        self._is_gone = False
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._pending: set[asyncio.Future[Any]] = set()
+        self._is_interrupted = False
 
     def serve(self) -> None:
-        """Do what is asked until `dismiss`; what interrupts this thread, in an errand or between them, is raised."""
-        while (errand := self._errands.get()) is not None:
-            errand()
+        """Run the functions passed to `run` until `stop`; an interrupt of this thread propagates to the caller."""
+        while (call := self._calls.get()) is not None:
+            call()
 
-    def lend_to(self, task: asyncio.Task[Any]) -> None:
-        """Let the task, but none that it begins, find this thread with `calling_thread`."""
-        _lent[task] = self
-        task.add_done_callback(_lent.pop)
+    def attach_to(self, task: asyncio.Task[Any]) -> None:
+        """Make `calling_thread` return this thread inside the task, but not inside tasks that it starts."""
+        _attached[task] = self
+        task.add_done_callback(_attached.pop)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Run `function` in the thread; cancelled if the thread leaves before it is done."""
-        if self._is_gone:
+        """Run `function` in the thread; raise `CancelledError` if the thread is interrupted first."""
+        if self._is_interrupted:
             raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._asked.add(done)
-        self._errands.put(partial(_carry_out, function, loop, done))
+        self._pending.add(done)
+        self._calls.put(partial(_run_call, function, loop, done))
         try:
             return await done
         finally:
-            self._asked.discard(done)
+            self._pending.discard(done)
 
-    def dismiss(self) -> None:
-        """Let the thread go: the task is over."""
-        self._errands.put(None)
+    def stop(self) -> None:
+        """End `serve`: the task has ended."""
+        self._calls.put(None)
 
-    def has_gone(self) -> None:
-        """Take note that the thread was interrupted: it serves no more, and what it has not done is cancelled."""
-        self._is_gone = True
-        for done in self._asked:
+    def interrupted(self) -> None:
+        """Cancel the pending calls: the thread was interrupted and no longer serves."""
+        self._is_interrupted = True
+        for done in self._pending:
             done.cancel()
 
 
-_lent: Final[dict[asyncio.Task[Any], CallingThread]] = {}
+_attached: Final[dict[asyncio.Task[Any], CallingThread]] = {}
 
 
 def calling_thread() -> CallingThread | None:
-    """Return the thread that waits for the running task; None if that is no blocking call's."""
+    """Return the thread that waits for the running task; None if the task does not belong to a blocking call."""
     task = asyncio.current_task()
-    return None if task is None else _lent.get(task)
+    return None if task is None else _attached.get(task)
 
 
-def _carry_out(function: Callable[[], T], loop: asyncio.AbstractEventLoop, done: asyncio.Future[T]) -> None:
+def _run_call(function: Callable[[], T], loop: asyncio.AbstractEventLoop, done: asyncio.Future[T]) -> None:
     try:
         value = function()
-    except Exception as error:  # noqa: BLE001 - the task's affair; an interrupt, which is not an Exception, is the thread's
+    except Exception as error:  # noqa: BLE001 - raised in the task; an interrupt is no Exception and ends the thread
         loop.call_soon_threadsafe(_fail, done, error)
     else:
         loop.call_soon_threadsafe(_succeed, done, value)

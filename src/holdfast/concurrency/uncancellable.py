@@ -1,4 +1,4 @@
-"""Work that runs to completion although its caller is cancelled."""
+"""Run a coroutine to completion even if its caller is cancelled."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""From a call to a `NewJob`: everything is checked here, before the store is asked for anything."""
+"""From a call to a `NewJob`: options and arguments are checked here, before any store call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 from uuid import UUID
 
 import msgspec
@@ -17,61 +17,84 @@ from holdfast.model.instants import to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.names import MAX_NAME, check_name
 from holdfast.runtime.payload import encode_headers
+from holdfast.runtime.unknown_settings import refuse_unknown
 
 
-class EnqueueOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job differs from its task's defaults; checked when made."""
+class JobOptions(TypedDict, total=False):
+    """The options of a job, which override the defaults of its task: the only list of them.
 
-    queue: str | None = None
-    delay: timedelta | None = None
-    run_at: datetime | None = None
-    priority: int | None = None
-    max_attempts: int | None = None
-    timeout: float | None = None
-    headers: dict[str, str] | None = None
-    order_key: str | None = None
-    job_id: str | None = None
-    using: Any = None
+    `delay` counts from the store's now, `run_at` is an aware datetime; give at most one of them. `priority` is a head
+    start of a minute per step. Jobs of one queue with the same `order_key` run one at a time, in enqueue order.
+    `job_id` (a UUID) makes an enqueue safe to repeat. `using` is the caller's connection, whose open transaction the
+    enqueue joins. An option that is None counts as not given.
+    """
+
+    queue: str | None
+    delay: float | timedelta | None
+    run_at: datetime | None
+    priority: int | None
+    max_attempts: int | None
+    timeout: float | timedelta | None
+    headers: Mapping[str, str] | None
+    order_key: str | None
+    job_id: str | UUID | None
+    using: object
 
 
-def check_options(  # noqa: PLR0913 - the options of a job, by name
-    *,
-    queue: str | None = None,
-    delay: float | timedelta | None = None,
-    run_at: datetime | None = None,
-    priority: int | None = None,
-    max_attempts: int | None = None,
-    timeout: float | timedelta | None = None,
-    headers: Mapping[str, str] | None = None,
-    order_key: str | None = None,
-    job_id: str | UUID | None = None,
-    using: object = None,
-) -> EnqueueOptions:
-    """Check the options of a job."""
-    if delay is not None and run_at is not None:
+JOB_OPTIONS: Final = tuple(JobOptions.__annotations__)
+
+
+class JobTemplate(msgspec.Struct, frozen=True):
+    """What the jobs of one task and one set of options have in common; checked."""
+
+    encode: Callable[[Sequence[Any], Mapping[str, Any]], str]
+    queue: str
+    task: str
+    common: tuple[Any, ...]
+    """The fields of `NewJob` after the payload."""
+    job_id: str | None
+    using: object
+
+
+def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
+    """Check the options; raises `ConfigError`, with the remedy, for one that is unknown or invalid."""
+    refuse_unknown(f"task {task.name!r}", options, JOB_OPTIONS)
+    given = {name: value for name, value in options.items() if value is not None}
+    delay = options.get("delay")
+    if delay is not None and "run_at" in given:
         message = "delay and run_at are both given: delay counts from now, run_at is an instant; choose one"
         raise ConfigError(message)
-    if run_at is not None:
-        _check_instant(run_at)
-    return EnqueueOptions(
-        queue=None if queue is None else check_name("queue", queue),
+    job = NewJob(
+        id="",
+        queue=check_name("queue", given.get("queue", task.queue)),
+        task=task.name,
+        payload="",
+        headers=_checked_headers(options.get("headers")),
+        priority=check_priority(given.get("priority", task.priority)),
+        max_attempts=check_max_attempts(given.get("max_attempts", task.max_attempts)),
+        timeout=check_timeout(options.get("timeout")),
         delay=None if delay is None else to_span(delay, "delay"),
-        run_at=run_at,
-        priority=None if priority is None else check_priority(priority),
-        max_attempts=None if max_attempts is None else check_max_attempts(max_attempts),
-        timeout=check_timeout(timeout),
-        headers=_checked_headers(headers),
-        order_key=None if order_key is None else check_order_key(order_key),
-        job_id=None if job_id is None else check_id(str(job_id)),  # a UUID object is as good as its text
-        using=using,
+        run_at=_checked_instant(given.get("run_at")),
+        order_key=check_order_key(given["order_key"]) if "order_key" in given else None,
+    )
+    return JobTemplate(
+        encode=task.signature.encode,
+        queue=job.queue,
+        task=job.task,
+        common=msgspec.structs.astuple(job)[4:],
+        job_id=check_id(str(given["job_id"])) if "job_id" in given else None,  # a UUID object is as good as its text
+        using=options.get("using"),
     )
 
 
-def _check_instant(run_at: object) -> None:
+def _checked_instant(run_at: object) -> datetime | None:
+    if run_at is None:
+        return None
     if not isinstance(run_at, datetime):
         message = f"run_at={run_at!r} is not a datetime: pass an aware datetime, or delay=<seconds>"
         raise ConfigError(message)
-    to_micros(run_at)  # refuses a naive one, and one that no list could show
+    to_micros(run_at)  # raises if it is naive or out of range
+    return run_at
 
 
 def _checked_headers(headers: object) -> dict[str, str] | None:
@@ -82,65 +105,66 @@ def _checked_headers(headers: object) -> dict[str, str] | None:
 
 
 def check_order_key(order_key: object) -> str:
-    """Return an order key, or refuse it. It is data of the caller's own, so any text will do that a store can keep."""
+    """Return a valid order key or raise `ConfigError`: any text that every store can keep, up to a length."""
     if not isinstance(order_key, str):
         message = f"order_key={order_key!r} is not a text: pass one, as in order_key='customer-3'"
         raise ConfigError(message)
     if not order_key:
-        message = "order_key='' is empty: leave it out for a job that waits for no other"
+        message = "order_key='' is empty: leave it out for a job without an order"
         raise ConfigError(message)
     if len(order_key) > MAX_NAME:
         message = f"order_key={order_key[:40]!r}… has {len(order_key)} characters: at most {MAX_NAME} are allowed"
         raise ConfigError(message)
     if "\0" in order_key or any("\ud800" <= sign <= "\udfff" for sign in order_key):
-        message = f"order_key={order_key!r} holds a NUL or half of a surrogate pair, which no store keeps as text"
+        message = f"order_key={order_key!r} contains a NUL or a lone surrogate, which stores cannot keep as text"
         raise ConfigError(message)
     return order_key
 
 
-def new_job(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any], options: EnqueueOptions) -> NewJob:
+def new_job(template: JobTemplate, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
     """Return the job of one call."""
-    return _job(task, options, options.job_id or new_id(), task.signature.encode(args, kwargs))
+    payload = template.encode(args, kwargs)
+    return NewJob(template.job_id or new_id(), template.queue, template.task, payload, *template.common)
 
 
 def new_jobs(
-    task: Task,
+    template: JobTemplate,
     calls: Iterable[Mapping[str, Any] | Sequence[Any]],
-    options: EnqueueOptions,
     job_ids: Iterable[str | UUID] | None = None,
 ) -> list[NewJob]:
-    """Return the jobs of many calls, each given as a mapping of keyword arguments or a sequence of positional ones."""
-    if options.job_id is not None:
+    """Return the jobs of many calls, each a mapping of keyword arguments or a sequence of positional ones."""
+    if template.job_id is not None:
         message = "job_id names one job: leave it out for enqueue_many, which takes job_ids=[…], one for each call"
         raise ConfigError(message)
-    own = None if job_ids is None else _checked_ids(job_ids)
-    encode = task.signature.encode
-    payloads: list[str] = []
-    for index, call in enumerate(calls):
-        try:
-            if isinstance(call, (dict, Mapping)):
-                payloads.append(encode((), call))
-            elif isinstance(call, (list, tuple)):
-                payloads.append(encode(call, {}))
-            else:
-                message = "each item is a mapping of keyword arguments, or a list or tuple of positional ones"
-                raise ArgumentsError(message)
-        except PayloadError as error:
-            message = f"item {index}: {error}. Nothing was enqueued"
-            raise type(error)(message) from error
-    if own is not None and len(own) != len(payloads):
-        had = f"{len(own)} id{'' if len(own) == 1 else 's'} for {len(payloads)} call{'' if len(payloads) == 1 else 's'}"
-        raise ConfigError(f"job_ids has {had}: pass one for each, in their order. Nothing was enqueued")
-    first = _job(task, options, "", "")
-    common = msgspec.structs.astuple(first)[4:]
-    ids = new_ids(len(payloads)) if own is None else own
-    return [NewJob(job_id, first.queue, first.task, text, *common) for job_id, text in zip(ids, payloads, strict=True)]
+    given_ids = None if job_ids is None else _checked_ids(job_ids)
+    payloads = [_payload(template, index, call) for index, call in enumerate(calls)]
+    if given_ids is not None and len(given_ids) != len(payloads):
+        counts = f"{_counted(given_ids, 'id')} for {_counted(payloads, 'call')}"
+        raise ConfigError(f"job_ids has {counts}: pass one for each, in their order. Nothing was enqueued")
+    ids = new_ids(len(payloads)) if given_ids is None else given_ids
+    queue, task, common = template.queue, template.task, template.common
+    return [NewJob(job_id, queue, task, payload, *common) for job_id, payload in zip(ids, payloads, strict=True)]
+
+
+def _payload(template: JobTemplate, index: int, call: object) -> str:
+    try:
+        if isinstance(call, (dict, Mapping)):
+            return template.encode((), cast("Mapping[str, Any]", call))
+        if isinstance(call, (list, tuple)):
+            return template.encode(cast("Sequence[Any]", call), {})
+        raise ArgumentsError("each item is a mapping of keyword arguments, or a list or tuple of positional ones")
+    except PayloadError as error:
+        raise type(error)(f"item {index}: {error}. Nothing was enqueued") from error
+
+
+def _counted(items: Sequence[object], noun: str) -> str:
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _checked_ids(given: object) -> list[str]:
-    """Return the ids of many jobs in canonical form, or refuse them: a repeated one would leave its call out."""
+    """Return the ids in canonical form; raise `ConfigError` for a duplicate, whose job would not be created."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        kind = "is one text" if isinstance(given, str) else "is no list"
+        kind = "is one text" if isinstance(given, str) else "is not a list"
         raise ConfigError(f"job_ids={given!r} {kind}: pass a list of ids, one for each call")
     places: dict[str, int] = {}
     for index, job_id in enumerate(cast("Iterable[object]", given)):
@@ -149,16 +173,16 @@ def _checked_ids(given: object) -> list[str]:
         except ConfigError as error:
             raise ConfigError(f"job_ids, item {index}: {error}") from None
         if text in places:
-            message = f"job_ids: items {places[text]} and {index} are the same, {text}: each call is a job of its own"
+            message = f"job_ids: items {places[text]} and {index} are the same, {text}: each call needs its own"
             raise ConfigError(message)
         places[text] = index
     return list(places)
 
 
 def unknown_enqueue(error: OutcomeUnknown, jobs: Sequence[NewJob]) -> OutcomeUnknown:
-    """Return an error that tells, beside what went wrong, the ids with which this enqueue can be repeated.
+    """Return a new error with the ids under which this enqueue can be repeated safely.
 
-    It is a new one: the store's may be told to several whose jobs it was given together.
+    The store's own error may be shared by several callers whose jobs were sent in one batch.
     """
     if len(jobs) == 1:
         words = f"job {jobs[0].id} may have been enqueued: repeat with this id, and no second job is made"
@@ -168,19 +192,3 @@ def unknown_enqueue(error: OutcomeUnknown, jobs: Sequence[NewJob]) -> OutcomeUnk
             "enqueue_many(calls, job_ids=error.job_ids), and none is made twice"
         )
     return OutcomeUnknown(f"{error}; {words}", job_ids=tuple(job.id for job in jobs))
-
-
-def _job(task: Task, options: EnqueueOptions, job_id: str, payload: str) -> NewJob:
-    return NewJob(
-        job_id,
-        options.queue or task.queue,
-        task.name,
-        payload,
-        options.headers,
-        task.priority if options.priority is None else options.priority,
-        task.max_attempts if options.max_attempts is None else options.max_attempts,
-        options.timeout,
-        options.delay,
-        options.run_at,
-        options.order_key,
-    )

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -18,12 +18,13 @@ from holdfast.model.retry import RetryPolicy, policy_of
 from holdfast.model.turn import MAX_PRIORITY
 from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.runtime.signature import Signature
+from holdfast.runtime.unknown_settings import refuse_unknown
 
 MAX_ATTEMPTS = 1_000_000
 
 
 class Executor(StrEnum):
-    """Where a handler runs: in the event loop, in a thread, or in a child process of its own."""
+    """Where a handler runs: in the event loop, in a thread, or in a child process."""
 
     LOOP = "loop"
     THREAD = "thread"
@@ -31,7 +32,7 @@ class Executor(StrEnum):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What a worker and an enqueuing program need to know of a task."""
+    """A task: its handler and the defaults of its jobs; checked."""
 
     name: str
     handler: Callable[..., Any]
@@ -45,36 +46,47 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> tuple[str, str] | None:
-        """Module and qualified name under which a child process looks for the task; None: there is no such place."""
-        name: str | None = getattr(self.handler, "__qualname__", None)  # partials and other objects have none
+        """The module and qualified name by which a child process imports the task; None if it cannot be imported."""
+        name: str | None = getattr(self.handler, "__qualname__", None)  # None for a partial and other objects
         return None if name is None or "<" in name else (self.handler.__module__, name)
 
 
-def make_task(
-    handler: Callable[..., Any],
-    *,
-    name: str | None,
-    queue: str,
-    max_attempts: int,
-    priority: int,
-    timeout: float | timedelta | None,
-    retry: object,
-    executor: str | None,
-) -> Task:
-    """Check the settings of a task and read the signature of its handler."""
+class TaskSettings(TypedDict, total=False):
+    """The settings of `@app.task(…)`: the only list of them.
+
+    `retry` is seconds, a policy such as `Exponential()`, or a function `(attempt, error) -> seconds | None`.
+    `executor="process"` runs the handler in a child process; by default an `async def` runs in the event loop and a
+    plain function in a thread. `timeout` limits one attempt.
+    """
+
+    name: str | None
+    queue: str
+    max_attempts: int
+    priority: int
+    timeout: float | timedelta | None
+    retry: object
+    executor: str | None
+
+
+TASK_SETTINGS: Final = tuple(TaskSettings.__annotations__)
+
+
+def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> Task:
+    """Check the settings of a task and read the signature of its handler; raises `ConfigError` with the remedy."""
+    refuse_unknown("@app.task", settings, TASK_SETTINGS)
     _check_callable(handler)
-    task_name = check_name("task", name or _default_name(handler))
+    task_name = check_name("task", settings.get("name") or _default_name(handler))
     refuse_generator(handler, f"task {task_name!r}")
     task = Task(
         name=task_name,
         handler=handler,
         signature=Signature.of(handler, task=task_name, context_type=Context),
-        executor=_executor(handler, task_name, executor),
-        queue=check_name("queue", queue),
-        max_attempts=check_max_attempts(max_attempts),
-        priority=check_priority(priority),
-        timeout=check_timeout(timeout),
-        retry=policy_of(retry),
+        executor=_executor(handler, task_name, settings.get("executor")),
+        queue=check_name("queue", settings.get("queue", "default")),
+        max_attempts=check_max_attempts(settings.get("max_attempts", 5)),
+        priority=check_priority(settings.get("priority", 0)),
+        timeout=check_timeout(settings.get("timeout")),
+        retry=policy_of(settings.get("retry")),
     )
     if task.executor is Executor.PROCESS and task.reference is None:
         message = (
@@ -89,7 +101,7 @@ def _check_callable(handler: object) -> None:
     if isinstance(handler, str):
         raise ConfigError(f"@app.task({handler!r}): the settings of a task go by name: pass name={handler!r}")
     if not callable(handler):
-        raise ConfigError(f"@app.task({handler!r}): that is no function: pass settings by name, as in queue=…")
+        raise ConfigError(f"@app.task({handler!r}): not a function: pass settings by name, as in queue=…")
 
 
 def _default_name(handler: Callable[..., Any]) -> str:
@@ -117,7 +129,7 @@ def _executor(handler: Callable[..., Any], name: str, executor: str | None) -> E
 
 
 def check_max_attempts(max_attempts: object) -> int:
-    """Return a number of attempts, or refuse it."""
+    """Return a valid number of attempts or raise `ConfigError`."""
     if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or not 1 <= max_attempts <= MAX_ATTEMPTS:
         message = f"max_attempts={max_attempts!r} is not a whole number from 1 to {MAX_ATTEMPTS}"
         raise ConfigError(message)
@@ -125,7 +137,7 @@ def check_max_attempts(max_attempts: object) -> int:
 
 
 def check_priority(priority: object) -> int:
-    """Return a priority, or refuse it."""
+    """Return a valid priority or raise `ConfigError`."""
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > MAX_PRIORITY:
         message = f"priority={priority!r} is not a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         raise ConfigError(message)
@@ -133,24 +145,24 @@ def check_priority(priority: object) -> int:
 
 
 def check_timeout(timeout: float | timedelta | None) -> float | None:
-    """Return a time limit in seconds, or refuse it."""
+    """Return a timeout in seconds, None for no limit, or raise `ConfigError`."""
     if timeout is None:
         return None
     seconds = to_span(timeout, "timeout").total_seconds()
     if seconds <= 0:
-        message = "timeout=0 would end every attempt before it began: pass seconds, or None for no limit"
+        message = "timeout=0 would end every attempt before it begins: pass seconds, or None for no limit"
         raise ConfigError(message)
     return seconds
 
 
 class Tasks:
-    """The tasks of an app, by name. The only way from a stored name to a handler."""
+    """The tasks of an app, by name: the only mapping from a stored name to a handler."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Task] = {}
 
     def add(self, task: Task) -> None:
-        """Register a task; two of one name are refused."""
+        """Register a task; raises `ConfigError` if the name is taken."""
         known = self._by_name.get(task.name)
         if known is not None:
             message = (
@@ -165,16 +177,16 @@ class Tasks:
         task = self._by_name.get(name)
         if task is None:
             known = ", ".join(sorted(self._by_name)) or "none"
-            message = f"no task is called {name!r}; registered are: {known}"
+            message = f"no task is named {name!r}; registered tasks: {known}"
             raise TaskNotFound(message)
         return task
 
     def __iter__(self) -> Iterator[Task]:
-        """Go over all tasks."""
+        """Iterate over all tasks."""
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tasks."""
         return len(self._by_name)
 
     @property

@@ -1,20 +1,20 @@
-"""Who consumes which partition: the words of allocation, pure.
+"""Which node consumes which partition: the values and rules of allocation. Pure.
 
-A consumer's work on one partition of one category is an **allocation**. It has a state, an owner and a **generation**,
-the number that fences it: it grows with each grant and each seizure, and every write of an owner carries it.
+A consumer's claim on one partition of one category is a **share**. It has a state, an owner and a **generation**, the
+number that fences it: it grows with each grant and each seizure, and every write of an owner carries it.
 
 ```text
             grant (leader, generation + 1)          revoke (leader, with a deadline)
    free ──────────────────────────────▶ granted ──────────────────────────▶ revoking
     ▲                                    │   ▲ commit (owner)                 │   ▲ commit (owner)
-    │          give up (owner)           │   └────                            │   └────
+    │          release (owner)           │   └────                            │   └────
     ├────────────────────────────────────┘                                    │
     ├──────────────── release (owner, after its last commit) ──────────────────┤
     └──────────────── seize (leader, generation + 1) ──────────────────────────┘
-                      from granted too: owner silent, replaced or dead; from revoking also: deadline passed
+                      from granted: the owner is silent or replaced; from revoking also: the deadline has passed
 ```
 
-There is no step from owner to owner: between two of them the row is free and holds the last committed position.
+A share never passes directly from owner to owner: in between it is free, and its row holds the last committed position.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
 
-_USUAL = 15.0  # seconds: how soon others take over from a dead node by the default timing, at the latest
+_USUAL = 15.0  # seconds until a dead node's shares are taken over under the default timing, at most
 _QUICKEST = 2.0
 _Span = TypeVar("_Span", int, timedelta)
 
 
 SUSPECTED = 3
-"""So many losses of a share in a row, and an event of it may be what takes its nodes down."""
+"""After this many losses of a share in a row, its next event is suspected of killing the nodes that handle it."""
 
 
 def losses_after(losses: int, *, is_trying: bool) -> int:
-    """Count one more loss of a share at the same position.
+    """Return the losses of a share after one more loss at the same position.
 
-    A node that dies takes all its shares with it, and only one of them is to blame. So once a share is suspected it
-    counts alone if its owner had said that it was trying the next event of this very share.
+    A node that dies loses all its shares, and only one of them can be at fault. So once a share is suspected, a loss
+    counts only if its owner had recorded that it was handling the next event of this share.
     """
     return losses + (losses < SUSPECTED or is_trying)
 
 
 def is_silent(since: _Span, ttl: _Span, grace: _Span) -> bool:
-    """Tell whether a node counts as silent whose last report was `since` ago by the store's clock.
+    """Return whether a node whose last heartbeat was `since` ago by the store's clock counts as silent.
 
-    A report from the future was made before that clock was set back. One that lies further ahead than the time to live
-    proves nothing, and is not waited for: whoever lives reports again within a beat.
+    A heartbeat in the future was written before that clock was set back. If it lies further ahead than the time to
+    live, it proves nothing and is ignored: a live node sends the next heartbeat within one heartbeat interval.
     """
     return not -ttl <= since <= ttl + grace
 
 
 class AllocationState(StrEnum):
-    """Where an allocation stands."""
+    """The state of a share."""
 
     FREE = "free"
     GRANTED = "granted"
@@ -64,7 +64,7 @@ class AllocationState(StrEnum):
 
 
 class Share(msgspec.Struct, frozen=True, order=True):
-    """One consumer's work on one partition: what is allotted."""
+    """One consumer's claim on one partition: the unit of allocation."""
 
     consumer: str
     category: str
@@ -72,33 +72,41 @@ class Share(msgspec.Struct, frozen=True, order=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """The right to consume a share, under which every write of its owner is made; the generation is its fence."""
+    """The right to consume a share; every write of the owner carries it, and the generation is its fence."""
 
     share: Share
     generation: int
 
 
 class NodeKey(msgspec.Struct, frozen=True, order=True):
-    """A node and its incarnation: a process that came back under its old name is another incarnation."""
+    """A node and its incarnation: a process that restarts under the same name is a new incarnation."""
 
     node_id: str
     incarnation: str
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """The right to allot, for as long as nobody holds a larger epoch."""
+    """The right to allocate shares; a larger epoch in the store supersedes it."""
 
     node: NodeKey
     epoch: int
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How often a node reports and when it counts as gone; the first must be well below the last.
+    """How often a node sends heartbeats, and when it counts as dead.
 
-    Durations are given in seconds or as timedeltas, and kept as timedeltas; raises `ConfigError` for what is none.
-    `self_fence`: a node that has not reported for so long, by its own monotonic clock, counted from the sending of its
-    last report that succeeded, dispatches nothing more. It is smaller than `ttl`, after which (and `grace`, both by the
-    store's clock) the leader may take its shares.
+    ```text
+       last heartbeat sent
+       │  beat (repeats)      self_fence              ttl      ttl + grace
+       ├──┬──┬── … ───────────────┼────────────────────┼────────────┼──▶
+                                  the node stops       the node     the leader may
+                                  handling events      is silent    seize its shares
+    ```
+
+    Durations are passed in seconds or as timedeltas and kept as timedeltas; other values raise `ConfigError`.
+    `self_fence` is measured by the node's own monotonic clock, from the moment when it sent its last successful
+    heartbeat. `ttl` and `grace` are measured by the store's clock. `beat` must be well below `self_fence`, and
+    `self_fence` below `ttl`.
     """
 
     beat: timedelta = timedelta(seconds=1)
@@ -107,11 +115,11 @@ class Timing(msgspec.Struct, frozen=True):
     grace: timedelta = timedelta(seconds=2)
     leader_lease: timedelta = timedelta(seconds=6)
     allot_every: timedelta = timedelta(seconds=1)
-    settle: timedelta = timedelta(seconds=3)  # after a node has joined, before shares move to it
+    settle: timedelta = timedelta(seconds=3)  # the delay before shares move to a node that has joined
     drain: timedelta | None = timedelta(seconds=10)
-    """How long an owner may take to end what it handles when a share is revoked; None: as long as it needs."""
+    """How long an owner may continue with its current events after a share is revoked; None: without a limit."""
 
-    if TYPE_CHECKING:  # what is taken is wider than what is kept
+    if TYPE_CHECKING:  # the constructor accepts more types than the fields have
 
         def __init__(
             self,
@@ -126,58 +134,58 @@ class Timing(msgspec.Struct, frozen=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Make a timedelta of every duration."""
+        """Convert every duration to a timedelta."""
         for name in self.__struct_fields__:
             if name != "drain" or self.drain is not None:
                 msgspec.structs.force_setattr(self, name, to_span(getattr(self, name), name))
 
     @classmethod
     def for_recovery(cls, recovery: float | timedelta) -> Timing:
-        """Return a timing under which others take over from a dead node within so many seconds, 2 at least."""
+        """Return a timing under which a dead node's shares are taken over within `recovery` (at least 2 seconds)."""
         seconds = to_span(recovery, "recovery").total_seconds()
         if seconds < _QUICKEST:
             message = (
-                f"a recovery within {seconds:g} s is too quick: below {_QUICKEST:g} s a busy machine looks like a "
-                "dead one, and partitions would move for nothing"
+                f"recovery={seconds:g} s is too short: below {_QUICKEST:g} s a busy node looks dead and its partitions "
+                f"move needlessly; pass {_QUICKEST:g} or more"
             )
             raise ConfigError(message)
         return cls().scaled(seconds / _USUAL)
 
     def scaled(self, factor: float) -> Timing:
-        """Return the same timing, faster (below 1) or slower: every duration but `drain` is multiplied."""
+        """Return this timing with every duration but `drain` multiplied by `factor`."""
         spans = {name: getattr(self, name) * factor for name in self.__struct_fields__ if name != "drain"}
         return msgspec.structs.replace(self, **spans)
 
 
 class SeizeReason(StrEnum):
-    """Why a leader takes a share from its owner."""
+    """Why a leader seizes a share."""
 
-    SILENT = "silent"  # the owner has not reported for ttl + grace, by the store's clock: see `is_silent`
+    SILENT = "silent"  # no heartbeat of the owner for ttl + grace, by the store's clock: see `is_silent`
     REPLACED = "replaced"  # another incarnation of the owner has joined, or the owner has left
-    OVERDUE = "overdue"  # asked to release it, and the deadline has passed
+    OVERDUE = "overdue"  # the share was revoked, and the deadline for its release has passed
 
 
 class Move(msgspec.Struct, frozen=True, tag=True):
-    """One step that the allocator wants, from the state that it saw: `generation` is the one seen."""
+    """One planned state change of a share; `generation` is the generation in the survey that the plan is based on."""
 
     share: Share
     generation: int
 
 
 class GrantTo(Move, frozen=True):
-    """Give a free share to a node."""
+    """Grant a free share to a node."""
 
     node: NodeKey
 
 
 class Revoke(Move, frozen=True):
-    """Ask the owner to release a share within `drain` (None: without a deadline); `target` shall have it next."""
+    """Have the owner release a share within `drain` (None: no deadline); `target` is the planned next owner."""
 
     drain: timedelta | None
     target: str | None = None
 
 
 class Seize(Move, frozen=True):
-    """Take a share from an owner that is gone or late."""
+    """Take a share from an owner that is dead, replaced or overdue."""
 
     reason: SeizeReason

@@ -1,23 +1,29 @@
-"""Which attempts count, and what becomes of a job that was lost or interrupted.
+"""The attempt budget: which attempts count, and what happens to a job whose attempt was lost or interrupted.
 
-Every claim raises `attempt`: a crash that never reports still costs one. Some ends are then excused, because the job
-was not at fault: a snooze, a job given back before it began, and, within a bound, one that was interrupted by a
-shutdown or lost together with others. What is left, `attempt - excused`, is held against `max_attempts`.
+Every claim increments `attempt`, so a crash that is never reported still costs an attempt. Some attempts are excused
+afterwards, because the job was not at fault: a snooze; a job released before its handler started; and, up to
+`MAX_INTERRUPTED` times, a job interrupted by a shutdown or lost together with others. The remainder,
+`attempt - excused`, counts against `max_attempts`.
 
-**The lost-worker rule.** A worker that dies takes all jobs that it held with it, and nobody knows which one killed it.
+**The lost-worker rule.** When a worker dies, all its leases are lost, and the store cannot know which job killed it.
 
 ```text
-   lost beside others ──▶ excused, but from now on it runs isolated, in a child process of its own
-   lost alone         ──▶ its own fault: the attempt counts, and after MAX_LOST losses the job is failed
+                         lost with other jobs: excused, at most MAX_INTERRUPTED times
+                                ┌────┐
+                                │    ▼
+   in the worker ──lost──▶ isolated, in its own child process ──lost alone, MAX_LOST times──▶ failed ("worker lost")
+                                │                    ▲
+                                └────────────────────┘
+                         lost alone: the attempt counts
 ```
 
-So the guilty job ends as failed ("worker lost") and the innocent ones run through.
+So the job that kills workers ends as failed, and the jobs that shared a worker with it complete.
 
-Alone is an isolated job whose own child died: its worker lives, and says so. When the whole worker is lost, it was not
-just the child that died, and whatever else the worker held is at least as suspect: a fresh job in the worker's own
-process, another child that killed its parent, or nothing of the kind: somebody pulled the plug. So it is then alone
-only if it was isolated and the worker held nothing else (`was_alone`). A job that takes its worker down from inside a
-child, always beside others, runs out of excuses, and then of attempts.
+"Lost alone" means that an isolated job's own child died: its worker is alive and reports the loss. If the whole worker
+is lost, more than the child died, and every other job of that worker is at least as suspect: a job that ran in the
+worker's own process, another child that killed its parent, or none of them, as in a power failure. The job then counts
+as lost alone only if it was isolated and the worker held no other lease (`was_alone`). A job that kills its worker from
+inside a child while the worker holds other leases uses up its excuses, and then its attempts.
 """
 
 from __future__ import annotations
@@ -25,11 +31,14 @@ from __future__ import annotations
 import msgspec
 
 MAX_INTERRUPTED = 10
+"""How many interruptions and shared losses of a job are excused; further ones count as attempts."""
+
 MAX_LOST = 3
+"""After this many losses a job that was lost alone is failed, whatever its `max_attempts`."""
 
 
 class Counters(msgspec.Struct, frozen=True, gc=False):
-    """What is counted of a job's attempts."""
+    """The counters of a job's attempts."""
 
     attempt: int = 0
     excused: int = 0
@@ -38,25 +47,26 @@ class Counters(msgspec.Struct, frozen=True, gc=False):
 
 
 class BudgetDecision(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of the job: ready again with these counters, or failed for this reason."""
+    """The decision about the job: ready again with these counters, or failed for this reason."""
 
     counters: Counters
     failed_because: str | None
 
 
 def was_alone(*, isolated: bool, held: int) -> bool:
-    """Tell whether a job was alone when its worker was lost with `held` jobs, this one included.
+    """Return whether a job counts as lost alone when its worker is lost with `held` leases, this one included.
 
-    The worker's leases may be taken one by one. What is left of them when the first are taken is not isolated any more:
-    else the last one would seem to have been alone.
+    A rescue may take the worker's leases one by one. With the first it clears `isolated` on the others:
+    otherwise the last one would look as if it had been alone.
     """
     return isolated and held == 1
 
 
 def after_loss(counters: Counters, *, max_attempts: int, alone: bool) -> BudgetDecision:
-    """Decide what becomes of a job whose worker, or own child process, died or fell silent while it held the job.
+    """Decide about a job whose worker, or own child process, died or lost contact while it held the job's lease.
 
-    Beside others `lost` is raised but once: it says that the job is to be isolated, and not whose fault that was.
+    A loss together with other jobs sets `lost` to at least 1, which isolates the job from then on, and never raises it
+    further: such a loss does not show which job was at fault.
     """
     if alone:
         blamed = msgspec.structs.replace(counters, lost=counters.lost + 1)
@@ -67,17 +77,17 @@ def after_loss(counters: Counters, *, max_attempts: int, alone: bool) -> BudgetD
 
 
 def after_interruption(counters: Counters, *, max_attempts: int) -> BudgetDecision:
-    """Decide what becomes of a job that a shutdown broke off in the middle."""
+    """Decide about a job whose handler was interrupted by a shutdown."""
     return _interrupted(counters, max_attempts, "interrupted")
 
 
 def after_return(counters: Counters) -> Counters:
-    """Return the counters of a job that was given back before its handler began: no bound, it did nothing."""
+    """Return the counters of a job that was released before its handler started: always excused, without a bound."""
     return msgspec.structs.replace(counters, excused=counters.excused + 1)
 
 
 def after_retry(counters: Counters) -> Counters:
-    """Return the counters of a job that a person sends back: a fresh budget, but one that was ever lost stays alone."""
+    """Return the counters of a job that an operator retries: a new budget; a job that was ever lost stays isolated."""
     return Counters(attempt=counters.attempt, excused=counters.attempt, interrupted=0, lost=min(counters.lost, 1))
 
 

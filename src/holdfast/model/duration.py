@@ -1,4 +1,4 @@
-"""Durations as people give them: seconds, or a timedelta."""
+"""Durations as callers pass them: seconds as a number, or a timedelta."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from datetime import timedelta
 
 from holdfast.errors import ConfigError
 
-LONGEST = timedelta(days=36_525)  # 100 years: further away than any duration that is meant
+LONGEST = timedelta(days=36_525)  # 100 years: anything longer is a mistake, most often milliseconds
 _LONGEST_SECONDS = LONGEST.total_seconds()
 _ZERO = timedelta(0)
 _PRINTABLE_BITS = 128
 
 
 def to_span(value: float | timedelta, what: str) -> timedelta:
-    """Return a duration given in seconds or as a timedelta; refuse what is none, naming it `what`."""
+    """Return the duration as a timedelta; raise `ConfigError`, naming the setting `what`, if the value is not one."""
     if isinstance(value, timedelta):
         if _ZERO <= value <= LONGEST:
             return value
@@ -28,7 +28,7 @@ def to_span(value: float | timedelta, what: str) -> timedelta:
 
 
 def _out_of_range(what: str, value: float | timedelta, *, negative: bool) -> str:
-    # An int of thousands of digits cannot even be printed: show its size alone.
+    # Python refuses to print an int of thousands of digits.
     shown = "enormous" if type(value) is int and value.bit_length() > _PRINTABLE_BITS else str(value)
     unit = "" if isinstance(value, timedelta) else " seconds"
     if negative:

@@ -1,15 +1,15 @@
-"""The event: what is appended, what is read, and where it lies.
+"""Events: what is appended, what is read, and where an event is stored.
 
 ```text
    category "companies", 4 partitions
-   ├── partition 0   position 1 2 3 4 5 …     every event of the partition, in commit order, without holes
-   │      stream "company-7"   version 1 2 …  the events of one thing, all in one partition
+   ├── partition 0   position 1 2 3 4 5 …     every event of the partition, in commit order, without gaps
+   │      stream "company-7"   version 1 2 …  the events of one entity, all in one partition
    │      stream "company-9"   version 1 …
    ├── partition 1   …
 ```
 
-An event's `position` is its place in its partition, its `version` the place in its stream; both begin with 1 and have
-no holes. Order is promised within a partition, and so within a stream; between partitions there is none.
+An event's `position` is its place in its partition; its `version` is its place in its stream. Both start at 1 and have
+no gaps. Order is guaranteed within a partition, and therefore within a stream, but not between partitions.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from holdfast.model.instants import to_datetime
 DEFAULT_PARTITIONS: Final = 8
 MAX_PARTITIONS: Final = 1024
 ANY_VERSION: Final = None
-"""The `expected_version` of an append that does not care."""
+"""The `expected_version` of an append that accepts any version."""
 
 
 def partition_of(stream: str, partitions: int) -> int:
-    """Return the partition in which a stream lies; the same on every machine and in every version, for ever."""
+    """Return the partition of a stream. The result is part of the storage format: it must never change."""
     return int.from_bytes(blake2b(stream.encode(), digest_size=8).digest()) % partitions
 
 
 class NewEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event to append; checked and encoded.
+    """An event to append, validated and encoded.
 
-    `expected_version` is the version that the stream must have before this append (0: it must not exist yet). Of
-    several events for one stream in one append only the first may carry it.
+    `expected_version` is the version that the stream must have before this append (0: the stream must not exist yet).
+    If one append has several events for a stream, only the first of them may set it.
     """
 
     id: str
@@ -49,12 +49,12 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     expected_version: int | None = ANY_VERSION
 
     def __repr__(self) -> str:
-        """Show the event, never what it carries."""
+        """Show the event without its payload: it may contain secrets, and a repr ends up in logs."""
         return f"<NewEvent {self.id} ({self.category}/{self.stream}: {self.name})>"
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as the store keeps it."""
+    """An event as it is stored."""
 
     id: str
     category: str
@@ -68,18 +68,18 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     recorded_us: int
 
     def __repr__(self) -> str:
-        """Show where the event lies, never what it carries."""
+        """Show where the event is stored, without its payload."""
         place = f"{self.category}/{self.stream}@{self.version}, {self.partition_id}:{self.position}"
         return f"<{type(self).__name__} {self.name} ({place})>"
 
     @property
     def recorded_at(self) -> datetime:
-        """When it was appended, by the store's clock; never earlier than the event before it in the partition."""
+        """When the event was appended, by the store's clock; it never decreases within a partition."""
         return to_datetime(self.recorded_us)
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where an event went. `is_new` is False when its id was known already, and nothing was written for it."""
+    """Where an event was stored. `is_new` is False if the id was already stored, so that nothing was written."""
 
     id: str
     version: int

@@ -1,6 +1,6 @@
-"""Instants inside Holdfast are integers: microseconds since 1970 in UTC.
+"""Instants are integers inside Holdfast: microseconds since 1970, in UTC.
 
-Stores compare and add them without time zones; people see aware datetimes.
+Stores compare and add them without time zones. The public API uses aware datetimes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def to_datetime(micros: int) -> datetime:
 
 
 def to_micros(instant: datetime) -> int:
-    """Return an aware datetime as microseconds; refuse a naive one, and one that cannot be given back in UTC."""
-    if instant.utcoffset() is None:  # with a tzinfo, too: it may know of no offset
+    """Return an aware datetime as microseconds; raise `ConfigError` if it is naive or out of range in UTC."""
+    if instant.utcoffset() is None:  # a tzinfo is not enough: it may have no offset
         message = (
-            f"{instant.isoformat()} has no time zone, so it names no instant: "
+            f"{instant.isoformat()} has no time zone, so it is ambiguous: "
             "pass an aware datetime, for example datetime.now(UTC) + timedelta(minutes=5)"
         )
         raise ConfigError(message)
     micros = (instant - EPOCH) // MICROSECOND
     if not _FIRST <= micros <= _LAST:
-        message = f"{instant.isoformat()} lies beyond the years 1 to 9999 in UTC, in which instants are kept"
-        raise ConfigError(f"{message}: pass one within them")
+        message = f"{instant.isoformat()} is outside the years 1 to 9999 in UTC"
+        raise ConfigError(f"{message}: pass an instant within that range")
     return micros
 
 

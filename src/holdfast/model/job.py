@@ -1,4 +1,4 @@
-"""The job: what is asked, what is held, what a person sees of it."""
+"""Jobs: as enqueued, as leased to a worker, and their states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.model.instants import to_datetime
 
 
 class JobState(StrEnum):
-    """Where a job stands.
+    """The state of a job.
 
     ```text
               enqueue(delay)                 enqueue
@@ -27,9 +27,9 @@ class JobState(StrEnum):
                       completed              failed            cancelled
     ```
 
-    The last three are final; only a person's `retry` takes a failed or cancelled job out of them.
-    `blocked` waits for other jobs: of each order_key only the head of the line lies outside of it; the end of the head
-    brings up the next, as ready or, if it is not yet due, as scheduled.
+    The last three are final; only an operator's `retry` moves a failed or cancelled job out of them.
+    `blocked` jobs wait for other jobs. Of each order key, every job but the head is blocked. When the head ends, the
+    next one becomes the head: ready or, if it is not yet due, scheduled.
     """
 
     SCHEDULED = "scheduled"
@@ -45,10 +45,10 @@ FINAL_STATES = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLE
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
-    """A job to enqueue; checked and encoded.
+    """A job to enqueue, validated and encoded.
 
-    `delay` is counted from the store's now; `run_at` is an instant. Without either the job is due at once.
-    Jobs of one queue with the same `order_key` run one at a time, in the order in which the store took them in.
+    `delay` counts from the store's current time; `run_at` is an instant. Without either, the job is due at once.
+    Jobs of one queue with the same `order_key` run one at a time, in the order in which the store inserted them.
     """
 
     id: str
@@ -64,15 +64,15 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     order_key: str | None = None
 
     def __repr__(self) -> str:
-        """Show the job, never its arguments."""
+        """Show the job without its arguments."""
         return f"<NewJob {self.id} ({self.task})>"
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
     """A job as its handler sees it.
 
-    `attempt` counts claims; those that do not count against `max_attempts` are in `excused`.
-    `lost` counts how often a worker died (or fell silent) while it held the job.
+    `attempt` counts claims; `excused` counts those among them that do not count against `max_attempts`.
+    `lost` counts how often a worker died (or stopped sending heartbeats) while it held the job's lease.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     lost: int
 
     def __repr__(self) -> str:
-        """Show the job, never its arguments: they may hold secrets, and a repr ends up in logs."""
+        """Show the job without its arguments: they may contain secrets, and a repr ends up in logs."""
         return f"<{type(self).__name__} {self.id} ({self.task}), attempt {self.attempt}>"
 
     @property
@@ -102,31 +102,31 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def used_attempts(self) -> int:
-        """How many attempts count against `max_attempts`, the present one included."""
+        """How many attempts count against `max_attempts`, including the current one."""
         return self.attempt - self.excused
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether no attempt is left after the present one."""
+        """Whether no attempt is left after the current one."""
         return self.used_attempts >= self.max_attempts
 
 
 class LeasedJob(Job, frozen=True, gc=False):
-    """A job that a claim has just leased, with the fence of that claim."""
+    """A job that a claim has leased, with the fence of that claim."""
 
     fence: int
     order_key: str | None = None
 
     @property
     def lease(self) -> Lease:
-        """The handle under which every write for this attempt is made."""
+        """The lease that every write of this attempt carries."""
         return Lease(job_id=self.id, seq=self.seq, fence=self.fence)
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
-    """An exclusive hold on a job: the job and the fence of the claim that took it.
+    """Exclusive ownership of a job for a limited time: the job, and the fence of the claim that leased it.
 
-    Not the attempt, not the worker and not the state, but the fence makes a lease: see `docs/explanation/leases.md`.
+    Only the fence identifies a lease, not the attempt, the worker or the state: see `docs/explanation/leases.md`.
     """
 
     job_id: str

@@ -1,8 +1,16 @@
-"""Whether a move still holds: pure, for every store that judges by what it has locked, at its own time.
+"""The guard of a move: whether the state that the leader planned on is still current. Pure.
 
-The leader planned on what it saw some time ago. Since then the share may have passed on, its owner reported, its
-consumer been paused. The store is the judge: it locks what the move speaks of, and asks here. The reference model
-answers the same question in words of its own, so that the two can be compared.
+The leader plans moves on a survey that is some time old. Since then the share may have changed hands, its owner may
+have sent a heartbeat, or its consumer may have been paused. The store therefore decides: it locks the rows that the
+move concerns, and evaluates the guard on the locked rows, by the store's clock.
+
+```text
+   leader                         store
+   survey ──▶ plan moves ──▶ lock share and node ──▶ guard holds? ──yes──▶ write, generation + 1
+                                                          └─no──▶ skip the move: the next plan decides again
+```
+
+The reference model implements the same rule independently, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -13,33 +21,33 @@ from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, R
 
 
 class NodeSeen(msgspec.Struct, frozen=True):
-    """A node as the store has it; spans in microseconds."""
+    """A node as stored; durations in microseconds."""
 
     incarnation: str
     is_draining: bool
-    since: int  # its last report
+    since: int  # the time since its last heartbeat
     ttl: int
 
 
 class ShareSeen(msgspec.Struct, frozen=True):
-    """An allocation as the store has it."""
+    """A share as stored."""
 
     state: AllocationState
     generation: int
     owner: NodeKey | None
-    is_overdue: bool  # it was to be released, and the deadline has passed
-    is_paused: bool  # its consumer is
+    is_overdue: bool  # it was revoked, and the deadline for its release has passed
+    is_paused: bool  # its consumer is paused
 
 
 def node_in_question(move: Move, owner: NodeKey | None) -> str | None:
-    """Return the id of the node by which a move is judged: who shall have the share, or who has it."""
+    """Return the id of the node that the guard looks at: the future owner for a grant, else the current owner."""
     if isinstance(move, GrantTo):
         return move.node.node_id
     return None if owner is None else owner.node_id
 
 
 def still_holds(move: Move, share: ShareSeen, node: NodeSeen | None, *, grace: int) -> bool:
-    """Tell whether what a move was planned on is so now; `node` is the one in question, None if it is not known."""
+    """Return whether a move may be applied; `node` is the `node_in_question`, or None if there is no such node."""
     if share.generation != move.generation:
         return False
     match move:

@@ -1,7 +1,7 @@
-"""Names that people choose: queues, tasks, workers, header names.
+"""User-chosen names: queues, tasks, workers, headers.
 
-They are data, always bound as values and never part of a statement; still they are kept to a small alphabet, so that
-they can stand in a URL, a metric, a file name and a terminal without quoting.
+Names are always bound as values and never become part of a statement. They are limited to a small alphabet so that they
+need no quoting in a URL, a metric, a file name or a shell.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]*")
 
 
 def check_name(kind: str, name: object) -> str:
-    """Return `name`, or refuse it with a text that says what a `kind` may be called."""
+    """Return `name` if it is valid; otherwise raise `ConfigError` with the rule, naming it a `kind`."""
     if not isinstance(name, str):
-        message = f"{kind} name {name!r} is not a text"
+        message = f"{kind} name {name!r} is not a string: pass a str"
         raise ConfigError(message)
     if len(name) > MAX_NAME:
-        message = f"{kind} name {name[:40]!r}… has {len(name)} characters: at most {MAX_NAME} are allowed"
+        message = f"{kind} name {name[:40]!r}… has {len(name)} characters: use at most {MAX_NAME}"
         raise ConfigError(message)
     if not _NAME.fullmatch(name):
         message = (
-            f"{kind} name {name!r} is not allowed: begin with a letter or an underscore, "
-            "then letters, digits and _ . : - (ASCII)"
+            f"{kind} name {name!r} is invalid: start with an ASCII letter or an underscore, "
+            "followed by ASCII letters, digits and _ . : -"
         )
         raise ConfigError(message)
     return name

@@ -1,7 +1,16 @@
 """How an attempt ends.
 
-A handler returns, raises, or raises one of the three `Ending`s on purpose. The worker turns that into one of the
-values below, which the store writes under the lease.
+A handler returns, raises an error, or raises one of the three `Ending`s on purpose. The worker turns that into one of
+the outcomes below, which the store writes under the lease.
+
+```text
+   handler returns            Completed ──▶ completed
+   raises Snooze              Snoozed   ──▶ scheduled   the attempt does not count
+   raises an error or Retry   Retried   ──▶ scheduled   while attempts are left
+                              Failed    ──▶ failed      after the last attempt
+   raises Cancel              Cancelled ──▶ cancelled
+   its child process died     Lost      ──▶ ready or failed, see `model.budget`
+```
 """
 
 from __future__ import annotations
@@ -12,11 +21,11 @@ import msgspec
 
 
 class Ending(Exception):  # noqa: N818 - control flow, not an error
-    """The base of what a handler raises to end its attempt on purpose."""
+    """The base of the exceptions by which a handler ends its attempt on purpose."""
 
 
 class Retry(Ending):
-    """Try again after `delay` (seconds or a timedelta), or when the retry policy says; this attempt counts."""
+    """Run the job again after `delay` (seconds or a timedelta), or as the retry policy decides; the attempt counts."""
 
     def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
         super().__init__(reason or "the handler asked for another attempt")
@@ -24,7 +33,7 @@ class Retry(Ending):
 
 
 class Snooze(Ending):
-    """Come back after `delay` (seconds or a timedelta); this attempt does not count."""
+    """Run the job again after `delay` (seconds or a timedelta); the attempt does not count."""
 
     def __init__(self, delay: float | timedelta) -> None:
         super().__init__(f"snoozed for {delay}")
@@ -32,16 +41,16 @@ class Snooze(Ending):
 
 
 class Cancel(Ending):
-    """Give the job up for good: it ends as cancelled, with this reason."""
+    """End the job as cancelled, with this reason."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "cancelled by its handler")
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an error: text only, bounded, never an object to bring back to life.
+    """An error as it is stored: text of bounded size, never a serialised object.
 
-    `signature` is equal for errors of the same class raised at the same place, so that they can be grouped.
+    `signature` is equal for errors of the same class raised at the same place; errors are grouped by it.
     """
 
     error_class: str
@@ -51,7 +60,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The handler returned; `result` is its value as JSON, or None."""
+    """The handler returned; `result` is the returned value as JSON, or None."""
 
     result: str | None = None
 
@@ -64,27 +73,27 @@ class Retried(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The handler asked to come back after `delay`; the attempt is excused."""
+    """The handler raised `Snooze`; the job is due again after `delay`, and the attempt is excused."""
 
     delay: timedelta
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The attempt failed and no attempt is left: the job is kept for a person."""
+    """The attempt failed and no attempt is left; the job is kept for inspection."""
 
     failure: Failure
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The handler, or a person, gave the job up."""
+    """The job was cancelled, by its handler or by an operator."""
 
     reason: str
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The child process that ran the job, alone, died under it.
+    """The child process that ran only this job died during the attempt.
 
-    What becomes of the job is decided by `model.budget.after_loss`, as for a worker that died.
+    `model.budget.after_loss` decides what happens to the job, as it does when a worker dies.
     """
 
     failure: Failure

@@ -1,21 +1,26 @@
-"""Retry policies: how long a job waits after a failed attempt. Pure: the randomness is passed in.
+"""Retry policies: the delay after a failed attempt. Pure: random numbers are passed in.
 
-How many attempts a job has is not asked here; that is `max_attempts`. A policy only spaces them, or says never again.
+A policy decides when the next attempt starts, or that there is none. `max_attempts` limits their number independently.
 
-| Policy                     | Wait after the n-th attempt                                          |
+```text
+   attempt n fails ──▶ policy.delay(n, error) ──▶ a duration: scheduled, attempt n + 1 follows
+                                              └─▶ None: failed, however many attempts are left
+```
+
+| Policy                     | Delay after the n-th attempt                                         |
 |----------------------------|----------------------------------------------------------------------|
 | `Fixed(delay)`             | `delay`                                                              |
 | `Linear(delay, cap)`       | `n * delay`, at most `cap`                                           |
 | `Exponential(base, …)`     | `base * factor ** (n - 1)`, at most `cap`: the ceiling; then jitter  |
-| `ByException({cls: …})`    | as the policy of the most specific class says                        |
-| `Custom(function)`         | as `function(n, error)` says                                         |
+| `ByException({cls: …})`    | the delay of the policy for the error's most specific class          |
+| `Custom(function)`         | the value of `function(n, error)`                                    |
 
-**Jitter.** Jobs that failed together (a database restarted) would come back together and knock it over again.
-`"full"` spreads them evenly between the floor and the ceiling, which puts the least load on what is recovering;
-`"equal"` keeps half of the ceiling and spreads the other half; `"none"` waits for the ceiling exactly.
+**Jitter.** Jobs that failed together, because a database restarted, would all be retried at the same moment and
+overload it again. `"full"` spreads the retries evenly between the floor and the ceiling, which puts the least load on a
+recovering service; `"equal"` keeps half of the ceiling and spreads the other half; `"none"` uses the ceiling itself.
 
-**A policy that breaks.** `delay` of a policy that a user wrote may raise anything. Whoever needs an answer in any case
-calls `decide`, which never raises: it falls back to the default policy and says what went wrong, to be logged.
+**A broken policy.** The `delay` of a user's policy may raise anything. The worker calls `decide`, which never raises:
+it falls back to the default policy and returns a description of the problem for the log.
 """
 
 from __future__ import annotations
@@ -40,21 +45,21 @@ _JITTERS = ("full", "equal", "none")
 
 
 class RetryPolicy(ABC):
-    """The base of retry policies; subclass it and pass an instance wherever a policy is taken."""
+    """The base of retry policies; an instance of a subclass is accepted wherever a policy is."""
 
     __slots__ = ()
 
     @abstractmethod
     def delay(self, attempt: int, error: BaseException | None, draw: float) -> timedelta | None:
-        """Return how long to wait after an attempt that failed, or None for never again.
+        """Return the delay after a failed attempt, or None for no further attempt.
 
-        `attempt` is the number of used attempts, from 1; `error` is what ended the last one, if an exception did;
-        `draw` is a random number in [0, 1), so that the same call has the same answer.
+        `attempt` is the number of used attempts, starting at 1. `error` is the exception that ended the last one, if
+        one did. `draw` is a random number in [0, 1), passed in so that the result is reproducible.
         """
 
 
 class Fixed(RetryPolicy):
-    """The same wait each time."""
+    """The same delay after every attempt."""
 
     __slots__ = ("_delay",)
 
@@ -62,7 +67,7 @@ class Fixed(RetryPolicy):
         self._delay = to_span(delay, "the delay of Fixed")
 
     def delay(self, attempt: int, error: BaseException | None, draw: float) -> timedelta | None:  # noqa: ARG002
-        """Return the one delay."""
+        """Return the fixed delay."""
         return self._delay
 
     def __repr__(self) -> str:
@@ -70,7 +75,7 @@ class Fixed(RetryPolicy):
 
 
 class Linear(RetryPolicy):
-    """A wait that grows by `delay` with each attempt, up to `cap`."""
+    """A delay that grows by `delay` with each attempt, up to `cap`."""
 
     __slots__ = ("_cap", "_delay")
 
@@ -94,9 +99,9 @@ def _cap_above(cap: float | timedelta, least: float, policy: str, part: str) -> 
 
 
 class Exponential(RetryPolicy):
-    """A wait whose ceiling is multiplied by `factor` with each attempt, up to `cap`.
+    """A delay whose ceiling is multiplied by `factor` with each attempt, up to `cap`.
 
-    With `jitter="full"` the wait is drawn evenly from `floor` to the ceiling. A `floor` of 0 allows a retry at once.
+    With `jitter="full"` the delay is drawn evenly from `floor` to the ceiling; a `floor` of 0 allows a retry at once.
     """
 
     __slots__ = ("_base", "_cap", "_factor", "_floor", "_jitter")
@@ -123,15 +128,15 @@ class Exponential(RetryPolicy):
         if self._floor > self._base:
             raise ConfigError(
                 f"the floor of Exponential ({self._floor:g} s) is above its base ({self._base:g} s): "
-                "pass a floor that the first retry can keep"
+                "pass a floor of at most the base"
             )
         self._jitter = jitter
 
     def delay(self, attempt: int, error: BaseException | None, draw: float) -> timedelta | None:  # noqa: ARG002
-        """Return the ceiling of this attempt, moved down by `draw` as the jitter says."""
+        """Return the ceiling for this attempt, reduced by `draw` according to the jitter."""
         try:
             ceiling = min(self._base * self._factor ** (attempt - 1), self._cap)
-        except OverflowError:  # beyond floats, so beyond any cap
+        except OverflowError:  # beyond the range of floats, so beyond any cap
             ceiling = self._cap
         if self._jitter == "none":
             return timedelta(seconds=ceiling)
@@ -146,9 +151,9 @@ class Exponential(RetryPolicy):
 
 
 class ByException(RetryPolicy):
-    """One policy per class of error: the most specific class of the error wins, `default` serves the rest.
+    """One policy per exception class: the error's most specific class applies, and `default` covers the rest.
 
-    A value is whatever `policy_of` takes, except that None means: never again.
+    Values are what `policy_of` accepts, except that None means no further attempt.
     """
 
     __slots__ = ("_default", "_policies")
@@ -157,12 +162,12 @@ class ByException(RetryPolicy):
         self._policies: dict[type, RetryPolicy | None] = {}
         for cls, policy in policies.items():
             if not _is_exception_class(cls):
-                raise ConfigError(f"{cls!r} is not a class of exceptions: the keys of ByException are, like OSError")
+                raise ConfigError(f"{cls!r} is not an exception class: use classes such as OSError as keys")
             self._policies[cls] = None if policy is None else policy_of(policy)
         self._default = policy_of(default)
 
     def delay(self, attempt: int, error: BaseException | None, draw: float) -> timedelta | None:
-        """Return what the policy for this error says."""
+        """Return the delay of the policy for this error."""
         for cls in type(error).__mro__:
             if cls in self._policies:
                 policy = self._policies[cls]
@@ -184,39 +189,39 @@ class Custom(RetryPolicy):
 
     def __init__(self, function: PolicyFunction) -> None:
         if inspect.iscoroutinefunction(function):
-            raise ConfigError(f"retry policy {function!r} is asynchronous: pass a plain function, it is called in line")
+            raise ConfigError(f"retry policy {function!r} is a coroutine function: pass a plain function")
         self._function = function
 
     def delay(self, attempt: int, error: BaseException | None, draw: float) -> timedelta | None:  # noqa: ARG002
-        """Return what the function says, as a timedelta."""
-        answer = self._function(attempt, error)
-        return None if answer is None else to_span(answer, "the answer of the retry policy")
+        """Return the function's result as a timedelta."""
+        delay = self._function(attempt, error)
+        return None if delay is None else to_span(delay, "the delay of the retry policy")
 
     def __repr__(self) -> str:
         return f"Custom({getattr(self._function, '__qualname__', self._function)})"
 
 
-# The floor is there because the most common failure, a service that is restarting, is not over at once.
+# The floor helps with the most common failure: a service that is restarting needs a moment to come back.
 DEFAULT: RetryPolicy = Exponential(2, 2, cap=_HOUR, jitter="full", floor=1)
 
 
 class RetryDecision(msgspec.Struct, frozen=True, gc=False):
-    """What a policy decided: the wait (None: never again), and what was wrong with the policy, if anything."""
+    """The decision of a policy: the delay (None: no further attempt), and the problem with the policy, if any."""
 
     delay: timedelta | None
     problem: str | None = None
 
 
 def decide(policy: RetryPolicy, attempt: int, *, error: BaseException | None, draw: float) -> RetryDecision:
-    """Ask a policy; if it raises or answers nonsense, ask the default policy and say so. Never raises."""
+    """Evaluate a policy; if it raises or returns something invalid, use the default and report that. Never raises."""
     try:
         delay = cast("object", policy.delay(attempt, error, draw))  # a user's subclass may return anything
         if delay is None:
             return RetryDecision(None)
         if not isinstance(delay, timedelta):
-            raise ConfigError(f"the answer of the retry policy is {delay!r}: return a timedelta, or None")  # noqa: TRY301
-        return RetryDecision(to_span(delay, "the answer of the retry policy"))
-    except Exception as broken:  # noqa: BLE001 - it is reported in the decision
+            raise ConfigError(f"the delay of the retry policy is {delay!r}: return a timedelta, or None")  # noqa: TRY301
+        return RetryDecision(to_span(delay, "the delay of the retry policy"))
+    except Exception as broken:  # noqa: BLE001 - the decision reports it
         problem = (
             f"retry policy {_shown(policy)} failed with {type(broken).__name__}: {_shown(broken)}; used the default"
         )
@@ -224,10 +229,10 @@ def decide(policy: RetryPolicy, attempt: int, *, error: BaseException | None, dr
 
 
 def policy_of(value: object = None) -> RetryPolicy:
-    """Return the policy that `value` means.
+    """Return the policy that `value` stands for; raise `ConfigError` if it is not one.
 
-    That is a policy itself, a number of seconds or a timedelta (the same wait each time), a function
-    `(attempt, error) -> seconds | timedelta | None`, or None for the default: exponential from 2 seconds to an hour,
+    Accepted are a policy, a number of seconds or a timedelta (the same delay every time), a function
+    `(attempt, error) -> seconds | timedelta | None`, and None for the default: exponential from 2 seconds to an hour,
     with full jitter and a floor of 1 second.
     """
     if value is None:
@@ -251,8 +256,8 @@ def _is_exception_class(key: object) -> bool:
 
 
 def _shown(thing: object) -> str:
-    """Return a short text for anything a user wrote, even if its own `__str__` is broken."""
+    """Return a short text for any object, even if its `__str__` is broken."""
     try:
         return str(thing)[:200]
-    except Exception:  # noqa: BLE001 - the text is for a log line about something that is broken already
-        return f"<{type(thing).__name__} without a text>"
+    except Exception:  # noqa: BLE001 - the text is for a log line about a broken object
+        return f"<{type(thing).__name__} whose __str__ fails>"

@@ -1,6 +1,6 @@
-"""What the exit code of a process of ours tells: to our supervisor, to those of others, to scripts and to people.
+"""The exit codes of Holdfast's processes, for its own supervisor, for init systems, for scripts and for people.
 
-From 69 on they are those of `sysexits.h`, which init systems know.
+From 69 on the codes are those of `sysexits.h`, which init systems understand.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a process of ours ended."""
+    """How a process of Holdfast ended."""
 
     FINE = 0
-    WRONG = 1  # no such job, nothing done, a check that failed
+    WRONG = 1  # not found, nothing to do, or a failed check
     USAGE = 2
-    RELEASED = 3  # a worker broke off some jobs and gave them back, or left them to expire
-    UNDECIDED = 4  # a torture run that came to no verdict, or was clean and not what was planned
+    RELEASED = 3  # a worker interrupted some jobs and released them, or left their leases to expire
+    UNDECIDED = 4  # a torture run without a verdict, or a clean one that did less than planned
     UNAVAILABLE = 69  # the store could not be reached
-    BROKEN = 70  # an error of ours, or a worker whose own loop or thread has died
-    STUCK = 71  # a worker ended itself because a handler did not end
-    TEMPORARY = 75  # try again soon
-    CONFIGURATION = 78  # starting again cannot help: a setting, or a node's name that another process has taken
+    BROKEN = 70  # an internal error, or a worker whose own event loop or thread died
+    STUCK = 71  # a worker killed itself because a handler did not return
+    TEMPORARY = 75  # a retry may succeed
+    CONFIGURATION = 78  # a restart cannot help: an invalid setting, or a node id that another process uses
     INTERRUPTED = 130

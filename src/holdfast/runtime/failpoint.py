@@ -1,17 +1,17 @@
-"""Named points at which a test can make this process die, stop or wait; for tests alone.
+"""Failpoints: named points at which a test can make this process die, stop or wait. Only for tests.
 
-A point is armed by the environment variable `HOLDFAST_FAILPOINTS` of the process, read once when it starts:
+A failpoint is armed by the environment variable `HOLDFAST_FAILPOINTS`, which is read once when the process starts:
 
 ```text
-   HOLDFAST_FAILPOINTS=after_claim=kill               killed (SIGKILL), as by the system when memory runs out
-                       before_commit=stop             stopped (SIGSTOP), as a paused machine, until SIGCONT
-                       before_flush=exit:3            ended at once with exit code 3
-                       after_effect=sleep:2           blocked for two seconds, with the event loop if it is the loop's
-                       before_effect=pause:/tmp/gate  blocked until somebody has opened the FIFO to write, and closed it
-                       after_claim=kill@3             at the third time in this process, and only then
+   HOLDFAST_FAILPOINTS=after_claim=kill               SIGKILL, as from the kernel when memory runs out
+                       before_commit=stop             SIGSTOP, like a paused machine, until SIGCONT
+                       before_flush=exit:3            exit at once with code 3
+                       after_effect=sleep:2           block the thread for two seconds; in the loop's thread, the loop
+                       before_effect=pause:/tmp/gate  block until a writer has opened the FIFO and closed it again
+                       after_claim=kill@3             only the third time in this process
 ```
 
-Several are separated by commas. Where nothing is armed, a point costs one look into an empty dict.
+Several failpoints are separated by commas. A failpoint that is not armed costs one lookup in an empty dict.
 """
 
 from __future__ import annotations
@@ -29,57 +29,57 @@ from holdfast.errors import ConfigError
 VARIABLE: Final = "HOLDFAST_FAILPOINTS"
 _SETTLE = 0.05  # seconds
 NAMES: Final = (
-    "after_claim",  # the store has leased jobs to this worker, which has not taken them in yet
-    "before_effect",  # a handler's transaction is open, nothing is written
+    "after_claim",  # the store has leased jobs to this worker, which has not processed the reply yet
+    "before_effect",  # a handler's transaction is open and nothing is written
     "after_effect",  # the handler has written its effect
-    "before_commit",  # the completion is written too; for tasks alone: a position may be written with its commit
-    "after_commit",  # both are committed, and nobody here has been told
-    "before_flush",  # attempts have ended, and their finishes are only in memory
-    "after_flush",  # the finishes are written, and the worker has not noted it yet
+    "before_commit",  # the completion is written too; for consumers perhaps committed: a store may do both at once
+    "after_commit",  # both are committed, and this process has not processed the reply yet
+    "before_flush",  # attempts have ended, and their outcomes are only in memory
+    "after_flush",  # the outcomes are written, and the worker has not processed the reply yet
 )
 _USAGE: Final = "write name=action, with the action one of kill, stop, exit:<code>, sleep:<seconds>, pause:<fifo>"
 
 
 def _stop() -> None:
-    """Stop the process, but let what other threads have under way come to its end first.
+    """Stop the process, but let operations in other threads complete first.
 
-    A process that is stopped inside a transaction of SQLite keeps the write lock from everybody. Points inside a
-    transaction are for that; elsewhere it would be chance.
+    A process that is stopped inside an SQLite transaction keeps the write lock. Failpoints inside a transaction test
+    exactly that; at the others it would depend on chance.
     """
     time.sleep(_SETTLE)
     signal.raise_signal(signal.SIGSTOP)
 
 
 def failpoint(name: str) -> None:
-    """Do what is armed at this point, if anything is."""
+    """Execute the action that is armed at this failpoint, if any."""
     point = _armed.get(name)
     if point is not None:
         point.hit()
 
 
 class Point:
-    """What happens at one point, each time or at one time only."""
+    """The action of one failpoint, executed every time or only the n-th time."""
 
     def __init__(self, action: Callable[[], None], at: int | None) -> None:
         self._action = action
         self._at = at
-        self._hits = itertools.count(1)  # counts atomically: several threads may come by
+        self._hits = itertools.count(1)  # atomic: several threads may reach the failpoint
 
     def hit(self) -> None:
-        """Count, and act if it is time."""
+        """Count one hit, and execute the action if it is due."""
         if self._at in {None, next(self._hits)}:
             self._action()
 
 
 def parse(text: str) -> dict[str, Point]:
-    """Read the points that a text arms; raises `ConfigError` for what is none."""
+    """Return the failpoints armed by a setting; raise `ConfigError` if it is invalid."""
     return dict(_parse_one(part) for part in text.split(",") if part.strip())
 
 
 def _parse_one(text: str) -> tuple[str, Point]:
     name, _, what = text.strip().partition("=")
     if name not in NAMES:
-        raise ConfigError(f"{VARIABLE}: there is no failpoint {name!r}; there are {', '.join(NAMES)}")
+        raise ConfigError(f"{VARIABLE}: unknown failpoint {name!r}: use one of {', '.join(NAMES)}")
     at: int | None = None
     head, mark, count = what.rpartition("@")
     if mark and count.isdigit():
@@ -104,13 +104,13 @@ def _action(text: str, what: str) -> Callable[[], None]:
             case "pause", True:
                 return lambda: _pause(Path(argument))
             case _:
-                raise ConfigError(f"{VARIABLE}: {text!r} is not understood: {_USAGE}")
+                raise ConfigError(f"{VARIABLE}: {text!r} is invalid: {_USAGE}")
     except ValueError:
-        raise ConfigError(f"{VARIABLE}: {text!r} has no number where one is needed: {_USAGE}") from None
+        raise ConfigError(f"{VARIABLE}: {text!r} needs a number after the colon: {_USAGE}") from None
 
 
 def _pause(fifo: Path) -> None:
-    """Wait for a writer to come and to go."""
+    """Block until a writer has opened the FIFO and closed it."""
     with fifo.open("rb") as gate:
         gate.read()
 

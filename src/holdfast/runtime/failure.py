@@ -1,8 +1,8 @@
-"""Errors as text: what is kept of an exception after the process that raised it is gone.
+"""Errors as text: the part of an exception that is stored.
 
-**The signature** groups errors that are one problem. It is a short hash of the class and of the innermost frame of
-the user's own code: the name of its file and the qualified name of its function. The line is left out on purpose, so
-that an edit further up in the file does not make a new problem of an old one; so is the message, which holds ids.
+**The signature** groups errors with the same cause. It is a short hash of the exception class and of the innermost
+frame of user code: its file name and the qualified name of its function. The line number is excluded on purpose, so
+that an edit further up in the file does not change the signature; so is the message, which often contains ids.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ MAX_MESSAGE = 2 * 1024
 MAX_TRACEBACK = 8 * 1024
 
 _CUT = "\n  … {} characters left out …\n"
-_HEAD_SHARE = 0.25  # the tail names the error and the place it was raised: it gets the most
+_HEAD_SHARE = 0.25  # the tail names the error and where it was raised, so it gets most of the space
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _STDLIB = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib")})
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
-# How a handler is reached: through our own frames and those of the executors and tasks that they start.
+# The frames between the worker and a handler: Holdfast's own, and those of the executors and tasks that it starts.
 _CARRIERS = (_PACKAGE, *(f"{base}{part}" for base in _STDLIB for part in ("asyncio/", "concurrent/", "threading.py")))
 _NOT_USER = (_PACKAGE, *_INSTALLED, *_STDLIB, "<frozen ")
 
 _UNDESCRIBED = Failure(
     error_class="UnknownError",
-    message="the error could not be described: its own class fails when it is looked at",
+    message="the error could not be described: inspecting it raises another error",
     traceback="",
     signature="0" * 16,
 )
 
 
 def describe(error: BaseException) -> Failure:
-    """Return what is kept of an exception. Never raises, but for a person's KeyboardInterrupt."""
+    """Return the stored form of an exception. Never raises, except for KeyboardInterrupt."""
     try:
         error_class = _class_name(error)
         frames = _user_frames(error.__traceback__)
@@ -54,12 +54,12 @@ def describe(error: BaseException) -> Failure:
         )
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - a hostile exception must not take the worker down with it
+    except BaseException:  # noqa: BLE001 - a broken exception class must not stop the worker
         return _UNDESCRIBED
 
 
 def describe_reason(error_class: str, message: str) -> Failure:
-    """Return a failure that no exception stands for, such as a lost worker; `error_class` names its kind."""
+    """Return a failure without an exception, such as a lost worker; `error_class` names its kind."""
     error_class = clean(error_class, MAX_CLASS)
     return Failure(error_class, clean(message, MAX_MESSAGE), traceback="", signature=_signature(error_class, ""))
 
@@ -72,15 +72,15 @@ def _class_name(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        return str.__str__(str(error))  # a subclass of str may bring methods of its own
+        return str.__str__(str(error))  # a subclass of str may override methods
     except KeyboardInterrupt:
         raise
-    except BaseException as broken:  # noqa: BLE001 - said in the message
+    except BaseException as broken:  # noqa: BLE001 - reported in the message
         return f"(its __str__ raised {type(broken).__name__})"
 
 
 def _user_frames(start: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of ours on top; all of it if there are no others."""
+    """Return the traceback without Holdfast's frames at the top; all of it if there are no others."""
     frames = start
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CARRIERS):
         frames = frames.tb_next
@@ -93,27 +93,27 @@ def _traceback(error: BaseException, frames: TracebackType | None) -> str:
         text = "".join(lines)
     except KeyboardInterrupt:
         raise
-    except BaseException as broken:  # noqa: BLE001 - said in the text
-        return f"(the traceback could not be written: {type(broken).__name__})"
+    except BaseException as broken:  # noqa: BLE001 - reported in the text
+        return f"(the traceback could not be formatted: {type(broken).__name__})"
     return _head_and_tail(text.rstrip("\n"))
 
 
 def _head_and_tail(text: str) -> str:
-    whole = clean(text, MAX_TRACEBACK + 4)  # longer than the limit only if something had to go
+    whole = clean(text, MAX_TRACEBACK + 4)  # longer than the limit only if it had to be truncated
     if len(whole.encode()) <= MAX_TRACEBACK:
         return whole
     room = MAX_TRACEBACK - len(_CUT.format(len(text)).encode())
     head = clean(text, int(room * _HEAD_SHARE))
     tail_room = room - len(head.encode())
-    # Escapes make the tail longer: clean it first, then keep its end, whole characters only.
+    # Escapes make the tail longer: clean it first, then keep its end, without splitting a character.
     tail = clean(text[-tail_room:], 8 * tail_room).encode()[-tail_room:].decode(errors="ignore")
     return head + _CUT.format(max(len(text) - len(head) - len(tail), 0)) + tail
 
 
 def _place(frames: TracebackType | None) -> str:
-    """Return where the user's own code failed: its innermost frame.
+    """Return where user code failed: its innermost frame.
 
-    Code that was installed cannot be told from its libraries; then it is the outermost frame, the handler.
+    Installed user code cannot be distinguished from its libraries; then the outermost frame, the handler, is used.
     """
     place: CodeType | None = None
     while frames is not None:

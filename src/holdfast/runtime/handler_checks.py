@@ -1,8 +1,8 @@
-"""Handlers that can be called and yet do nothing: generators, and coroutines that nobody awaits.
+"""Detect handlers whose call does nothing: generator functions, and functions that return an unawaited coroutine.
 
-The call of such a function returns at once, before its first line has run. Taken for a success, it would lose the work
-without a word. A generator function is refused where it is registered; what another function makes and hands back is
-found where it returns.
+Such a call returns before the first line of the body has run. If that counted as success, the job would be lost
+silently. Generator functions are rejected at registration; generators and awaitables returned by another function are
+detected when it returns.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from typing import Any
 
 from holdfast.errors import ConfigError
 
-_REMEDY = "leave out the `yield`, or loop over the generator in a function of its own and register that one"
+_REMEDY = "remove the `yield`, or register a function that iterates over the generator"
 
 
 def refuse_generator(handler: Callable[..., Any], owner: str) -> None:
-    """Raise `ConfigError` if calling the handler would only make a generator; `owner` says whose handler it is.
+    """Raise `ConfigError` if calling the handler would only create a generator; `owner` names the handler's owner.
 
-    Also found behind `functools.partial`, in the `__call__` of an object, and behind a decorator that tells with
-    `functools.wraps` what it wraps.
+    Generator functions are also found behind `functools.partial`, in the `__call__` of an object, and behind a
+    decorator that uses `functools.wraps`.
     """
     called = _called(handler)
     if _makes_generator(called):
-        raise ConfigError(f"{owner}: {_of(called)}, so that calling it runs none of its lines: {_REMEDY}")
+        raise ConfigError(f"{owner}: {_of(called)}, so calling it runs none of its code: {_REMEDY}")
     while hasattr(called, "__wrapped__"):
         called = _called(called.__wrapped__)
         if _makes_generator(called):
             raise ConfigError(
-                f"{owner}: {_of(called)}, and the decorator around it may return before any of its lines has run: "
-                f"{_REMEDY}. If the decorator does run it to its end, leave out functools.wraps there"
+                f"{owner}: {_of(called)}, and the decorator around it may return before any of its code has run: "
+                f"{_REMEDY}. If the decorator exhausts the generator, do not use functools.wraps in it"
             )
 
 
 def undone_reason(value: object) -> str | None:
-    """Return why a handler that returned this value has not done its work, with the remedy; None if it has.
+    """Return why a handler that returned this value did not run, with the remedy; None if it did run.
 
-    A coroutine is closed, so that Python does not complain of it, too.
+    A coroutine is closed, so that Python does not warn about it as well.
     """
     kind = type(value).__name__
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         return (
-            f"returned {'an' if kind[0] == 'a' else 'a'} {kind} that nobody has run, so its work was not done: make "
-            "the handler, or the decorator around it, go through all of it, and return something else"
+            f"returned {'an' if kind[0] == 'a' else 'a'} {kind} that was never iterated, so its code did not run: "
+            "iterate over it in the handler, or in the decorator around it, and return something else"
         )
     if not inspect.isawaitable(value):
         return None
     if inspect.iscoroutine(value):
         value.close()
     return (
-        f"returned a {kind} that nobody has awaited, so its work was not done: "
+        f"returned a {kind} that was never awaited, so its code did not run: "
         "make the handler, or the decorator around it, an `async def` that awaits it"
     )
 
 
 def _called(handler: Any) -> Any:
-    """Return the function whose code a call of the handler begins with."""
+    """Return the function that a call of the handler enters first."""
     while issubclass(type(handler), functools.partial):
         handler = handler.func
     if inspect.isroutine(handler) or inspect.isclass(handler) or not callable(handler):

@@ -1,4 +1,4 @@
-"""The parameters of a handler, with their annotations resolved and found fit to be decoded."""
+"""The parameters of a handler, with resolved annotations that are known to be decodable."""
 
 from __future__ import annotations
 
@@ -31,72 +31,74 @@ _AMBIGUOUS = (
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """The parameters that travel, and the name of the one that takes the context, if there is one.
+    """The parameters that the payload contains, and the name of the context parameter, if there is one.
 
-    Where none does, `unmarked` is the one that is called as contexts are and has no annotation, if there is such.
+    If there is none, `unmarked` is an unannotated parameter with a name that is usual for contexts, if there is one.
     """
 
-    travelling: tuple[Parameter, ...]
+    encoded: tuple[Parameter, ...]
     context: str | None
     unmarked: str | None = None
 
 
 def read_parameters(handler: Callable[..., Any], task: str, *, context_type: type | None) -> Parameters:
-    """Return the parameters of a handler; refuse one that no worker could call."""
+    """Return the parameters of a handler; raise `ConfigError` if a worker could not call it."""
     try:
         found = inspect.signature(handler)
     except (TypeError, ValueError, NameError) as error:
-        raise ConfigError(f"task {task!r}: the signature of {handler!r} cannot be read: {error}") from error
+        raise ConfigError(f"task {task!r}: the signature of {handler!r} cannot be inspected: {error}") from error
     scope = _scope(handler, context_type)
-    travelling: list[Parameter] = []
+    encoded: list[Parameter] = []
     context: Parameter | None = None
     for parameter in found.parameters.values():
         resolved = parameter.replace(annotation=_resolve(parameter, task, scope))
         if context_type is None or not _takes_context(resolved.annotation, context_type):
-            travelling.append(resolved)
+            encoded.append(resolved)
         elif context is None:
             context = resolved
         else:
-            raise ConfigError(f"task {task!r} takes the context twice, as {context.name} and {resolved.name}: drop one")
+            raise ConfigError(
+                f"task {task!r} has two context parameters, {context.name} and {resolved.name}: remove one"
+            )
     if context is not None:
-        _check_context(context, travelling, task)
-        return Parameters(tuple(travelling), context.name)
+        _check_context(context, encoded, task)
+        return Parameters(tuple(encoded), context.name)
     bare = [name for name, parameter in found.parameters.items() if parameter.annotation is Parameter.empty]
-    return Parameters(tuple(travelling), None, next((name for name in bare if name in _USUAL_NAMES), None))
+    return Parameters(tuple(encoded), None, next((name for name in bare if name in _USUAL_NAMES), None))
 
 
 def check_annotation(parameter: Parameter, task: str) -> bool:
-    """Refuse an annotation that cannot be decoded; return whether a text may arrive as something it does not mean.
+    """Raise `ConfigError` if an annotation cannot be decoded; return whether it gives strings another meaning.
 
-    That is a datetime or a time without a zone, and bytes, which JSON holds as base64.
+    Ambiguous are datetimes and times, which may lack a time zone, and bytes, which JSON represents as base64.
     """
     ambiguous = False
     try:
         decoder_for(parameter.annotation)
         for shape in _shapes(shapes.type_info(parameter.annotation), set()):
             if isinstance(shape, shapes.CustomType) and not is_model(shape.cls):
-                raise TypeError(f"{shape.cls.__qualname__} cannot be made from JSON")  # noqa: TRY301
+                raise TypeError(f"{shape.cls.__qualname__} cannot be decoded from JSON")  # noqa: TRY301
             if isinstance(shape, _UNDECODABLE):
-                raise TypeError(f"{type(shape).__name__} cannot be made from JSON")  # noqa: TRY301
+                raise TypeError(f"{type(shape).__name__} cannot be decoded from JSON")  # noqa: TRY301
             ambiguous = ambiguous or isinstance(shape, _AMBIGUOUS)
     except Exception as error:
         raise ConfigError(
             f"task {task!r}, parameter {parameter.name}: {inspect.formatannotation(parameter.annotation)} "
-            f"cannot be decoded ({error}): annotate it with plain types, a dataclass, a msgspec.Struct, a TypedDict "
+            f"cannot be decoded ({error}): use plain types, a dataclass, a msgspec.Struct, a TypedDict "
             "or a pydantic model, or pass an id and load the object in the handler"
         ) from error
     return ambiguous
 
 
 def _scope(handler: Any, context_type: type | None) -> dict[str, Any]:
-    """Return the names that string annotations may use: those of the handler's module, and the context."""
-    # The context is often imported for type checkers alone; a name of the module's own goes first.
+    """Return the names that string annotations may use: those of the handler's module, and the context type."""
+    # The context type is often imported under TYPE_CHECKING only; a name defined in the module takes precedence.
     known = {} if context_type is None else {context_type.__name__: context_type}
     return known | names_known_to(handler)
 
 
 def names_known_to(handler: Any) -> dict[str, Any]:
-    """Return the names of the module in which the code of a handler stands."""
+    """Return the global names of the module that defines a handler."""
     function: Any = inspect.unwrap(handler)
     while issubclass(type(function), functools.partial):
         function = inspect.unwrap(function.func)
@@ -112,39 +114,39 @@ def _resolve(parameter: Parameter, task: str, scope: dict[str, Any]) -> Any:
         return Any
     holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
-        hint = typing.get_type_hints(holder, globalns=scope, include_extras=True)[parameter.name]
+        resolved = typing.get_type_hints(holder, globalns=scope, include_extras=True)[parameter.name]
     except Exception as error:
         raise ConfigError(
             f"task {task!r}, parameter {parameter.name}: the annotation {parameter.annotation!r} cannot be resolved "
             f"({error}): import or define it at the top of the handler's module, not under TYPE_CHECKING"
         ) from error
-    return Any if hint is object else hint
+    return Any if resolved is object else resolved
 
 
-def _takes_context(hint: Any, context_type: type) -> bool:
-    origin = typing.get_origin(hint)
+def _takes_context(annotation: Any, context_type: type) -> bool:
+    origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
-        return _takes_context(typing.get_args(hint)[0], context_type)
+        return _takes_context(typing.get_args(annotation)[0], context_type)
     if origin is typing.Union or origin is types.UnionType:
-        return any(_takes_context(part, context_type) for part in typing.get_args(hint))
-    cls = origin or hint
+        return any(_takes_context(part, context_type) for part in typing.get_args(annotation))
+    cls = origin or annotation
     return isinstance(cls, type) and issubclass(cls, context_type)
 
 
-def _check_context(context: Parameter, travelling: list[Parameter], task: str) -> None:
+def _check_context(context: Parameter, encoded: list[Parameter], task: str) -> None:
     named = context.kind in {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
     in_the_way = context.kind is Parameter.POSITIONAL_OR_KEYWORD and any(
-        parameter.kind is Parameter.VAR_POSITIONAL for parameter in travelling
+        parameter.kind is Parameter.VAR_POSITIONAL for parameter in encoded
     )
     if not named or in_the_way:
         raise ConfigError(
-            f"task {task!r}: the context parameter {context.name} is handed over by name, which its place does not "
-            f"allow: put it last, as a keyword-only parameter (*, {context.name})"
+            f"task {task!r}: the context parameter {context.name} cannot be passed by name: "
+            f"put it last, as a keyword-only parameter (*, {context.name})"
         )
 
 
 def _shapes(root: shapes.Type, met: set[int]) -> Iterator[shapes.Type]:
-    """Yield a type and all types inside it, each once: types may hold themselves."""
+    """Yield a type and all types inside it, each once: types may be recursive."""
     if id(root) in met:
         return
     met.add(id(root))

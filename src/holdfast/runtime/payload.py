@@ -1,4 +1,4 @@
-"""JSON on the wire: the encoder and decoders, results, headers, and how large they may be."""
+"""The JSON wire format: encoder, decoders, results, headers and size limits."""
 
 from __future__ import annotations
 
@@ -18,70 +18,70 @@ MAX_PAYLOAD = 256 * 1024
 MAX_HEADERS = 64
 MAX_HEADER_BYTES = 16 * 1024
 
-_UNKEPT = "!"  # no JSON begins so
-_REMEDY = "store the bulk elsewhere (a file, a table, an object store) and pass a reference to it"
+_UNKEPT = "!"  # no JSON value starts with this character
+_REMEDY = "store the data elsewhere (a file, a table, an object store) and pass a reference to it"
 
 
 def _to_json(value: Any) -> Any:
     if is_model(cast("object", type(value))):
         return value.model_dump(mode="json", by_alias=True)
-    raise TypeError(f"{type(value).__qualname__} cannot be carried as JSON")
+    raise TypeError(f"{type(value).__qualname__} cannot be encoded as JSON")
 
 
 def _from_json(cls: Any, value: Any) -> Any:
     if is_model(cls):
-        # From JSON, not from the parsed value: a strict model takes a text for a UUID only there.
+        # From JSON, not from the parsed value: only then a strict model accepts a string as a UUID.
         return cls.model_validate_json(msgspec.json.encode(value))
-    raise TypeError(f"{cls!r} cannot be read from JSON")
+    raise TypeError(f"{cls!r} cannot be decoded from JSON")
 
 
 encode_json = msgspec.json.Encoder(enc_hook=_to_json).encode
 
 
-def decoder_for(hint: Any) -> msgspec.json.Decoder[Any]:
-    """Return a decoder to the annotated type; raises what msgspec raises if there can be none."""
-    return msgspec.json.Decoder(hint, dec_hook=_from_json)
+def decoder_for(annotation: Any) -> msgspec.json.Decoder[Any]:
+    """Return a decoder to the annotated type; raise msgspec's error if the type cannot be decoded."""
+    return msgspec.json.Decoder(annotation, dec_hook=_from_json)
 
 
 def check_size(size: int, what: str) -> None:
-    """Refuse a text of more bytes than the store is asked to carry."""
+    """Raise `PayloadError` if a payload is too large."""
     if size > MAX_PAYLOAD:
-        raise PayloadError(f"{what} has {size:,} bytes as JSON, at most {MAX_PAYLOAD:,} are carried: {_REMEDY}")
+        raise PayloadError(f"{what} is {size:,} bytes as JSON, more than the limit of {MAX_PAYLOAD:,}: {_REMEDY}")
 
 
 def size_of(text: str) -> int:
-    """Return the size of a text in bytes of UTF-8; a lone surrogate counts as three."""
+    """Return the size of a string in UTF-8 bytes; a lone surrogate counts as three."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def encode_value(value: Any, what: str) -> str:
-    """Return a value as JSON; refuse what cannot be carried.
+    """Return a value as JSON; raise `PayloadError` if it cannot be encoded.
 
-    Nobody knows yet how it will be read, so bytes, sets and keys that are not texts are refused, unless they are
-    fields of an object, whose class says what they are. Dates, UUIDs, decimals and objects are kept in their JSON
-    form; decoding to a type makes them whole again.
+    The type to which it will be decoded is unknown here. So bytes, sets and keys that are not strings are rejected,
+    unless they are fields of an object, whose class defines their types. Dates, UUIDs, decimals and objects are stored
+    in their JSON form; decoding to their type restores them.
     """
     try:
         check(value, UNKNOWN)
         data = encode_json(value)
     except Refused as refused:
         place = f"at {refused.place.removeprefix('.')}: " if refused.place else ""
-        raise PayloadError(f"{what} cannot be kept: {place}{refused.unannotated}") from None
+        raise PayloadError(f"{what} cannot be encoded: {place}{refused.unannotated}") from None
     except Exception as error:
-        raise PayloadError(f"{what} cannot be kept: {error}") from error
+        raise PayloadError(f"{what} cannot be encoded: {error}") from error
     check_size(len(data), what)
     return data.decode()
 
 
 def encode_result(value: Any) -> str | None:
-    """Return the result of a handler as JSON, None for None; refuse what cannot be carried."""
+    """Return the result of a handler as JSON, None for None; raise `PayloadError` if it cannot be encoded."""
     return None if value is None else encode_value(value, "the result")
 
 
 def encode_result_or_reason(value: Any) -> str | None:
-    """Return the result as JSON or, if it cannot be kept, the reason, which `decode_result` raises.
+    """Return the result as JSON or, if it cannot be encoded, the reason in a form that `decode_result` raises.
 
-    The work is done: that its value cannot be written down is no reason to do it again.
+    The handler has run: a result that cannot be encoded is no reason to run it again.
     """
     try:
         return encode_result(value)
@@ -90,12 +90,12 @@ def encode_result_or_reason(value: Any) -> str | None:
 
 
 def unkept_reason(text: str | None) -> str | None:
-    """Return why a result could not be kept, if that is what was written in its place."""
+    """Return why a result could not be encoded, if that was stored in its place; else None."""
     return text.removeprefix(_UNKEPT) if text is not None and text.startswith(_UNKEPT) else None
 
 
-def decode_result(text: str | None, type: Any = Any) -> Any:  # noqa: A002 - as msgspec calls it
-    """Return a kept result as `type`; plain JSON values by default."""
+def decode_result(text: str | None, type: Any = Any) -> Any:  # noqa: A002 - the name that msgspec uses
+    """Return a stored result decoded to `type`; plain JSON values by default."""
     if text is None:
         return None
     reason = unkept_reason(text)
@@ -105,25 +105,25 @@ def decode_result(text: str | None, type: Any = Any) -> Any:  # noqa: A002 - as 
     try:
         return decoder_for(type).decode(text)
     except Exception as error:
-        raise PayloadError(f"the result cannot be read as {type!r}: {error}") from error
+        raise PayloadError(f"the result cannot be decoded as {type!r}: {error}") from error
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return a copy of the headers, None for none; refuse what cannot be carried."""
+    """Return a copy of the headers, None if there are none; raise `PayloadError` if they are invalid or too large."""
     if not headers:
         return None
     if len(headers) > MAX_HEADERS:
-        raise PayloadError(f"{len(headers)} headers were given, at most {MAX_HEADERS} are carried: use arguments")
+        raise PayloadError(f"there are {len(headers)} headers, more than the limit of {MAX_HEADERS}: use arguments")
     size = 0
     for name, value in headers.items():
         check_name("header", name)
         if not isinstance(cast("object", value), str):
-            raise PayloadError(f"header {name!r} is {value!r}: the value of a header is a text, pass str(...) of it")
+            raise PayloadError(f"header {name!r} is {value!r}, not a string: pass str(…) of it")
         try:
             check(str(value), UNKNOWN)
         except Refused as refused:
             raise PayloadError(f"header {name!r}: {refused.reason}") from None
         size += len(name) + size_of(value)
     if size > MAX_HEADER_BYTES:
-        raise PayloadError(f"the headers have {size:,} bytes, at most {MAX_HEADER_BYTES:,} are carried: {_REMEDY}")
+        raise PayloadError(f"the headers are {size:,} bytes, more than the limit of {MAX_HEADER_BYTES:,}: {_REMEDY}")
     return dict(headers)

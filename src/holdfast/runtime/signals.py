@@ -1,4 +1,4 @@
-"""Signals that a handler may look at or wait for, from a coroutine or from a thread."""
+"""One-time signals that a handler can check or wait for, in a coroutine or in a thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class Signal:
-    """Something that happens at most once: the lease is lost, a cancel is asked."""
+    """An event that happens at most once, such as the loss of a lease or a request to cancel."""
 
     __slots__ = ("_event", "_lock", "_waiting", "was_seen")
 
@@ -17,25 +17,25 @@ class Signal:
         self._event = threading.Event()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self.was_seen = False
-        """Whether somebody has looked or waited, and knows that it has happened."""
+        """Whether a check or a wait has observed that the signal is set."""
 
     def set(self) -> None:
-        """Let it have happened; callable from any thread."""
+        """Set the signal; may be called from any thread."""
         with self._lock:
             self._event.set()
             waiting, self._waiting = self._waiting, []
         for loop, event in waiting:
-            with contextlib.suppress(RuntimeError):  # a loop that was closed has nobody left who waits
+            with contextlib.suppress(RuntimeError):  # the loop was closed: no coroutine waits in it any more
                 loop.call_soon_threadsafe(event.set)
 
     def is_set(self) -> bool:
-        """Tell whether it has happened."""
+        """Return whether the signal is set."""
         return self._seen(self._event.is_set())
 
     __bool__ = is_set
 
     async def wait(self) -> None:
-        """Wait for it in a coroutine."""
+        """Wait for the signal in a coroutine."""
         with self._lock:
             if self._event.is_set():
                 self.was_seen = True
@@ -47,14 +47,14 @@ class Signal:
             await event.wait()
             self.was_seen = True
         finally:
-            with self._lock, contextlib.suppress(ValueError):  # taken out already by `set`
+            with self._lock, contextlib.suppress(ValueError):  # already removed by `set`
                 self._waiting.remove(entry)
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Wait for it in a thread; False if it has not happened after `timeout` seconds."""
+        """Wait for the signal in a thread; return False if it is not set after `timeout` seconds."""
         return self._seen(self._event.wait(timeout))
 
-    def _seen(self, has_happened: bool) -> bool:
-        if has_happened:
+    def _seen(self, is_set: bool) -> bool:
+        if is_set:
             self.was_seen = True
-        return has_happened
+        return is_set

@@ -1,14 +1,14 @@
-"""The call of a task, as JSON: bound and checked where it is enqueued, decoded to the annotated types where it runs.
+"""Task calls as JSON: bound and validated at enqueue, decoded to the annotated types in the worker.
 
 ```text
 charge(7, note="x")  ──encode──▶  [[], {"order_id": 7, "note": "x"}]  ──decode──▶  charge(order_id=7, note="x")
 ```
 
-Parameters travel by name, so that a worker of the next version may reorder them or add some with defaults. Only what
-cannot be named travels by position: positional-only parameters, and `*args` with all that stands before it. A default
-is never put into the payload: the worker's own applies.
+Arguments are encoded by name, so that the next version of a handler may reorder its parameters or add some with
+defaults. Only arguments that cannot be named are encoded by position: positional-only parameters, and `*args` with
+everything before it. Defaults are never encoded: those of the worker's version apply.
 
-`encode` decodes what it has encoded, so that what the worker would refuse is refused at once, where the mistake is.
+`encode` decodes its own output, so that a call that the worker would reject is rejected where it is made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _UNSET = msgspec.UNSET
-_NUL = "\\u0000"  # how the encoder writes it; an escaped backslash before it makes a false alarm, never a miss
+_NUL = "\\u0000"  # as the encoder writes it; after an escaped backslash it is a false alarm, but none is missed
 _PATH = re.compile(r" - at `\$\[1\](?:\.([^`]*))?`$")
 _RAW = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 _NOTHING: tuple[Any, ...] = ()
@@ -37,7 +37,7 @@ _Call = tuple[list[Any], dict[str, Any]]
 
 
 class Signature:
-    """What a task takes; made once per task by `Signature.of`."""
+    """The parameters of a task; built once per task by `Signature.of`."""
 
     __slots__ = (
         "_ambiguous",
@@ -66,10 +66,10 @@ class Signature:
     ) -> None:
         self.task = task
         self.context = context
-        """The name of the parameter that takes the context, to be handed over by name."""
+        """The name of the context parameter, which the worker passes by name; None if there is none."""
         self.text = f"{task}{inspect.Signature(parameters)}"
-        """The signature as a person writes it, without the context."""
-        self._unmarked = unmarked  # a parameter that may be meant to take the context, and how to annotate it then
+        """The signature in Python syntax, without the context."""
+        self._unmarked = unmarked  # a parameter that may be meant as the context, and the annotation it would need
         by_kind: dict[Any, list[Parameter]] = {}
         for parameter in parameters:
             by_kind.setdefault(parameter.kind, []).append(parameter)
@@ -77,7 +77,7 @@ class Signature:
         either = by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, [])
         named = either + by_kind.get(Parameter.KEYWORD_ONLY, [])
         ambiguous = [check_annotation(parameter, task) for parameter in parameters]
-        self._ambiguous = any(ambiguous)  # then even a plain text has to be compared with what it arrives as
+        self._ambiguous = any(ambiguous)  # then even a plain string must be compared with its decoded value
         self._only_positional = len(positional)
         self._ordered = tuple(parameter.name for parameter in positional + either)
         self._by_name = frozenset(parameter.name for parameter in named)
@@ -93,16 +93,17 @@ class Signature:
 
     @classmethod
     def of(cls, handler: Callable[..., Any], *, task: str | None = None, context_type: type | None = None) -> Signature:
-        """Read the signature of a handler; refuse one whose arguments cannot travel.
+        """Return the signature of a handler; raise `ConfigError` if its arguments cannot be encoded.
 
-        The parameter annotated with `context_type` is left to the worker. What has no annotation takes any plain value.
+        The worker fills in the parameter annotated with `context_type`. A parameter without an annotation accepts any
+        plain value.
         """
         name = task or str(getattr(handler, "__name__", type(handler).__name__))
         parameters = read_parameters(handler, name, context_type=context_type)
         unmarked = None
         if context_type is not None and parameters.unmarked is not None:
             unmarked = parameters.unmarked, context_type.__name__
-        return cls(name, parameters.travelling, parameters.context, unmarked=unmarked)
+        return cls(name, parameters.encoded, parameters.context, unmarked=unmarked)
 
     def __repr__(self) -> str:
         return f"<Signature {self.text}>"
@@ -110,7 +111,7 @@ class Signature:
     # On one core of a small server, CPython 3.11: `f(order_id: int)` by keyword takes 0.8 µs to encode and check and
     # 0.35 µs to decode; three dataclasses and a datetime, compared field by field, 11 µs and 1.2 µs.
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Return a call as JSON; raise ArgumentsError if it does not fit, PayloadError if it is too large."""
+        """Return a call as JSON; raise `ArgumentsError` if it does not match, `PayloadError` if it is too large."""
         if args or self._read_named is None:
             positional, named = self._bind(args, kwargs)
         else:
@@ -125,19 +126,19 @@ class Signature:
                 self._check(positional, named, seen=seen)
         except PayloadError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is explained and raised
+        except Exception as error:  # noqa: BLE001 - `_explain` raises it as an ArgumentsError
             self._explain(args, kwargs, error)
         return text
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments of a call as the annotated types; raise PayloadError if they do not fit."""
+        """Return the arguments of a call as the annotated types; raise `PayloadError` if they do not match."""
         if len(payload) > MAX_PAYLOAD // 4:  # a character has at most four bytes
             check_size(size_of(payload), f"the payload of task {self.task!r}")
         try:
             return self._read(payload)
         except Exception as error:
             raise PayloadError(
-                f"the payload does not fit task {self.task!r}: {_reason(error)}; the signature is {self.text}"
+                f"the payload does not match task {self.task!r}: {_reason(error)}; the signature is {self.text}"
             ) from error
 
     def _read(self, payload: bytes | str) -> tuple[list[Any], dict[str, Any]]:
@@ -164,17 +165,17 @@ class Signature:
         return args, named
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Sort a call into what travels by position and what by name."""
+        """Split a call into the arguments encoded by position and those encoded by name."""
         if self._rest and len(args) > len(self._ordered):
             positional, named = args, kwargs
         else:
             if len(args) > len(self._ordered):
-                self._misfit(f"{len(args)} positional arguments were given, at most {len(self._ordered)} are taken")
+                self._misfit(f"{len(args)} positional arguments were passed, at most {len(self._ordered)} are allowed")
             positional = args[: self._only_positional]
             named = dict(zip(self._ordered[self._only_positional :], args[self._only_positional :], strict=False))
             for name in kwargs:
                 if name in named:
-                    self._misfit(f"{name} was given twice, by position and by name")
+                    self._misfit(f"{name} was passed twice, by position and by name")
             named.update(kwargs)
         try:
             self._check_fit(len(positional), named)
@@ -183,15 +184,15 @@ class Signature:
         return positional, named
 
     def _check_fit(self, count: int, named: Mapping[str, Any]) -> None:
-        """Refuse a call with `count` arguments by position whose names do not fit."""
+        """Raise `Refused` if a call with `count` positional arguments and these names does not match."""
         if not self._rest and count > self._only_positional:
-            raise Refused(f"{count} arguments travel by position, at most {self._only_positional} are taken so")
+            raise Refused(f"{count} arguments are encoded by position, but at most {self._only_positional} may be")
         by_position = self._ordered[:count]
         for name in named:
             if name == self.context:
-                raise Refused(f"{name} is the context, which the worker hands over: leave it out")
+                raise Refused(f"{name} is the context, which the worker passes: leave it out")
             if name in by_position and name in self._by_name:
-                raise Refused(f"{name} was given twice, by position and by name")
+                raise Refused(f"{name} was passed twice, by position and by name")
             if name not in self._by_name and not self._extra:
                 raise Refused(f"there is no parameter {name}")
         positional_only = self._ordered[: self._only_positional]
@@ -214,10 +215,10 @@ class Signature:
         check(dict(named), seen[1])
 
     def _explain(self, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception) -> NoReturn:
-        """Raise the ArgumentsError that says best why a call cannot travel."""
+        """Raise an `ArgumentsError` with the most precise reason why a call cannot be encoded."""
         positional, named = self._bind(args, kwargs)
         try:
-            # The encoder names no place, and writes NaN as null: look first for what it stumbled over.
+            # The encoder does not name the place of a problem and writes NaN as null: search for the value first.
             self._check(positional, named, seen=(list(positional), dict(named)))
         except Refused as refused:
             self._misfit(refused.text, error)
@@ -228,7 +229,7 @@ class Signature:
 
 
 def _named_decoder(parameters: Sequence[Parameter]) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a call that travels by name alone: a struct made for it, read in one go."""
+    """Return the decoder of a call encoded only by name: a struct built for it, decoded in one pass."""
     fields = [
         (parameter.name, parameter.annotation, msgspec.field() if parameter.default is Parameter.empty else _UNSET)
         for parameter in parameters
@@ -239,7 +240,7 @@ def _named_decoder(parameters: Sequence[Parameter]) -> msgspec.json.Decoder[Any]
 
 
 def _reason(error: Exception) -> str:
-    """Return what was wrong, with the place as a person would write it."""
+    """Return the reason of an error, with the place in Python syntax."""
     if isinstance(error, Refused):
         return error.text
     text = str(error)
@@ -247,5 +248,5 @@ def _reason(error: Exception) -> str:
     if found is None:
         return text
     text = text[: found.start()].replace("Object contains unknown field", "there is no parameter")
-    text = text.replace("Object missing required field", "missing is the argument")
+    text = text.replace("Object missing required field", "missing argument")
     return f"{found[1]}: {text}" if found[1] else text

@@ -1,4 +1,4 @@
-"""Text that any store can hold and any terminal can show."""
+"""Text that is safe for every store and every terminal."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 _ELLIPSIS = "…"
 _ELLIPSIS_BYTES = len(_ELLIPSIS.encode())
 
-# C0 but \t and \n, DEL and C1 (terminals obey them, PostgreSQL cannot store NUL), and surrogates (no UTF-8 has them).
+# C0 except \t and \n, DEL and C1 (terminals execute them, PostgreSQL cannot store NUL), surrogates (invalid in UTF-8).
 _HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clean(text: str, limit_bytes: int) -> str:
-    r"""Return `text` with hostile characters as visible escapes, in at most `limit_bytes` of UTF-8.
+    r"""Return `text` with unsafe characters as visible escapes, in at most `limit_bytes` of UTF-8.
 
-    NUL becomes the four characters `\x00`, a lone surrogate `\ud800`. What is cut off is marked by an ellipsis, if
-    there is room for one; a character is never cut in two.
+    NUL becomes the four characters `\x00`, a lone surrogate `\ud800`. Truncation is marked by an ellipsis if there is
+    room for one, and never splits a character.
     """
-    # A character is a byte at least, so nothing past the limit can be kept: do not scan it.
+    # A character has at least one byte, so the rest cannot fit: do not scan it.
     text = escape(text[: limit_bytes + 1])
     if len(text) <= limit_bytes:
         if text.isascii():
@@ -34,7 +34,7 @@ def clean(text: str, limit_bytes: int) -> str:
 
 
 def escape(text: str) -> str:
-    """Return `text` with control characters and lone surrogates as visible escapes; newline and tab stay."""
+    """Return `text` with control characters and lone surrogates as visible escapes; newlines and tabs are kept."""
     if text.isascii() and text.isprintable():
         return text
     return _HOSTILE.sub(_visible, text)

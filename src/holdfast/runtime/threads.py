@@ -1,6 +1,6 @@
-"""Threads for handlers: daemons, so that one that never ends cannot keep its process from ending.
+"""Threads for handlers. They are daemon threads, so a handler that never returns cannot keep its process alive.
 
-(`ThreadPoolExecutor` joins its threads when the interpreter exits, however stuck they are.)
+(`ThreadPoolExecutor` joins its threads when the interpreter exits, even if they are stuck.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs functions in threads that are kept for the next; there are as many as were ever busy at once."""
+    """Runs functions in reusable threads; their number is the largest number that was ever busy at once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -27,7 +27,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `function` in a thread, with the caller's context variables; the future is the loop's."""
+        """Run `function` in a thread with the caller's context variables; return a future of the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -35,10 +35,10 @@ class Threads:
         def work() -> None:
             try:
                 value = context.run(function)
-            except BaseException as error:  # noqa: BLE001 - handed to the future, whatever it is
-                self._tell(loop, partial(_fail, future, error))
+            except BaseException as error:  # noqa: BLE001 - the future raises it
+                self._report(loop, partial(_fail, future, error))
             else:
-                self._tell(loop, partial(_succeed, future, value))
+                self._report(loop, partial(_succeed, future, value))
 
         with self._lock:
             if self._idle:
@@ -57,12 +57,12 @@ class Threads:
                 self._idle += 1
 
     @staticmethod
-    def _tell(loop: asyncio.AbstractEventLoop, report: Callable[[], None]) -> None:
+    def _report(loop: asyncio.AbstractEventLoop, outcome: Callable[[], None]) -> None:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(report)
+            loop.call_soon_threadsafe(outcome)
 
     def close(self) -> None:
-        """Let the idle threads end; busy ones end after their work."""
+        """End the idle threads; busy ones end after their current function."""
         with self._lock:
             for _ in range(self._count):
                 self._work.put(None)
@@ -79,7 +79,7 @@ def _fail(future: asyncio.Future[T], error: BaseException) -> None:
 
 
 def _as_exception(error: BaseException) -> BaseException:
-    """A future refuses StopIteration, and asyncio would end the loop on SystemExit."""
+    """Wrap exceptions that a future rejects (StopIteration) or that would stop the event loop (SystemExit)."""
     if isinstance(error, (StopIteration, SystemExit, KeyboardInterrupt)):
         wrapped = RuntimeError(f"the handler raised {type(error).__name__}: {error}")
         wrapped.__cause__ = error

@@ -1,7 +1,7 @@
-"""A clock for how long something has lasted, on a machine that may sleep.
+"""A monotonic clock that also counts the time during which the machine was suspended.
 
-The monotonic clock of Linux stands still while the machine is suspended, but other machines go on and the store with
-them. Whoever measures how long others may have been waiting for it must count the sleep.
+Linux stops its monotonic clock during a suspend, while other machines and the store continue. A process that measures
+how long others have been without its heartbeat must include that time.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def uptime() -> float:
-    """Return the seconds since this machine was started, sleep included where the system counts it; it never steps."""
+    """Return the seconds since boot, including suspends where the system counts them; the clock never steps."""
     return time.clock_gettime(_CLOCK)

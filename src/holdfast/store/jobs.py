@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
+from holdfast.store.stream_values import Beat
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -162,7 +164,7 @@ class JobStore(Protocol):
 
 
 class Extender(Protocol):
-    """The blocking verbs of the thread that extends leases, over a connection of its own."""
+    """The blocking verbs of the thread that extends leases and sends heartbeats, over a connection of its own."""
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
         """Extend leases to `duration` from now, which becomes their own duration.
@@ -179,9 +181,17 @@ class Extender(Protocol):
         ...
 
     def beat(self, beat: WorkerBeat) -> None:
-        """Tell the store that this worker lives."""
+        """Send the heartbeat of a worker."""
+        ...
+
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:
+        """Send the heartbeat of a node and return what it owns, as `AllocationStore.beat` does."""
+        ...
+
+    def owned(self, node: NodeKey) -> Beat:
+        """Return what a node owns and write nothing, as `AllocationStore.owned` does."""
         ...
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         ...

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -56,51 +56,61 @@ class Consumer(msgspec.Struct, frozen=True):
         return f"<Consumer {self.name!r} of {self.subscription}>"
 
 
-def make_consumer(  # noqa: PLR0913 - each is a setting of its own, by name
-    name: str,
-    handler: Callable[..., Any],
-    *,
-    category: str | None = None,
-    stream: str | None = None,
-    log: bool = False,
-    start: Start | str = StartAt.BEGINNING,
-    batch: int | None = None,
-    commit_every: int = 100,
-    commit_interval: float | timedelta = 1.0,
-    poll_interval: float | timedelta = 1.0,
-    on_error: OnError | str = OnError.BLOCK,
-    max_attempts: int = 5,
-    retry: object = None,
-    timeout: float | timedelta | None = None,
-    capacity: int = 1,
-) -> Consumer:
+class ConsumerSettings(TypedDict, total=False):
+    """The settings of `@app.consumer(…)`: the only list of them.
+
+    A consumer reads a `category`, one `stream` of it, or with `log=True` all categories, from `start`: "beginning",
+    "end", a time or a position. `batch` is the largest list that a handler of lists is given, 100 by default. Without
+    `ctx.transaction()` the position is written every `commit_every` events or `commit_interval` seconds.
+    `poll_interval` is the interval of polls without a notification. `on_error` is "block", "skip" or "park", applied
+    after `max_attempts`, spaced by `retry`. `timeout` limits one attempt. `capacity` is the weight of this node.
+    """
+
+    category: str | None
+    stream: str | None
+    log: bool
+    start: Start | str
+    batch: int | None
+    commit_every: int
+    commit_interval: float | timedelta
+    poll_interval: float | timedelta
+    on_error: OnError | str
+    max_attempts: int
+    retry: object
+    timeout: float | timedelta | None
+    capacity: int
+
+
+CONSUMER_SETTINGS: Final = tuple(ConsumerSettings.__annotations__)
+
+
+def make_consumer(name: str, handler: Callable[..., Any], **settings: Unpack[ConsumerSettings]) -> Consumer:
     """Check everything that can be checked before a node runs; raises `ConfigError` with the remedy."""
     check_name("consumer", name)
     call = _call_of(name, handler)
     refuse_generator(call, f"consumer {name!r}")
     takes = read_handler(name, call)
+    retry = settings.get("retry")
     return Consumer(
         name=name,
         handler=call,
-        subscription=_subscription(name, category, stream, log=log),
-        start=check_start(start),
+        subscription=_subscription(
+            name, settings.get("category"), settings.get("stream"), log=settings.get("log", False)
+        ),
+        start=check_start(settings.get("start", StartAt.BEGINNING)),
         is_async=inspect.iscoroutinefunction(call),
         takes_batch=takes.takes_batch,
         takes_context=takes.takes_context,
-        batch=_batch(name, takes, batch),
-        commit_every=_count(name, "commit_every", commit_every, _MAX_BATCH),
-        commit_interval=to_span(commit_interval, "commit_interval"),
-        poll_interval=to_span(poll_interval, "poll_interval"),
-        on_error=_on_error(name, on_error),
-        max_attempts=_count(name, "max_attempts", max_attempts, 1_000_000),
+        batch=_batch(name, takes, settings.get("batch")),
+        commit_every=_count(name, "commit_every", settings.get("commit_every", 100), _MAX_BATCH),
+        commit_interval=to_span(settings.get("commit_interval", 1.0), "commit_interval"),
+        poll_interval=to_span(settings.get("poll_interval", 1.0), "poll_interval"),
+        on_error=_on_error(name, settings.get("on_error", OnError.BLOCK)),
+        max_attempts=_count(name, "max_attempts", settings.get("max_attempts", 5), 1_000_000),
         retry=DEFAULT_RETRY if retry is None else policy_of(retry),
-        timeout=_timeout(name, call, timeout),
-        capacity=_count(name, "capacity", capacity, 1000),
+        timeout=_timeout(name, call, settings.get("timeout")),
+        capacity=_count(name, "capacity", settings.get("capacity", 1), 1000),
     )
-
-
-CONSUMER_SETTINGS: Final = tuple(make_consumer.__kwdefaults__ or ())
-"""The names of all settings."""
 
 
 def check_start(start: object) -> Start:

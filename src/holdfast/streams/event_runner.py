@@ -1,9 +1,12 @@
-"""Handing events to a handler, again and again if it must be: the tries of one event, or of a batch.
+"""Running a consumer's handler: the attempts at one event, or at a batch.
 
-A handler may be told to stop half-way: because the time to drain is up, the grant is stale, or it is not sure any more
-that the share is ours. An async one is cancelled; a thread is told by `ctx.lease_lost`, and may or may not look. One
-that was told and ends, whether it returns or raises, has not handled its event, unless it has committed: the event is
-neither done nor to blame, and the next owner handles it. A thread that never looked has done its work.
+A handler may be interrupted: because the time to drain is over, the grant is stale, or the node is no longer sure that
+it owns the share. An async handler is cancelled; one in a thread may look at `ctx.lease_lost`. A handler that knows of
+the interruption and ends, whether it returns or raises, has not handled its event, unless it has committed: the event
+is neither done nor failed, and the next owner handles it. A thread that never looked has done its work.
+
+A commit whose outcome is unknown when the handler ends is never followed by another attempt from here: the share goes
+on from the position that the store has.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,10 +27,12 @@ from holdfast.model.outcome import Failure
 from holdfast.runtime.failure import describe
 from holdfast.runtime.handler_checks import undone_reason
 from holdfast.runtime.threads import Threads
+from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, ParkedEvent
 from holdfast.streams.consumer import Consumer, OnError
-from holdfast.streams.context import EventContext, StreamUnparked, Try
+from holdfast.streams.context import EventContext
+from holdfast.streams.effect import EventEffect, StreamUnparked
 from holdfast.streams.event import Event
 from holdfast.streams.event_retry import EventDecision, Judgement, judge
 from holdfast.streams.progress import ShareProgress
@@ -35,18 +40,19 @@ from holdfast.streams.progress import ShareProgress
 _logger = logging.getLogger("holdfast.streams")
 Pause = Callable[[float], Awaitable[bool]]
 _STORE_WAIT = 0.2
+_UNKNOWN: Final = "the handler has ended, and it is not known whether its transaction has committed"
 
 
 class Stopped(Exception):  # noqa: N818
-    """The consumption was asked to end between two tries of an event: it is left as it is."""
+    """The share consumer was asked to end between two attempts at an event: the event is left as it is."""
 
 
 class OwnershipUncertain(Exception):  # noqa: N818
-    """It is not sure any more that the share is ours: go on from what is committed, once it is."""
+    """The node is no longer sure that it owns the share: go on from what is committed, once it is sure again."""
 
 
 class ParkedRetry(msgspec.Struct, frozen=True):
-    """What became of a parked event that was tried again: a commit, which its handler may have made already."""
+    """The result of another attempt at a parked event: a commit, which its handler may have made already."""
 
     commit: Commit
     is_committed: bool = False
@@ -60,7 +66,7 @@ class _Failures(msgspec.Struct):
 
 
 class EventRunner:
-    """Calls the handler of one consumer for the events of one share, while `may_dispatch` says so."""
+    """Calls the handler of one consumer for the events of one share, as long as `may_handle` allows it."""
 
     def __init__(
         self,
@@ -70,34 +76,36 @@ class EventRunner:
         *,
         threads: Threads,
         limit: timedelta,
-        may_dispatch: Callable[[], bool],
+        may_handle: Callable[[], bool],
+        limits: MutableMapping[object, tuple[float, Grant]],
     ) -> None:
         self._consumer = consumer
         self._grant = grant
         self._backend = backend
         self._threads = threads
         self._limit = limit
-        self._may_dispatch = may_dispatch
-        self._this: Try | None = None
+        self._may_handle = may_handle
+        self._limits = limits
+        self._effect: EventEffect | None = None
         self._running: asyncio.Task[Any] | None = None
         self._is_abandoned = False
         self._is_interrupted = False
         self._is_cancelled = False
 
     def abandon(self) -> None:
-        """Tell the handler that the share is lost, and cancel it where that is possible."""
+        """Signal to the handler that the share is lost, and cancel it where that is possible."""
         self._is_abandoned = True
-        self._end_this()
+        self._end_attempt()
 
     def interrupt(self) -> None:
-        """Do the same because the share may be lost; a handler that cannot be cancelled is waited for."""
+        """Do the same because the share may be lost; wait for a handler that cannot be cancelled."""
         if self._running is not None:
             self._is_interrupted = True
-            self._end_this()
+            self._end_attempt()
 
-    def _end_this(self) -> None:
-        if self._this is not None:
-            self._this.lease_lost.set()
+    def _end_attempt(self) -> None:
+        if self._effect is not None:
+            self._effect.lease_lost.set()
         if self._running is not None and self._consumer.is_async:
             self._is_cancelled = True
             self._running.cancel()
@@ -124,42 +132,44 @@ class EventRunner:
     async def _handle_free(
         self, events: list[StoredEvent], progress: ShareProgress, replay_until: int, pause: Pause
     ) -> None:
-        """Try until it succeeds or the consumer gives it up. A batch that failed once is handled one by one."""
+        """Repeat until it succeeds or the consumer gives it up. A batch that failed once is handled one by one."""
         failures = _Failures()
         while True:
-            this = self._try(progress.commit_up_to(events[-1]))
+            effect = self._begin(progress.commit_up_to(events[-1]))
             try:
-                await self._call(this, events, replay_until, progress, failures.count + 1)
+                await self._call(effect, events, replay_until, progress, failures.count + 1)
             except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
                 raise
             except StoreUnavailable as error:  # the store's fault, not the event's
-                _logger.warning("%s: the store failed under %r, trying again: %s", self._name, Event(events[0]), error)
+                _logger.warning(
+                    "%s: the store failed during %r, which is handled again: %s", self._name, Event(events[0]), error
+                )
                 await self._wait(pause, _STORE_WAIT)
                 continue
             except Exception as error:
-                if not this.is_committed:
+                if not effect.is_committed:
                     failures.count += 1
                     if await self._is_done_with(events, progress, replay_until, error, failures, pause):
                         return
                     continue
                 _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of(events))
-            self._note(this, events, progress)
+            self._note(effect, events, progress)
             return
 
     async def retry(self, parked: ParkedEvent, progress: ShareProgress) -> ParkedRetry:
-        """Try a parked event once more; raises as `handle` does."""
+        """Handle a parked event once more; raises as `handle` does."""
         place = progress.place(parked.event)
-        this = self._try(progress.commit_unparked(place, None, 1))
+        effect = self._begin(progress.commit_unparked(place, None, 1))
         try:
-            await self._call(this, [parked.event], 0, progress, parked.attempts + 1)
+            await self._call(effect, [parked.event], 0, progress, parked.attempts + 1)
         except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, StoreUnavailable, OutcomeUnknown):
             raise
         except Exception as error:
-            if not this.is_committed:
+            if not effect.is_committed:
                 _logger.warning("%s: parked %r failed again: %r", self._name, Event(parked.event), error)
                 return ParkedRetry(progress.commit_unparked(place, describe(error), 1))
             _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of([parked.event]))
-        return ParkedRetry(this.commit, is_committed=this.is_committed)
+        return ParkedRetry(effect.commit, is_committed=effect.is_committed)
 
     def give_up(
         self,
@@ -197,7 +207,7 @@ class EventRunner:
         failures: _Failures,
         pause: Pause,
     ) -> bool:
-        """Decide after a failure; True if the events are done with, False if they are to be tried again."""
+        """Decide after a failure; True if the events are done, False if they are to be handled again."""
         if len(events) > 1:
             _logger.warning("%s: a batch of %d failed, one by one: %r", self._name, len(events), error, exc_info=error)
             for one in events:
@@ -210,14 +220,14 @@ class EventRunner:
         if judgement.step is not EventDecision.AGAIN:
             self.give_up(event, progress, describe(error), attempts=failures.count, error=error)
             return True
-        self._tell(event, error, failures, judgement)
+        self._log_failure(event, error, failures, judgement)
         failures.is_blocked = judgement.is_blocked
         await self._wait(pause, judgement.wait.total_seconds())
         return False
 
-    def _tell(self, event: StoredEvent, error: Exception, failures: _Failures, judgement: Judgement) -> None:
-        """Log a failure; with the traceback at first and when it begins to block, since it may go on for days."""
-        is_news = failures.count == 1 or (judgement.is_blocked and not failures.is_blocked)
+    def _log_failure(self, event: StoredEvent, error: Exception, failures: _Failures, judgement: Judgement) -> None:
+        """Log a failure; with the traceback only at first and when it begins to block: it may repeat for days."""
+        is_new = failures.count == 1 or (judgement.is_blocked and not failures.is_blocked)
         _logger.log(
             logging.ERROR if judgement.is_blocked else logging.WARNING,
             "%s: %r %s (attempt %d), again in %.1f s: %r",
@@ -227,42 +237,59 @@ class EventRunner:
             failures.count,
             judgement.wait.total_seconds(),
             error,
-            exc_info=error if is_news else None,
+            exc_info=error if is_new else None,
         )
 
     async def _wait(self, pause: Pause, seconds: float) -> None:
-        """Wait between two tries, but not past the end."""
+        """Wait between two attempts, but not past the end."""
         if await pause(seconds):
             raise Stopped
 
-    def _try(self, commit: Commit) -> Try:
+    def _begin(self, commit: Commit) -> EventEffect:
         if self._is_abandoned:
             raise Stopped
-        if not self._may_dispatch():
+        if not self._may_handle():
             raise OwnershipUncertain
-        self._this = Try(self._backend, self._grant, commit, self._limit)
-        return self._this
+        self._effect = EventEffect(self._backend, self._grant, commit, self._limit)
+        return self._effect
 
-    def _note(self, this: Try, events: Sequence[StoredEvent], progress: ShareProgress) -> None:
+    def _note(self, effect: EventEffect, events: Sequence[StoredEvent], progress: ShareProgress) -> None:
         progress.passed(events[-1])
-        if this.is_committed:
-            progress.committed_to(this.commit.position)
+        if effect.is_committed:
+            progress.committed_to(effect.commit.position)
 
     async def _call(
-        self, this: Try, events: Sequence[StoredEvent], replay_until: int, progress: ShareProgress, attempt: int
+        self,
+        effect: EventEffect,
+        events: Sequence[StoredEvent],
+        replay_until: int,
+        progress: ShareProgress,
+        attempt: int,
     ) -> None:
         seen = [Event(event, is_replayed=progress.place(event) <= replay_until) for event in events]
         arguments: list[Any] = [seen if self._consumer.takes_batch else seen[0]]
         if self._consumer.takes_context:
-            arguments.append(EventContext(this, attempt))
+            arguments.append(EventContext(effect, attempt))
+        try:
+            await self._run_to_end(effect, arguments)
+        except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
+            raise
+        except Exception as error:
+            if effect.is_unknown:
+                raise OutcomeUnknown(_UNKNOWN) from error
+            raise
+        if effect.is_unknown:
+            raise OutcomeUnknown(_UNKNOWN)
+
+    async def _run_to_end(self, effect: EventEffect, arguments: list[Any]) -> None:
         running = self._running = asyncio.current_task()
         assert running is not None  # noqa: S101 - a handler is called in a task
         self._is_interrupted = self._is_cancelled = False
         try:
             await self._run(arguments)
         except (asyncio.CancelledError, Exception) as error:
-            await this.find_out()
-            if not self._was_told(this):
+            await effect.find_out()
+            if not self._knows_interruption(effect):
                 if isinstance(error, asyncio.CancelledError) and not running.cancelling():
                     raise RuntimeError("the handler was cancelled by its own code") from None
                 raise
@@ -270,21 +297,27 @@ class EventRunner:
             self._running = None
             if self._is_cancelled:
                 running.uncancel()
-        if self._was_told(this) and not this.is_committed:
+        if self._knows_interruption(effect) and not effect.is_committed:
             raise Stopped if self._is_abandoned else OwnershipUncertain
+        await effect.find_out()
 
     async def _run(self, arguments: list[Any]) -> None:
-        """Call the handler; `TimeoutError` of an async one, `ConfigError` if what it returned is still to be run."""
+        """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
         if self._consumer.is_async:
             timeout = self._consumer.timeout
-            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                value = await self._consumer.handler(*arguments)
+            if timeout is not None:
+                self._limits[self] = (uptime() + timeout.total_seconds(), self._grant)
+            try:
+                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                    value = await self._consumer.handler(*arguments)
+            finally:
+                self._limits.pop(self, None)
         else:
             value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
         reason = undone_reason(value)
         if reason is not None:
             raise ConfigError(f"consumer {self._consumer.name!r} {reason}")
 
-    def _was_told(self, this: Try) -> bool:
-        """Whether the handler knows that it is to stop."""
-        return (self._is_abandoned or self._is_interrupted) and (self._is_cancelled or this.lease_lost.was_seen)
+    def _knows_interruption(self, effect: EventEffect) -> bool:
+        """Whether the handler was interrupted and has noticed it."""
+        return (self._is_abandoned or self._is_interrupted) and (self._is_cancelled or effect.lease_lost.was_seen)

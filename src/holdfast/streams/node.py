@@ -1,8 +1,8 @@
-"""A node: a process that takes part in allocation and consumes what it is allotted.
+"""A node: a process that takes part in allocation and consumes the shares that it is granted.
 
-Three things go on beside one another: the report (that we live; the answer says what is ours), the pass of the leader
-(only one of the nodes gets to do it), and one consumption for each share that we hold. The decisions are the broker's
-and the allocator's, the consumptions are the hands'.
+Three things run at the same time: the heartbeat, in a thread of its own, whose answer says what the node owns; the pass
+of the leader, which only one of the nodes is; and a consumer for each share. The broker and the allocator decide; the
+share consumers do the work.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError, StoreError
 from holdfast.model.allocation import NodeKey, Share, Timing
 from holdfast.model.names import check_name
 from holdfast.runtime.uptime import uptime
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
-from holdfast.store.stream_values import Member, NewNode
+from holdfast.store.stream_values import Beat, Member, NewNode
 from holdfast.streams.broker import Broker
 from holdfast.streams.consumer import Consumer
+from holdfast.streams.heartbeat import NodeHeartbeat
 from holdfast.streams.leader import Leader
 from holdfast.streams.share_consumer import NodeServices
 from holdfast.streams.share_consumers import ShareConsumers
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
-_LOOK_EVERY: Final = 0.2  # seconds between two looks at what is ours that hints have brought about
 _STORE_WAIT: Final = 0.5
-_FAREWELL: Final = 5.0  # seconds for telling the store that we leave; it finds out by our silence, too
+_FAREWELL: Final = 5.0  # seconds for telling the store that the node leaves; its silence says so, too
 
 
 class NodeBroken(HoldfastError):  # noqa: N818
-    """The node cannot go on, and its process is to end: a handler is stuck, or its own loop failed."""
+    """The node cannot go on, and its process is to end: a handler is stuck, or a part of the node failed."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ class Node:
         stuck_grace: float = 10.0,
     ) -> None:
         if not consumers:
-            message = "this node has no consumer, so it would be allotted nothing: register some with @app.consumer"
+            message = "this node has no consumer, so it would be granted nothing: register some with @app.consumer"
             raise ConfigError(message)
         self.timing = _checked(timing or Timing())
         self.node = NodeKey(check_name("node", node_id or f"node-{socket.gethostname()}-{os.getpid()}"), uuid4().hex)
@@ -75,7 +76,9 @@ class Node:
         self._broker = Broker(self.timing)
         self._hands: ShareConsumers | None = None
         self._leader = Leader(backend, self.node, self.timing)
-        self._hint = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answer: Beat | None = None
+        self._answered = asyncio.Event()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._is_running = False
@@ -88,7 +91,7 @@ class Node:
         return self._backend.streams.allocations
 
     def status(self) -> NodeStatus:
-        """Tell what the node is doing."""
+        """Return what the node is doing."""
         shares = () if self._hands is None else self._hands.shares
         return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares)
 
@@ -97,32 +100,43 @@ class Node:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
-        self._hint.set()
 
     # --- the life of the node -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Take part until stopped; raises `NodeBroken` if it cannot go on, `ConfigError` if its name is taken."""
         await self._backend.open()
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
-        around = NodeServices(self._backend, self.timing, lambda: self._broker.may_dispatch(uptime()))
+        around = NodeServices(self._backend, self.timing, lambda grant: self._broker.may_handle(grant, uptime()))
         hands = self._hands = ShareConsumers(
             self._consumers, self._broker, around, stuck_grace=self._stuck_grace, broken=self._break
         )
         self._is_running = True
 
-        def take_hint() -> None:
-            self._hint.set()
-            hands.wake()
+        heartbeat = NodeHeartbeat(
+            self.node,
+            self.timing,
+            self._broker,
+            open_extender=self._backend.extender,
+            limits=around.limits,
+            stuck_grace=self._stuck_grace,
+            answered=self._hear,
+            died=self._heartbeat_died,
+        )
 
-        def hinted() -> None:  # called from any thread
-            loop.call_soon_threadsafe(take_hint)
+        def notified() -> None:  # called from any thread
+            heartbeat.notified()
+            loop.call_soon_threadsafe(hands.wake)
 
-        unlisten = self._backend.notifier.listen(hinted)
+        unlisten = self._backend.notifier.listen(notified)
         try:
             await self._enter()
-            await self._take_part(hands)
+            heartbeat.start()
+            try:
+                await self._take_part(hands)
+            finally:
+                await uncancellable(asyncio.to_thread(heartbeat.close))  # it may be waiting for the store
         finally:
             unlisten()
             self._is_running = False
@@ -147,7 +161,7 @@ class Node:
     async def _take_part(self, hands: ShareConsumers) -> None:
         assert self._broken is not None  # noqa: S101 - set by `run`
         parts: list[asyncio.Future[None]] = [
-            asyncio.create_task(self._report(hands)),
+            asyncio.create_task(self._follow(hands)),
             asyncio.create_task(self._fence_itself(hands)),
             asyncio.create_task(self._leader.run()),
             asyncio.create_task(self._drain(hands)),
@@ -163,20 +177,20 @@ class Node:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _drain(self, hands: ShareConsumers) -> None:
-        """Once stopped, end the consumptions, each with its last commit and release, while reports go on."""
+        """Once stopped, end the share consumers, each with its last commit and release, while heartbeats go on."""
         await self._stop.wait()
         with contextlib.suppress(StoreError, TimeoutError):  # then the leader will notice that we have gone
             async with asyncio.timeout(_FAREWELL):
                 await self._store.drain(self.node)
         stuck = await hands.drain(self._hurry)
         if stuck:
-            raise NodeBroken(f"{stuck} handlers do not end though they were asked to and told to")
+            raise NodeBroken(f"{stuck} handlers do not end though they were asked to and interrupted")
 
     async def _depart(self, hands: ShareConsumers) -> None:
-        """Let go of everything; what cannot be said to the store it will find out by our silence.
+        """End all share consumers and leave; if the store cannot be reached, the silence of the node says the same.
 
-        Shares are not given up while a handler works on one of them, lest another node begins beside it: where one does
-        not end within the grace, all are left to our silence.
+        A node does not leave while a handler works on one of its shares, since another node could begin on it: where
+        one does not end within the grace, all shares are left to the silence.
         """
         have_ended = await hands.end()
         self.has_left_handlers = not have_ended
@@ -187,51 +201,42 @@ class Node:
                     await self._store.leave(self.node)
             self._backend.notifier.notify()
 
-    # --- reporting ----------------------------------------------------------------------------------------------------
+    # --- what the store says ------------------------------------------------------------------------------------------
 
-    async def _report(self, hands: ShareConsumers) -> None:
-        """Report that we live, take in what is ours, again and again."""
+    def _hear(self, beat: Beat) -> None:
+        """Take the store's answer over from the heartbeat's thread; only the newest counts."""
+        self._answer = beat
+        self._on_loop(self._answered.set)
+
+    def _heartbeat_died(self, error: BaseException) -> None:
+        self._on_loop(partial(self._break, f"no heartbeat can be sent: {error}", error))
+
+    def _on_loop(self, action: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(action)
+
+    async def _follow(self, hands: ShareConsumers) -> None:
+        """Begin, drain and drop shares as the store says, again and again."""
         while True:
-            self._hint.clear()  # before the report: what changes after it is looked at before the next
-            sent = uptime()
-            due = sent + self.timing.beat.total_seconds()
-            try:
-                beat = await self._store.beat(self.node, self.timing)
-                if not beat.is_known:
-                    await self._enter_again(hands)
-                    continue
-                hands.carry_out(self._broker.answered(beat, sent=sent))
-            except StoreError as error:
-                _logger.warning("node %s cannot report to the store: %s", self.node.node_id, error)
-                due = uptime() + min(self.timing.beat.total_seconds(), _STORE_WAIT)
-            await self._answer_hints(hands, due)
-
-    async def _answer_hints(self, hands: ShareConsumers, due: float) -> None:
-        """Until the next report is due, look at what is ours whenever something may have changed.
-
-        A hint is answered with a look and not with a report: a report is a change, and so a hint to others.
-        """
-        while (left := due - uptime()) > 0:
-            try:
-                async with asyncio.timeout(left):
-                    await self._hint.wait()
-                    self._hint.clear()
-                    owned = await self._store.owned(self.node)
-                    if not owned.is_known:
-                        return
-                    hands.carry_out(self._broker.told(owned))
-                    await asyncio.sleep(_LOOK_EVERY)
-            except TimeoutError:
-                return
-            except StoreError as error:  # the report will say it louder
-                _logger.debug("node %s cannot look at what is its own: %s", self.node.node_id, error)
-                await asyncio.sleep(min(_LOOK_EVERY, left))
+            await self._answered.wait()
+            self._answered.clear()
+            answer = self._answer
+            if answer is None:
+                continue
+            hands.carry_out(self._broker.compare(answer))
+            if not answer.is_known:
+                self._answer = None
+                try:
+                    await self._join_again()
+                except StoreError as error:  # the answer to the next heartbeat brings us here again
+                    _logger.warning("node %s cannot join again: %s", self.node.node_id, error)
 
     async def _fence_itself(self, hands: ShareConsumers) -> None:
-        """Interrupt what is being handled whenever our reports have failed for so long that others may take over.
+        """Interrupt what is being handled whenever heartbeats have failed for so long that others may take over.
 
-        If this loop stood still meanwhile, by a handler that blocks it or with the whole process, no report has failed:
-        none was sent. The next one, which is under way now, tells what is still ours.
+        If the whole process stood still meanwhile, no heartbeat has failed: none was sent. The next one, which is under
+        way now, says what is still ours.
         """
         beat = self.timing.beat.total_seconds()
         while True:
@@ -242,9 +247,8 @@ class Node:
             if now - begun < wait + beat and not self._broker.sure_for(now):
                 hands.interrupt()
 
-    async def _enter_again(self, hands: ShareConsumers) -> None:
-        """Join again after the store has forgotten us; but not where another process has taken our name."""
-        hands.carry_out(self._broker.drop_all())
+    async def _join_again(self) -> None:
+        """Join again after the store has forgotten the node; but not where another process has taken its id."""
         for view in await self._store.nodes():
             if view.node.node_id == self.node.node_id and view.node != self.node:
                 message = (
@@ -262,7 +266,7 @@ class Node:
             self._broken.set_exception(error)
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the store until it answers, or we are stopped."""
+        """Call the store until it answers, or the node is stopped."""
         while True:
             try:
                 return await call()
@@ -274,7 +278,7 @@ class Node:
 
 
 def _raise_failure(ended: asyncio.Future[None]) -> None:
-    """Raise what a part of a node has failed of, so that its process ends as a broken one whatever it was."""
+    """Raise the error of a part of the node, so that its process ends as a broken one."""
     error = ended.exception()
     if error is None:
         return
@@ -284,11 +288,11 @@ def _raise_failure(ended: asyncio.Future[None]) -> None:
 
 
 def _checked(timing: Timing) -> Timing:
-    """Refuse a timing under which a node could still work when its shares are given to another."""
+    """Refuse a timing under which a node could still handle events when its shares are granted to another."""
     if not timing.beat * 2 < timing.self_fence < timing.ttl:
         message = (
             f"self_fence ({timing.self_fence}) must be longer than two beats ({timing.beat} each), so that one lost "
-            f"report does no harm, and shorter than ttl ({timing.ttl}), so that a node stops before it is replaced"
+            f"heartbeat does no harm, and shorter than ttl ({timing.ttl}), so that a node stops before it is replaced"
         )
         raise ConfigError(message)
     if timing.allot_every * 2 > timing.leader_lease:

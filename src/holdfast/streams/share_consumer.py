@@ -21,7 +21,7 @@ from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
-from holdfast.streams.context import StreamUnparked
+from holdfast.streams.effect import StreamUnparked
 from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
 from holdfast.streams.event_runner import EventRunner, OwnershipUncertain, ParkedRetry, Stopped
 from holdfast.streams.progress import ShareProgress
@@ -33,12 +33,14 @@ _STORE_WAIT_MOST: Final = 2.0
 
 
 class NodeServices:
-    """What the consumptions of a node share."""
+    """What the share consumers of a node have in common."""
 
-    def __init__(self, backend: Backend, timing: Timing, may_dispatch: Callable[[], bool]) -> None:
+    def __init__(self, backend: Backend, timing: Timing, may_handle: Callable[[Grant], bool]) -> None:
         self.backend = backend
         self.timing = timing
-        self.may_dispatch = may_dispatch
+        self.may_handle = may_handle
+        self.limits: dict[object, tuple[float, Grant]] = {}
+        """When the time limit of each handler in the event loop is over; read by the heartbeat's thread."""
         self.threads = Threads("holdfast-consumer")
         self.trial = asyncio.Lock()
         """Held while an event is handled that may take this process down."""
@@ -61,7 +63,8 @@ class ShareConsumer:
             around.backend,
             threads=around.threads,
             limit=self._limit(),
-            may_dispatch=around.may_dispatch,
+            may_handle=self._may_handle,
+            limits=around.limits,
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
         self._flushed = time.monotonic()
@@ -70,6 +73,9 @@ class ShareConsumer:
         """Show the share and its generation."""
         share = self.grant.share
         return f"<ShareConsumer {share.consumer} of {share.category}:{share.partition_id}, {self.grant.generation}>"
+
+    def _may_handle(self) -> bool:
+        return self._around.may_handle(self.grant)
 
     @property
     def _by_version(self) -> bool:
@@ -130,7 +136,7 @@ class ShareConsumer:
     async def _consume(self) -> None:
         await self._begin_again()
         while not self._stop.is_set():
-            if not self._around.may_dispatch():
+            if not self._may_handle():
                 await self._rest(self._around.timing.beat.total_seconds())
                 continue
             self._wake.clear()  # before the look: what is appended after it wakes us again
@@ -175,7 +181,7 @@ class ShareConsumer:
             await self._work_alone(fetched.events[0], fetched)
             return True
         for batch in self._batches(fetched.events):
-            if self._stop.is_set() or not self._around.may_dispatch():
+            if self._stop.is_set() or not self._may_handle():
                 break
             await self._handling.handle(batch, self._progress, fetched.replay_until, self._rest)
             if self._progress.is_due or self._is_flush_time():
@@ -289,7 +295,7 @@ class ShareConsumer:
             try:
                 return await call()
             except (StoreUnavailable, OutcomeUnknown) as error:
-                if self._is_dropped or (self._stop.is_set() and not self._around.may_dispatch()):
+                if self._is_dropped or (self._stop.is_set() and not self._may_handle()):
                     raise
                 _logger.warning("%r: the store does not answer, trying again: %s", self, error)
                 await asyncio.sleep(wait)

@@ -26,11 +26,12 @@ from holdfast.torture.plan import RunPlan
 from holdfast.torture.processes import Program, Programs
 from holdfast.torture.programs.settings import Listening, OutsideSettings, Produced, ProducerSettings
 from holdfast.torture.progress import RunPhase, RunProgress
-from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, ROLE, RUN
 from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer
 from holdfast.torture.target import Target
+from holdfast.torture.target.jobs import JobReader
+from holdfast.torture.target.streams import StreamReader
 from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
@@ -63,6 +64,7 @@ class Conductor:
         self.progress = progress
         self.history = history
         self.log = Log(history, plan.run, progress.event)
+        self.reader = self._new_reader()
         self.began_at = 0.0
         self.fault_seconds = 0.0
         self.drain_seconds = 0.0
@@ -76,7 +78,7 @@ class Conductor:
         self._logs.mkdir()
         self._quiet = asyncio.Event()
         self._programs = Programs(self.log, self._logs)
-        self._proxy = Proxy(target.url) if target.kind != "sqlite" else None
+        self._proxy = target.proxy()
         self._outside = ""
         self._fleet = self._new_fleet()
         self._context = RunContext(
@@ -84,6 +86,9 @@ class Conductor:
         )
         self.nemesis = Nemesis(self._context)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
+
+    def _new_reader(self) -> JobReader | StreamReader:
+        return self.target.jobs
 
     def _new_fleet(self) -> Fleet:
         return Fleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
@@ -131,7 +136,7 @@ class Conductor:
             RunBegan(
                 at_us=now_us(),
                 seed=plan.seed,
-                store=self.target.kind,
+                store=self.target.store,
                 lease_us=round(plan.lease * 1_000_000),
                 recovery_us=round(plan.recovery * 1_000_000),
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
@@ -291,7 +296,7 @@ class Conductor:
         """Take a snapshot; False if the store is unavailable, which is allowed."""
         try:
             sent_us = now_us()
-            self.progress.counts = counts = dict(self.target.counts())
+            self.progress.counts = counts = self.reader.counts()
             self.log.writer.write(Snapshot(at_us=now_us(), counts=counts, sent_us=sent_us))
             sent_us = now_us()
             store_us = self.target.clock()
@@ -305,7 +310,7 @@ class Conductor:
 
     def _count_duplicates(self, seen: int) -> int:
         try:
-            last, doubled = self.target.effects_seen(seen)
+            last, doubled = self.reader.effects_seen(seen)
         except Exception:  # noqa: BLE001 - as above
             return seen
         self.progress.doubled += doubled
@@ -316,7 +321,7 @@ class Conductor:
     def _environment(self, proxied: bool) -> dict[str, str]:
         url = self.target.url
         if self._proxy is not None:
-            url = with_settings(self._proxy.url if proxied else url, patience=_REPLY_TIMEOUT, install="never")
+            url = with_settings(self._proxy.url if proxied else url, reply_timeout=_REPLY_TIMEOUT, install="never")
         return {
             URL: url,
             OUTSIDE: self._outside,

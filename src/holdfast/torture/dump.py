@@ -37,7 +37,7 @@ def dump(target: Target, log: Log, *, processes: int) -> Figures:
     outcomes: Counter[str] = Counter()
     quick, all_of_them = array("q"), array("q")
     most = 0
-    for row in target.rows():
+    for row in target.jobs.rows():
         log.writer.write(row)
         states[row.state] += 1
         outcomes.update(attempt.outcome for attempt in row.attempts)
@@ -48,10 +48,10 @@ def dump(target: Target, log: Log, *, processes: int) -> Figures:
             if _is_plain(row):
                 quick.append(took)
     effects = 0
-    for effect in target.effects():
+    for effect in target.jobs.effects():
         log.writer.write(effect)
         effects += 1
-    wrong = target.wrong_steps()
+    wrong = target.jobs.wrong_steps()
     left = target.leftovers()
     log.writer.write(
         Dumped(

@@ -112,7 +112,7 @@ _STANDARD: Final = Profile(
         Fault.SNAPSHOT: 3,
     },
 )
-_RELEASE_POSTGRES: Final = Profile(
+_RELEASE: Final = Profile(
     jobs=1_000_000,
     seconds=1250.0,
     limit=1800.0,
@@ -133,8 +133,8 @@ _RELEASE_POSTGRES: Final = Profile(
         Fault.SNAPSHOT: 5,
     },
 )
-_RELEASE_SQLITE: Final = msgspec.structs.replace(
-    _RELEASE_POSTGRES,
+_RELEASE_ONE_WRITER: Final = msgspec.structs.replace(
+    _RELEASE,
     jobs=300_000,
     seconds=900.0,
     faults={
@@ -148,14 +148,14 @@ _RELEASE_SQLITE: Final = msgspec.structs.replace(
 PROFILES: Final = ("smoke", "standard", "release")
 
 
-def profile_of(name: str, store: str) -> Profile:
-    """Return the profile of this name for a kind of store."""
+def profile_of(name: str, *, one_writer: bool) -> Profile:
+    """Return the profile of this name; with `one_writer` for a store that has one write lock, which is slower."""
     if name == "smoke":
         return _SMOKE
     if name == "standard":
         return _STANDARD
     if name == "release":
-        return _RELEASE_SQLITE if store == "sqlite" else _RELEASE_POSTGRES
+        return _RELEASE_ONE_WRITER if one_writer else _RELEASE
     raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")
 
 

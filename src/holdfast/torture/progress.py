@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from holdfast.torture.plan import Fault, RunPlan
-from holdfast.torture.target.base import LEFT
+from holdfast.torture.target.jobs import LEFT
 
 _EVENTS: Final = 6
 

@@ -100,7 +100,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: RunVerdict, times
         seed=plan.seed,
         profile=plan.name,
         lease=plan.lease,
-        store=conductor.target.kind,
+        store=conductor.target.store,
         url=conductor.target.shown,
         versions=_versions(conductor),
         machine=_machine(),

@@ -9,25 +9,21 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaMismatch, Unsupported
-from holdfast.torture.checker import check
+from holdfast.torture.checker import RunVerdict, check
 from holdfast.torture.conductor import Conductor
-from holdfast.torture.dump import dump
+from holdfast.torture.dump import Figures, dump
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.plan import RunPlan
 from holdfast.torture.progress import RunPhase, RunProgress
 from holdfast.torture.recoveries import recoveries
 from holdfast.torture.report import RunReport, report_of
 from holdfast.torture.server import OwnServer
-from holdfast.torture.target import Target, ground_of
-
-
-class Foreign(ConfigError):  # noqa: N818 - reads as the sentence it states
-    """The store contains data that is not of a torture run."""
+from holdfast.torture.target import Target, target_of
 
 
 @contextmanager
@@ -76,18 +72,6 @@ def _dismiss(guard: subprocess.Popen[bytes]) -> None:
             guard.stdin.write(b".")
 
 
-def require_alone(target: Target, *, among_others: bool) -> None:
-    """Refuse a store with jobs or tables that are not of a run, unless `among_others`."""
-    count = target.foreign()
-    if count and not among_others:
-        raise Foreign(
-            f"{target.shown} holds {count} jobs, tables or other things that are not of a torture run: name another "
-            "database or schema, or say --yes. Then none of them is removed, none of their jobs is run or pruned; but "
-            "workers of a run do for others what any worker on a store does (they give jobs back whose lease has "
-            "expired, and make those ready that are due), and others feel the load"
-        )
-
-
 def new_history(wanted: Path | None, run: str) -> Path:
     """Return an empty, writable directory for the history; raises `ConfigError`."""
     try:
@@ -130,12 +114,23 @@ async def torture(
     plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
-    await asyncio.to_thread(target.wipe)
+    await asyncio.to_thread(target.create)
     conductor = Conductor(plan, target, history=history, progress=progress, server=server)
+    return await reported(conductor, dump, check, recoveries)
+
+
+async def reported(
+    conductor: Conductor,
+    dump: Callable[..., Figures],
+    check: Callable[[Path], RunVerdict],
+    recoveries: Callable[[Path], list[float]],
+) -> RunReport:
+    """Run a conductor, write the final dump, check the history, and report."""
+    progress, history = conductor.progress, conductor.history
     try:
         await conductor.run()
         progress.phase = RunPhase.READING
-        figures = await asyncio.to_thread(dump, target, conductor.log, processes=conductor.processes_left)
+        figures = await asyncio.to_thread(dump, conductor.target, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
     progress.phase = RunPhase.CHECKING
@@ -145,4 +140,4 @@ async def torture(
     return report_of(conductor, figures, verdict, times)
 
 
-__all__ = ["Foreign", "ground_of", "new_history", "no_verdict", "own_server", "require_alone", "torture"]
+__all__ = ["new_history", "no_verdict", "own_server", "reported", "target_of", "torture"]

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
-from holdfast.errors import ConfigError, Unsupported
+from holdfast.errors import ConfigError
 
-_OURS = {"schema", "install", "pool", "prepare", "patience"}
-_EXAMPLES = "sqlite:///scratch.db or postgresql://user@localhost:5432/scratch"
-
-
-def store_of(url: str) -> str:
-    """Return the kind of store of a URL, sqlite or postgresql.
-
-    Raises `ConfigError` for an invalid URL, and `Unsupported` for a store that torture does not support.
-    """
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError as error:  # the text is not shown: it may contain a password
-        raise ConfigError(f"invalid store URL ({error}): it must look like {_EXAMPLES}") from None
-    if "://" not in url:
-        shown = "this" if "@" in url else repr(url)
-        raise ConfigError(f"{shown} is not a store URL: it must look like {_EXAMPLES}")
-    if scheme not in {"sqlite", "postgres", "postgresql"}:
-        raise Unsupported(f"torture supports sqlite:// and postgresql://, not {scheme}://")
-    return "sqlite" if scheme == "sqlite" else "postgresql"
-
-
-def sqlite_path(url: str) -> str:
-    """Return the file of a SQLite URL."""
-    return unquote(urlsplit(url).path.removeprefix("/"))
+_OURS = {"schema", "install", "pool", "prepare", "reply_timeout"}
+_LAST_PORT = 65535
 
 
 def postgres_url(url: str) -> str:
@@ -38,6 +16,15 @@ def postgres_url(url: str) -> str:
     parts = urlsplit(url)
     libpq = [(name, value) for name, value in parse_qsl(parts.query) if name not in _OURS]
     return joined(parts._replace(scheme="postgresql"), libpq)
+
+
+def require_port(driver_url: str, shown: str) -> None:
+    """Raise `ConfigError` if a URL names a port that cannot be."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    ports = str(conninfo_to_dict(driver_url).get("port") or "")
+    if not all(port.isdecimal() and 0 < int(port) <= _LAST_PORT for port in ports.split(",") if port):
+        raise ConfigError(f"{shown}: the port {ports!r} cannot be: give a number such as 5432, or none")
 
 
 def with_settings(url: str, **settings: str) -> str:

@@ -1,7 +1,7 @@
-"""The worker: claims jobs, runs their handlers, extends their leases, and writes how they ended.
+"""The worker: claims jobs, runs their handlers, extends their leases and writes their outcomes.
 
-What it decides is in `machine`, a state machine without I/O, clock, randomness or event loop. The rest of this package
-carries the decisions out and reports what came of them; a simulator can do the same.
+Its decisions are made by `machine`, a state machine without I/O, clock, randomness or event loop. The rest of this
+package carries them out and reports the results; the simulator does the same.
 
-`job_child` runs handlers in processes of their own, `supervision` makes several workers one program.
+`job_child` runs handlers in child processes, `supervision` runs several workers as one program.
 """

@@ -1,4 +1,4 @@
-"""Waiting longer after each failure in a row."""
+"""Exponential backoff after failures in a row."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Backoff:
         self.until = float("-inf")
 
     def failed(self, now: float) -> None:
-        """Begin the next, longer pause."""
+        """Start the next, longer pause."""
         self.until = now + min(FIRST * 2.0 ** min(self.failures, 10), LONGEST)
         self.failures += 1
 
     def succeeded(self) -> None:
-        """Begin from the shortest pause again."""
+        """Reset to the shortest pause."""
         if self.failures:
             self.failures = 0
             self.until = float("-inf")

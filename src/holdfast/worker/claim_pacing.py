@@ -1,8 +1,8 @@
-"""When to claim, and how many.
+"""When to claim, and how many: the prefetch.
 
-A claim costs the same for one job and for many, so fast handlers want large batches. But a job that waits here cannot
-run elsewhere, so slow handlers want none to wait. Both follow from the measured rate of endings: what will be begun
-within a quarter of a second is claimed ahead, and nothing at all where a handler takes a second or more.
+A claim costs the same for one job and for many, so fast handlers need large batches. But a job that waits here cannot
+run elsewhere, so slow handlers need none. Both follow from the measured rate at which handlers end: the jobs that will
+begin within a quarter of a second are prefetched, and none if a handler takes a second or more.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from math import exp
 from holdfast.worker.backoff import Backoff
 from holdfast.worker.settings import WorkerConfig
 
-HORIZON = 0.25  # seconds of work to have at hand
-SLOW = 1.0  # handlers that take this long get nothing ahead
+HORIZON = 0.25  # seconds of work to prefetch
+SLOW = 1.0  # for handlers that take this long nothing is prefetched
 SHORTEST_SAMPLE = 0.01
 MEMORY = 0.25  # seconds after which a measurement has lost most of its weight
 
 
 class EndRate:
-    """The rate of endings and the number of running handlers, both smoothed, over the time in which there was work."""
+    """The rate at which handlers end and the number of running handlers, both smoothed; idle time is left out."""
 
     __slots__ = ("_at", "_rate", "_running", "_seen")
 
@@ -30,7 +30,7 @@ class EndRate:
         self._running = 0.0
 
     def sample(self, now: float, endings: int, *, running: int) -> None:
-        """Measure; `endings` is a running count. Time without any work is left out."""
+        """Measure; `endings` is a running count."""
         span = now - self._at
         idle = not running and endings == self._seen
         if idle or span == float("inf"):
@@ -45,25 +45,25 @@ class EndRate:
         self._seen = endings
 
     def forget(self) -> None:
-        """Measure anew: what was known has proved wrong."""
+        """Discard the measurements: the rate has changed."""
         self._rate = 0.0
 
     def ahead(self) -> int:
-        """Return how many jobs to have at hand beyond the free slots."""
+        """Return how many jobs to prefetch beyond the free slots."""
         if self._running >= self._rate * SLOW:
             return 0
         return int(self._rate * HORIZON)
 
 
 class Claims:
-    """The decision to claim: one claim in flight, again at once after a full one, else on a hint or by polling."""
+    """The decision to claim: one claim in flight, the next at once after a full one, else on notification or poll."""
 
     __slots__ = ("_backoff", "_hungry", "_poll_at", "_settings", "in_flight", "pace")
 
     def __init__(self, settings: WorkerConfig) -> None:
         self._settings = settings
         self._backoff = Backoff()
-        self._hungry = True  # there is reason to believe that the store has work
+        self._hungry = True  # jobs are probably ready
         self._poll_at = float("inf")
         self.in_flight = False
         self.pace = EndRate()
@@ -74,11 +74,11 @@ class Claims:
         return self._hungry
 
     def woken(self) -> None:
-        """Note a hint; one that comes while a claim is in flight counts after it."""
+        """Process a notification; one that arrives while a claim is in flight counts after it."""
         self._hungry = True
 
     def ahead(self) -> int:
-        """Return how many jobs may wait beyond the free slots."""
+        """Return how many jobs to prefetch, within the limit."""
         return min(self.pace.ahead(), self._settings.prefetch_max)
 
     def limit(self, now: float, *, free: int, prefetched: int) -> int:
@@ -97,17 +97,17 @@ class Claims:
         return min(free + ahead - prefetched, self._settings.batch_max)
 
     def low(self) -> int:
-        """Return the number of prefetched jobs at which to look for more; -1: none is wanted now."""
+        """Return the number of prefetched jobs at which to claim more; -1: no claim is wanted now."""
         return self.ahead() // 2 if self._hungry and not self.in_flight else -1
 
     def due_at(self, *, free: int, prefetched: int) -> float:
-        """Return when `limit` will have something to say if nothing happens before."""
+        """Return when `limit` will next be above 0 if no event arrives before."""
         if self.in_flight or not self._room(free, prefetched):
             return float("inf")
         return max(self._backoff.until, float("-inf") if self._hungry else self._poll_at)
 
     def answered(self, now: float, count: int, *, asked: int) -> None:
-        """Note what a claim brought."""
+        """Process the number of jobs that a claim returned."""
         self.in_flight = False
         self._backoff.succeeded()
         self._poll_at = now + self._settings.poll_interval
@@ -115,7 +115,7 @@ class Claims:
             self._hungry = True
 
     def failed(self, now: float) -> None:
-        """Note that a claim failed."""
+        """Process a failed claim."""
         self.in_flight = False
         self._backoff.failed(now)
         self._hungry = True

@@ -1,4 +1,4 @@
-"""What the machine says: decisions, reasons, phases and its status."""
+"""The values of the machine: decisions, reasons, phases and status."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from holdfast.store.values import Finish
 
 
 class WorkerPhase(StrEnum):
-    """Where a worker stands in its life; it only moves down this list."""
+    """The phase of a worker; it only moves down this list."""
 
     RUNNING = "running"
-    DRAINING = "draining"  # takes nothing new; handlers go on
-    RELEASING = "releasing"  # handlers are aborted, their jobs given back
+    DRAINING = "draining"  # claims nothing; handlers may end
+    RELEASING = "releasing"  # handlers are aborted, their jobs released
     ENDED = "ended"
 
 
 class Why(StrEnum):
-    """Why a handler is aborted, and what the machine expects of its end.
+    """Why a handler is aborted, and what `ended` is to report.
 
-    LEASE_LOST: whatever `ended` brings is ignored. CANCEL_ASKED: `ended` with the outcome, Cancelled as a rule.
-    SHUTDOWN: `ended` with the outcome if the handler came to one, with None if it was broken off.
+    LEASE_LOST: the outcome is ignored. CANCEL_ASKED: the outcome, usually Cancelled. SHUTDOWN: the outcome if the
+    handler reached one, otherwise None.
     """
 
     LEASE_LOST = "lease_lost"
@@ -41,11 +41,11 @@ class Exit(IntEnum):
 
 
 class Decision(msgspec.Struct, gc=False):
-    """What is to be done now. Each call made for it is answered by one event.
+    """What to do now. The result of each store call is reported as one event.
 
-    `claim` is a limit (0: no claim). `rescue` is the unbroken access so far. Of `promote`, `rescue`, `prune` and
-    `check_empty` at most one is in flight. `wait` is the seconds after which to decide again if no event comes first
-    (None: an event must come).
+    `claim` is a limit (0: no claim). `rescue` is the uninterrupted access so far. Of `promote`, `rescue`, `prune` and
+    `check_empty` at most one is in flight. `wait` is the seconds after which to decide again if no event arrives first
+    (None: wait for an event).
     """
 
     claim: int = 0
@@ -62,10 +62,10 @@ class Decision(msgspec.Struct, gc=False):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What became of the jobs that this worker claimed.
+    """The outcomes of the jobs that this worker claimed.
 
-    `lost` counts leases that were lost, and jobs whose own child process died. `abandoned` counts leases left to expire
-    because the store could not be told.
+    `lost` counts lost leases, and jobs whose child process died. `abandoned` counts leases left to expire because the
+    store could not be reached.
     """
 
     completed: int = 0
@@ -78,13 +78,13 @@ class Totals(msgspec.Struct, frozen=True):
     abandoned: int = 0
 
     def __str__(self) -> str:
-        """Say what there was, in words."""
+        """Return the counts above zero, in words."""
         counts = msgspec.structs.asdict(self)
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "it has had no job"
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "no jobs"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A worker at a glance."""
+    """A snapshot of a worker."""
 
     phase: WorkerPhase
     running: tuple[str, ...]

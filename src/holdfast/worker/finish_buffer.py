@@ -1,14 +1,14 @@
-"""Ends of attempts on their way to the store.
+"""Outcomes of attempts that are not yet written to the store.
 
 ```text
    ended ──▶ buffer ──▶ flushing ──▶ verdicts
                            │ ▲
-               no answer   ▼ │ again
+               no reply    ▼ │ again
                           unsure
 ```
 
-A finish that was sent once and not answered may have been written. So it is sent again until there is a verdict (the
-store answers a repeat with DONE), and a lease called lost meanwhile proves nothing: the row may be gone because the
+A finish that was sent without a reply may have been written. So it is sent again until there is a verdict (the store
+answers a repeat with DONE), and a lease reported as lost meanwhile proves nothing: the row may be gone because the
 finish was written.
 """
 
@@ -20,7 +20,7 @@ from holdfast.worker.settings import WorkerConfig
 
 
 class Finishes:
-    """The finish buffer, by seq; the machine appends to `buffer` itself, and sets `oldest` when it was empty."""
+    """The finish buffer, by seq; `InFlight.ended` adds to `buffer` directly, and sets `oldest` if it was empty."""
 
     __slots__ = ("_settings", "backoff", "buffer", "flushing", "in_flight", "oldest", "unsure")
 
@@ -38,11 +38,11 @@ class Finishes:
 
     @property
     def congested(self) -> bool:
-        """Whether finishes pile up, so that no more work should be claimed: memory stays bounded."""
+        """Whether finishes accumulate, so that no more jobs should be claimed: memory stays bounded."""
         return bool(self.unsure) or len(self.buffer) > 2 * self._settings.batch_max
 
     def batch(self, now: float, *, idle: bool) -> list[Finish] | None:
-        """Return what to write now, if anything; it is then in flight."""
+        """Return the finishes to write now, if any; they are then in flight."""
         if now < self.due_at(idle=idle):
             return None
         most = self._settings.batch_max
@@ -62,7 +62,7 @@ class Finishes:
         return list(self.flushing.values())
 
     def due_at(self, *, idle: bool) -> float:
-        """Return when `batch` will have something to write if nothing happens before."""
+        """Return when `batch` will next return finishes if no event arrives before."""
         if self.in_flight or not (self.buffer or self.unsure):
             return float("inf")
         if idle or self.unsure or len(self.buffer) >= self._settings.flush_rows:
@@ -70,14 +70,14 @@ class Finishes:
         return max(self.oldest + self._settings.flush_after, self.backoff.until)
 
     def answered(self) -> dict[int, Finish]:
-        """Note that the store has answered; return, by seq, what was in flight and is still held."""
+        """Process a reply; return, by seq, the finishes that were in flight and whose leases were kept."""
         answered, self.flushing = self.flushing, {}
         self.in_flight = False
         self.backoff.succeeded()
         return answered
 
     def failed(self, now: float) -> None:
-        """Keep what was in flight, to be sent again."""
+        """Keep the finishes that were in flight, to send them again."""
         self.unsure = self.flushing | self.unsure
         self.flushing = {}
         self.in_flight = False
@@ -92,7 +92,7 @@ class Finishes:
         return seq in self.buffer or self.is_sent(seq)
 
     def forget(self, seq: int) -> bool:
-        """Drop the finish of a job that is ours no more; False if there was none."""
+        """Drop the finish of a job whose lease is lost; False if there was none."""
         return any(part.pop(seq, None) is not None for part in (self.buffer, self.unsure, self.flushing))
 
     def abandon(self) -> list[int]:

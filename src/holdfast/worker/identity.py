@@ -1,4 +1,4 @@
-"""Who a worker is."""
+"""The id of a worker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from holdfast.model.names import check_name
 
 
 def incarnation(worker_id: str | None) -> str:
-    """Return an id of this very run: two that were given the same name must not pass for one another."""
+    """Return an id that is unique to this run, even if two runs were given the same name."""
     suffix = new_id()[-8:]
     return f"{check_name('worker', worker_id)}.{suffix}" if worker_id else f"worker-{os.getpid()}.{suffix}"

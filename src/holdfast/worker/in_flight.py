@@ -1,18 +1,19 @@
-"""Where every job is that this worker has claimed, from the claim until the store's word that it is no longer ours.
+"""Every job that this worker has claimed, until the store confirms that its lease has ended.
 
 ```text
              claimed                take                 ended                 flushed
    (store) ──────────▶ prefetched ────────▶ running ───────────────▶ buffer ───────────▶ (store)
                            │                   │ ended(None): settled in its own transaction ──▶ (store)
-                           │ stop, patience    │ stop, drain_timeout
-                           ▼                   ▼
+                           │ stop,             │ stop, drain_timeout
+                           ▼ release_timeout   ▼
                        releases: unstarted   releases: started ── released ──▶ (store)
 ```
 
-A job is *held* all the way (see `holdings`), in exactly one of these places. When its lease is lost it is held no more,
-and its handler, if it runs, becomes a *ghost*: told to abort, its end ignored, its slot taken until it does end.
+A job is in exactly one of these places, and its lease is extended in all of them (see `held_leases`). When the lease is
+lost, the job leaves them; if its handler runs, it becomes a *ghost*: it is aborted, its outcome is ignored, and its
+slot stays taken until it has ended.
 
-The per-job methods, `take` and `ended`, do a fixed handful of dict and deque operations; all else is per batch.
+The per-job methods, `take` and `ended`, do a fixed number of dict and deque operations; all others are per batch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.model.outcome import Cancelled, Outcome
-from holdfast.store.values import Finish
+from holdfast.store.values import Finish, Verdict
 from holdfast.worker.decision import Status, Why, WorkerPhase
 from holdfast.worker.finish_buffer import Finishes
 from holdfast.worker.held_leases import HeldLeases
@@ -30,53 +31,44 @@ from holdfast.worker.release_buffer import Releases
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.totals import TotalsCounter
 
+_NEVER = float("inf")
+
 
 class InFlight:
-    """The jobs of one worker, and the moves between their places."""
+    """The jobs of one worker, and their moves from one place to the next. It knows no phase and no call in flight."""
 
     def __init__(self, settings: WorkerConfig) -> None:
-        self._settings = settings
         self._concurrency = settings.concurrency
         self._flush_rows = settings.flush_rows
+        self._keeps_claimed = True
+        self._releases_unwritten = False
+        self._aborts: list[tuple[LeasedJob, Why]] = []
+        self._cancel_asked: set[tuple[int, int]] = set()
         self.holdings = HeldLeases(lease=settings.lease, extend_at=settings.extend_at)
         self._held = self.holdings.jobs
-        self._prefetched: deque[LeasedJob] = deque()
-        self._running: dict[int, LeasedJob] = {}
-        self._ghosts: dict[tuple[int, int], LeasedJob] = {}  # by seq and fence
-        self._cancel_told: set[tuple[int, int]] = set()
-        self._aborts: list[tuple[LeasedJob, Why]] = []
-        self._finishes = Finishes(settings)
-        self._releases = Releases()
-        self._tally = TotalsCounter()
-        self._endings = 0
-        self._low = 0  # so few prefetched jobs that more should be claimed
-        self._good_until = float("inf")  # when the first of the prefetched leases may no longer be begun under
-        self._phase = WorkerPhase.RUNNING
+        self.prefetched: deque[LeasedJob] = deque()
+        self.running: dict[int, LeasedJob] = {}
+        self.ghosts: dict[tuple[int, int], LeasedJob] = {}  # by seq and fence
+        self.finishes = Finishes(settings)
+        self.releases = Releases()
+        self.totals = TotalsCounter()
+        self.endings = 0
+        """The number of handlers that have ended."""
+        self.low = 0
+        """With this many prefetched jobs or fewer, `ended` asks for a decision, so that more are claimed."""
+        self.good_until = _NEVER
+        """When the first of the prefetched leases becomes too old to begin a handler under it."""
 
-    def _hold(self, jobs: Sequence[LeasedJob], sent_at: float) -> None:
-        """Take in the jobs of a claim."""
-        seqs = [job.seq for job in jobs]
-        if not (self._held.keys().isdisjoint(seqs) and self._running.keys().isdisjoint(seqs)):
-            for seq in seqs:
-                self._supersede(seq)
-            self._sweep()
-        self.holdings.add(jobs, sent_at)
-        if self._phase is WorkerPhase.RUNNING:
-            self._prefetched.extend(jobs)
-            if jobs:  # all were claimed at once
-                self._good_until = min(self._good_until, self.holdings.good_until(jobs[0]))
-        else:
-            for job in jobs:
-                self._releases.add(job.lease, started=False)
+    # --- one job ----------------------------------------------------------------------------------------------------
 
     def take(self) -> LeasedJob | None:
-        """Return the next job to begin, now running; None if there is none or no slot is free.
+        """Return the next job to begin, which is then running; None if there is none or no slot is free.
 
-        Whose lease may be over is known to `decide`: call that first, and again when time has passed.
+        Only `release_aged` looks at the age of leases: decide first, and again when time has passed.
         """
-        running = self._running
-        prefetched = self._prefetched
-        if len(running) + len(self._ghosts) >= self._concurrency:
+        running = self.running
+        prefetched = self.prefetched
+        if len(running) + len(self.ghosts) >= self._concurrency:
             return None
         while prefetched:
             job = prefetched.popleft()
@@ -89,147 +81,238 @@ class InFlight:
         return None
 
     def ended(self, now: float, job: LeasedJob, outcome: Outcome | None) -> bool:
-        """Note that a handler has ended; return whether `decide` should be called before the next job is begun.
+        """Record the end of a handler; return whether to decide before the next job is begun.
 
-        None: there is no finish to write, since the handler's own transaction has settled the job or, after an abort
-        with SHUTDOWN, since the handler was broken off. `decide` is due, besides, when `take` has nothing more and when
-        `Decision.wait` has passed.
+        Without an outcome there is no finish to write: the handler's own transaction has settled the job or, after an
+        abort with SHUTDOWN, the handler did not reach an outcome. A decision is also due when `take` returns None and
+        when `Decision.wait` has passed.
         """
         seq = job.seq
-        if self._running.get(seq) is not job:
+        if self.running.get(seq) is not job:
             self._ghost_ended(job)
             return True
-        del self._running[seq]
-        self._endings += 1
-        if self._cancel_told:
-            self._cancel_told.discard((seq, job.fence))
+        del self.running[seq]
+        self.endings += 1
+        if self._cancel_asked:
+            self._cancel_asked.discard((seq, job.fence))
         if outcome is None or seq not in self._held:
             self._ended_unwritten(job)
             return True
         if self.holdings.settling_seqs:
             self.holdings.unsettled(seq)
-        finishes = self._finishes
+        finishes = self.finishes
         buffer = finishes.buffer
         if not buffer:
             finishes.oldest = now
         buffer[seq] = Finish(Lease(job.id, seq, job.fence), outcome)
         is_full = len(buffer) >= self._flush_rows and not finishes.in_flight
-        return is_full or len(self._prefetched) <= self._low
+        return is_full or len(self.prefetched) <= self.low
 
     def _ghost_ended(self, job: LeasedJob) -> None:
-        if self._ghosts.pop((job.seq, job.fence), None) is None:
-            raise ValueError(f"job {job.id} does not run here under fence {job.fence}: its end was reported twice")
-        self._endings += 1
+        if self.ghosts.pop((job.seq, job.fence), None) is None:
+            raise ValueError(f"job {job.id} is not running here under fence {job.fence}: its end was reported twice")
+        self.endings += 1
         if job.seq not in self._held:
             self.holdings.unsettled(job.seq)
 
     def _ended_unwritten(self, job: LeasedJob) -> None:
-        if self._phase is WorkerPhase.RELEASING and job.seq in self._held:
+        if self._releases_unwritten and job.seq in self._held:
             self.holdings.unsettled(job.seq)
-            self._releases.add(job.lease, started=True)  # if it was settled after all, the store answers LOST
+            self.releases.add(job.lease, started=True)  # if it was settled after all, the store answers LOST
         else:
             self.holdings.settled(job.seq)
-            self._tally.completed += 1
+            self.totals.completed += 1
+
+    # --- replies of the store ---------------------------------------------------------------------------------------
+
+    def claimed(self, jobs: Sequence[LeasedJob], sent_at: float) -> None:
+        """Add the jobs of a claim that was sent at `sent_at`."""
+        seqs = [job.seq for job in jobs]
+        if not (self._held.keys().isdisjoint(seqs) and self.running.keys().isdisjoint(seqs)):
+            for seq in seqs:
+                self._supersede(seq)
+            self._sweep()
+        self.holdings.add(jobs, sent_at)
+        if self._keeps_claimed:
+            self.prefetched.extend(jobs)
+            if jobs:  # all were claimed at once
+                self.good_until = min(self.good_until, self.holdings.good_until(jobs[0]))
+        else:
+            for job in jobs:
+                self.releases.add(job.lease, started=False)
+
+    def flushed(self, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> float | None:
+        """Record the verdicts on a flush, in its order; return the shortest delay until one of its jobs runs again."""
+        for seq in self.finishes.answered():
+            self._held.pop(seq, None)  # a task that its handler left running may have settled it meanwhile
+        return self.totals.count(finishes, verdicts)
+
+    def flush_failed(self, now: float, finishes: Sequence[Finish]) -> None:
+        """Record that a flush failed or has an unknown outcome: it is repeated, and its leases are kept."""
+        self.totals.lost += len(finishes) - len(self.finishes.flushing)  # claimed again meanwhile: not repeated
+        self.finishes.failed(now)
+
+    def released(self, leases: Sequence[Lease]) -> None:
+        """Record leases that were released, or that were stale by then."""
+        for seq in self.releases.answered(leases):
+            self.holdings.drop(seq)
+            self.totals.released += 1
 
     def lost(self, now: float, leases: Iterable[Lease]) -> None:
         """Give up leases that the store called stale: no finish is written, and handlers are aborted.
 
-        What is being settled, flushed or released at this moment is left to the answer to that: the lease may be
-        gone because it succeeded.
+        A job that is being settled, flushed or released is left to the reply to that: its lease may be gone because
+        the write succeeded.
         """
         del now
         for lease in leases:
             seq = lease.seq
             self.holdings.stale.pop(seq, None)
             job = self._held.get(seq)
-            unclear = seq in self.holdings.settling_seqs or self._finishes.is_sent(seq) or self._releases.is_flying(seq)
+            unclear = seq in self.holdings.settling_seqs or self.finishes.is_sent(seq) or self.releases.is_flying(seq)
             if job is not None and job.fence == lease.fence and not unclear:
                 self._give_up(seq)
         self._sweep()
 
     def cancel_asked(self, now: float, leases: Iterable[Lease]) -> None:
-        """Abort handlers whose jobs somebody asked to cancel, once each; a job not yet begun ends as cancelled."""
+        """Abort, once each, handlers whose cancellation was requested; a job not yet begun ends as cancelled."""
         for lease in leases:
             seq = lease.seq
             job = self._held.get(seq)
             if job is None or job.fence != lease.fence:
                 continue
-            if seq in self._running:
-                if (seq, job.fence) not in self._cancel_told:
-                    self._cancel_told.add((seq, job.fence))
+            if seq in self.running:
+                if (seq, job.fence) not in self._cancel_asked:
+                    self._cancel_asked.add((seq, job.fence))
                     self._aborts.append((job, Why.CANCEL_ASKED))
-            elif not (self._finishes.has(seq) or seq in self._releases):
-                if not self._finishes.buffer:
-                    self._finishes.oldest = now
-                self._finishes.buffer[seq] = Finish(lease, Cancelled("asked to cancel before its handler began"))
+            elif not (self.finishes.has(seq) or seq in self.releases):
+                if not self.finishes.buffer:
+                    self.finishes.oldest = now
+                self.finishes.buffer[seq] = Finish(lease, Cancelled("asked to cancel before its handler began"))
         self._sweep()
 
     def _supersede(self, seq: int) -> None:
-        """Clear the place of a job that was claimed anew, here, under a later fence."""
+        """Remove an earlier attempt of a job that was claimed here again, under a later fence."""
         if seq in self._held:
             self._give_up(seq)
-        elif seq in self._running:  # settled, run again by a person's word, and the first handler still goes on
+        elif seq in self.running:  # settled, then retried by an operator, and the first handler still runs
             self._to_ghosts(seq)
-            self._tally.completed += 1
+            self.totals.completed += 1
 
     def _give_up(self, seq: int) -> None:
-        """Hold a job no longer, wherever it is; of the prefetched ones `_sweep` takes it out."""
+        """Remove a job whose lease is lost, wherever it is; `_sweep` removes it from the prefetched ones."""
         job = self._held.pop(seq, None)
-        if job is None:  # its handler's thread has settled it in this very moment
+        if job is None:  # its handler's thread has settled it at this moment
             return
         self.holdings.settling_seqs.discard(seq)
         self.holdings.stale.pop(seq, None)
-        if seq in self._running:
+        if seq in self.running:
             self._to_ghosts(seq)
             self._aborts.append((job, Why.LEASE_LOST))
-        elif seq in self._finishes.flushing:
-            self._finishes.forget(seq)  # its verdict still comes, and is counted then
+        elif seq in self.finishes.flushing:
+            self.finishes.forget(seq)  # it is counted when the verdict arrives
             return
         else:
-            self._finishes.forget(seq)
-            self._releases.forget(seq)
-        self._tally.lost += 1
+            self.finishes.forget(seq)
+            self.releases.forget(seq)
+        self.totals.lost += 1
 
     def _sweep(self) -> None:
-        """Take out of the prefetched jobs those that are held no more or have ended; once per batch, not per job."""
-        held, buffer, prefetched = self._held, self._finishes.buffer, self._prefetched
+        """Remove prefetched jobs whose lease is lost or that have ended; once per batch, not per job."""
+        held, buffer, prefetched = self._held, self.finishes.buffer, self.prefetched
         waiting = [job for job in prefetched if held.get(job.seq) is job and job.seq not in buffer]
         if len(waiting) != len(prefetched):
             prefetched.clear()
             prefetched.extend(waiting)
 
     def _to_ghosts(self, seq: int) -> None:
-        job = self._running.pop(seq)
-        self._cancel_told.discard((seq, job.fence))
-        self._ghosts[seq, job.fence] = job
+        job = self.running.pop(seq)
+        self._cancel_asked.discard((seq, job.fence))
+        self.ghosts[seq, job.fence] = job
 
-    def _release_prefetched(self) -> None:
-        for job in self._prefetched:
-            self._releases.add(job.lease, started=False)
-        self._prefetched.clear()
+    # --- release ----------------------------------------------------------------------------------------------------
 
-    def _release_aged(self, now: float) -> None:
-        """Give back what was not extended in time to be begun: by now it may be another's, which the store knows."""
-        waiting = [(self.holdings.good_until(job), job) for job in self._prefetched]
-        self._good_until = min((until for until, _ in waiting if now < until), default=float("inf"))
-        self._prefetched.clear()
+    def release_prefetched(self) -> None:
+        """Release all jobs that have not begun."""
+        for job in self.prefetched:
+            self.releases.add(job.lease, started=False)
+        self.prefetched.clear()
+
+    def release_aged(self, now: float) -> None:
+        """Release prefetched jobs whose leases were not extended in time: another worker may have them by now."""
+        waiting = [(self.holdings.good_until(job), job) for job in self.prefetched]
+        self.good_until = min((until for until, _ in waiting if now < until), default=_NEVER)
+        self.prefetched.clear()
         for until, job in waiting:
             if now < until:
-                self._prefetched.append(job)
+                self.prefetched.append(job)
             else:
-                self._releases.add(job.lease, started=False)
+                self.releases.add(job.lease, started=False)
 
-    def _abandon(self, seqs: Iterable[int]) -> None:
+    def begin_no_more(self) -> None:
+        """Release the jobs that have not begun, and from now on every job that is claimed."""
+        self._keeps_claimed = False
+        self.release_prefetched()
+
+    def abort_all(self) -> None:
+        """Abort all handlers; those that end without an outcome from now on are released."""
+        self._releases_unwritten = True
+        self._aborts.extend((job, Why.SHUTDOWN) for job in self.running.values())
+
+    def leave_behind(self, *, settling_too: bool) -> None:
+        """Release the jobs of handlers that did not end after the abort, and turn the handlers into ghosts.
+
+        They are aborted again, as for a lost lease: the job may soon run elsewhere. A handler whose own transaction is
+        open is left only with `settling_too`; its lease is abandoned, since the transaction may still commit.
+        """
+        for seq, job in list(self.running.items()):
+            settling = seq in self.holdings.settling_seqs
+            if settling and not settling_too:
+                continue
+            self._to_ghosts(seq)
+            if settling:
+                self.abandon([seq])
+            elif seq in self._held:
+                self.releases.add(job.lease, started=True)
+            else:
+                self.totals.completed += 1  # settled; only its handler still runs
+                continue
+            self._aborts.append((job, Why.LEASE_LOST))
+
+    def abandon(self, seqs: Iterable[int]) -> None:
+        """Leave leases to expire, since the store cannot be reached."""
         for seq in seqs:
             self.holdings.settled(seq)
-            self._tally.abandoned += 1
+            self.totals.abandoned += 1
 
-    def status(self) -> Status:
-        """Return where the worker stands."""
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def take_aborts(self) -> list[tuple[LeasedJob, Why]]:
+        """Return the handlers to abort, each once."""
+        aborts, self._aborts = self._aborts, []
+        return aborts
+
+    @property
+    def free(self) -> int:
+        """The number of free slots."""
+        return self._concurrency - len(self.running) - len(self.ghosts)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no handler runs and none is about to."""
+        return not (self.running or self.prefetched)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no lease is left, no handler runs under one, and no flush or release is in flight."""
+        return not (self._held or self.running or self.finishes.in_flight or self.releases.in_flight)
+
+    def status(self, phase: WorkerPhase) -> Status:
+        """Return a snapshot for people."""
         return Status(
-            phase=self._phase,
-            running=tuple(job.id for job in (*self._running.values(), *self._ghosts.values())),
-            prefetched=len(self._prefetched),
-            buffered=len(self._finishes),
-            totals=self._tally.totals(),
+            phase=phase,
+            running=tuple(job.id for job in (*self.running.values(), *self.ghosts.values())),
+            prefetched=len(self.prefetched),
+            buffered=len(self.finishes),
+            totals=self.totals.totals(),
         )

@@ -1,31 +1,29 @@
-"""The thread that keeps the worker's leases alive and judges what the event loop cannot.
+"""The thread that keeps the leases of a worker's jobs alive and judges what the event loop cannot.
 
-It has its own connection and shares only `HeldLeases` with the event loop, so handlers that block the loop do not cost
-the worker its jobs. It does three things, again and again:
+It shares only `HeldLeases` with the event loop, so handlers that block the loop do not cost the worker its jobs. Each
+turn it
 
-- extend what is held, half-way through each lease (and tell the loop what was lost and what is to be cancelled);
-- tell the store that this worker lives;
-- judge whether a handler is stuck past its time limit and a grace: a thread cannot be stopped, and a blocked event loop
-  cannot stop anything. Where the whole process stood still (SIGSTOP, a paused machine) nobody was stuck: the grace then
-  counts from when it went on, so that the loop has the time to end what is past its limit.
+- extends what is held, half-way through each lease, and reports to the loop what was lost and what is to be cancelled;
+- sends the worker's heartbeat;
+- looks for a handler that is stuck past its time limit and a grace (`runtime.keeper_thread`): a thread cannot be
+  stopped, and a blocked event loop cannot stop anything.
 
 What is done about a stuck handler depends on whose process it is:
 
 ```text
-   a worker's own   ended: whoever supervises it starts a new one, and all jobs that it held are lost beside others
-   another's        left alone, a web application say: this thread ends and the worker breaks. The loop gives back the
-                    rest, if it can; what it cannot, the stuck job at least, is extended no more and so is lost
+   the worker's own   ended: its supervisor starts a new one, and all jobs that it held are lost together
+   another's          left alone, a web application say: this thread ends and the worker breaks. The loop releases the
+                      rest, if it can; what it cannot, the stuck job at least, is extended no more and so is lost
 ```
 
-Either way what was lost next runs alone (see `model.budget`): the stuck job there meets its limit, in a process that
-can be killed.
+Either way what was lost next runs alone (see `model.budget`): there the stuck job meets its limit in a process that can
+be killed.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -33,6 +31,7 @@ from datetime import timedelta
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.runtime.keeper_thread import KeeperThread, StuckHandlers
 from holdfast.store.jobs import Extender
 from holdfast.store.values import WorkerBeat
 from holdfast.worker.held_leases import HeldLeases
@@ -55,7 +54,7 @@ class HandlerStuck(HoldfastError):  # noqa: N818 - reads as the sentence it stat
         self.jobs = jobs
 
 
-class LeaseKeeper:
+class LeaseKeeper(KeeperThread):
     """Extends leases from a thread until it is closed."""
 
     def __init__(  # noqa: PLR0913 - what the thread needs, by name
@@ -73,74 +72,41 @@ class LeaseKeeper:
         died: Callable[[BaseException], None],
         turned: Callable[[], None],
     ) -> None:
+        super().__init__(open_extender, name="holdfast-keeper", died=died)
         self._holdings = holdings
-        self._open_extender = open_extender
-        self._extender: Extender | None = None
         self._beat = beat
         self._lease = lease
-        self._limits = limits
-        self._stuck_grace = stuck_grace
         self._owns_process = owns_process
         self._lost = lost
         self._cancel_asked = cancel_asked
-        self._died = died
         self._turned = turned
-        self._stop = threading.Event()
         self._is_cut_off = False
         seconds = lease.total_seconds()
         self._tick = min(seconds / 20, _CANCEL_LOOK)
+        self._stuck = StuckHandlers(limits, grace=stuck_grace, tick=self._tick * _LATE_TICKS)
         self._beat_every = min(seconds / 2, 10.0)
         self._beat_at = 0.0
-        self._still_after = max(self._tick * _LATE_TICKS, stuck_grace / 2)  # less leaves the loop half of the grace
-        self._went_on_at = float("-inf")
-        self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def began(self) -> None:
+        """Report that the store has heard of this worker, or could not."""
+        self._turned()
 
-    def close(self) -> None:
-        """End the thread and wait for it; what it is doing is bounded by the store's own time-outs."""
-        self._stop.set()
-        self._thread.join()
+    def work(self, extender: Extender) -> float:
+        """Extend, look for requests to cancel, and send the heartbeat if it is due."""
+        self._extend(extender)
+        self._look_for_cancels(extender)
+        self._send_heartbeat(extender)
+        if self._is_cut_off:
+            self._is_cut_off = False
+            _logger.warning("leases are being extended again")
+        return self._tick
 
-    def _run(self) -> None:
-        try:
-            self._turn()
-            self._turned()
-            while not self._waited():
-                self._turn()
-        except BaseException as error:  # noqa: BLE001 - a dead keeper is told, never silent
-            self._died(error)
-        finally:
-            self._close_extender()
-
-    def _waited(self) -> bool:
-        """Wait for the next turn; True if there is none. Note it if the process stood still meanwhile."""
-        began = time.monotonic()
-        is_over = self._stop.wait(self._tick)
-        now = time.monotonic()
-        if now - began > self._still_after:
-            self._went_on_at = now
-        return is_over
-
-    def _turn(self) -> None:
-        self._judge(time.monotonic())
-        try:
-            extender = self._extender or self._open_extender()
-            self._extender = extender
-            self._extend(extender)
-            self._look_for_cancels(extender)
-            self._tell(extender)
-        except StoreError as error:
-            self._close_extender()
-            if not self._is_cut_off:
-                self._is_cut_off = True
-                _logger.warning("leases cannot be extended for now, trying again: %s", error)
-        else:
-            if self._is_cut_off:
-                self._is_cut_off = False
-                _logger.warning("leases are being extended again")
+    def failed(self, error: StoreError) -> float:
+        """Log the first of a row of failures."""
+        if not self._is_cut_off:
+            self._is_cut_off = True
+            _logger.warning("leases cannot be extended for now, trying again: %s", error)
+        return self._tick
 
     def _extend(self, extender: Extender) -> None:
         sent_at = time.monotonic()
@@ -160,18 +126,18 @@ class LeaseKeeper:
             if asked:
                 self._cancel_asked(asked)
 
-    def _tell(self, extender: Extender) -> None:
+    def _send_heartbeat(self, extender: Extender) -> None:
         now = time.monotonic()
         if now >= self._beat_at:
             extender.beat(self._beat())
             self._beat_at = now + self._beat_every
 
-    def _judge(self, now: float) -> None:
-        stuck = [
-            (now - limit, job)
-            for limit, job in list(self._limits.values())
-            if now > max(limit, self._went_on_at) + self._stuck_grace
-        ]
+    def check(self, waited: float | None) -> None:
+        """End the process, or raise `HandlerStuck`, if a handler is stuck."""
+        now = self.now()
+        if waited is not None:
+            self._stuck.waited(waited, now)
+        stuck = self._stuck.find(now)
         if not stuck:
             return
         seconds, job = stuck[0]
@@ -183,11 +149,3 @@ class LeaseKeeper:
         )  # fmt: skip
         logging.shutdown()
         os._exit(ExitCode.STUCK)
-
-    def _close_extender(self) -> None:
-        extender, self._extender = self._extender, None
-        if extender is not None:
-            try:
-                extender.close()
-            except HoldfastError as error:
-                _logger.warning("closing the connection for extensions failed: %s", error)

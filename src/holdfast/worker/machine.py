@@ -1,11 +1,14 @@
-"""What a worker decides, as a state machine: events go in, `decide` says what to do next.
+"""The decisions of a worker, as a state machine: events go in, `decide` returns what to do next.
 
-Nothing here does I/O, reads a clock, draws a random number or knows an event loop. `now` is passed in, in seconds of a
-monotonic clock. The worker runs this machine; a simulator drives the same code.
+It does no I/O, reads no clock, draws no random number and knows no event loop. `now` is passed in, in seconds of a
+monotonic clock. The worker runs this machine; the simulator runs the same code.
 
-The shell around it calls `decide` after each batch of events, does what the decision says, and reports each call's
-answer as one event. It begins jobs with `take` and reports their ends with `ended`; both are in `custody`, with the way
-of a job. All methods are called on one thread, the loop's; only `holdings` is shared.
+The caller calls `decide` after each batch of events, carries out the decision, and reports the result of each store
+call as one event. It begins jobs with `take` and reports their ends with `ended`. All methods are called on one thread,
+that of the event loop; only `holdings` is shared.
+
+`InFlight` knows where each job is; this module knows the phase of the worker, and when to claim, maintain, give up and
+end.
 """
 
 from __future__ import annotations
@@ -15,213 +18,201 @@ from collections.abc import Sequence
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.store.values import Finish, Promotion, Verdict
 from holdfast.worker.claim_pacing import Claims
-from holdfast.worker.decision import Decision, Exit, Why, WorkerPhase
+from holdfast.worker.decision import Decision, Exit, Status, WorkerPhase
 from holdfast.worker.in_flight import InFlight
 from holdfast.worker.maintenance import NEVER, Chore, Maintenance
-from holdfast.worker.release_buffer import MAX_TRIES
+from holdfast.worker.release_buffer import MAX_ATTEMPTS
 from holdfast.worker.settings import WorkerConfig
 
 
-class Machine(InFlight):
+class Machine:
     """The decisions of one worker."""
 
     def __init__(self, settings: WorkerConfig) -> None:
-        super().__init__(settings)
+        self._settings = settings
+        self.jobs = InFlight(settings)
+        self.holdings = self.jobs.holdings
+        self.take, self.ended = self.jobs.take, self.jobs.ended  # bound: once per job, without a second call
+        self.lost, self.cancel_asked = self.jobs.lost, self.jobs.cancel_asked
         self._claims = Claims(settings)
         self._upkeep = Maintenance(settings)
-        self._head: LeasedJob | None = None  # the prefetched job whose turn is next, and since when it waits
+        self._head: LeasedJob | None = None  # the prefetched job that is next, and since when it waits
         self._head_since = 0.0
+        self._phase = WorkerPhase.RUNNING
         self._phase_until = NEVER
-        self._taken_since_look = False  # work was handed out here after the last look whether anything is left
+        self._claimed_since_check = False  # jobs were claimed after the last check for emptiness
 
-    # --- answers about jobs ------------------------------------------------------------------------------------------
+    # --- replies about jobs ------------------------------------------------------------------------------------------
 
     def claimed(self, now: float, jobs: Sequence[LeasedJob], *, asked: int, sent_at: float) -> None:
-        """Take in the answer to a claim for `asked` jobs that was sent at `sent_at`."""
+        """Process the reply to a claim for `asked` jobs that was sent at `sent_at`."""
         self._upkeep.access.succeeded(now)
         self._claims.answered(now, len(jobs), asked=asked)
         if jobs:
-            self._taken_since_look = True
-        self._hold(jobs, sent_at)
+            self._claimed_since_check = True
+        self.jobs.claimed(jobs, sent_at)
 
     def claim_failed(self, now: float) -> None:
-        """Note that a claim failed or has an unknown outcome."""
+        """Process a claim that failed or has an unknown outcome."""
         self._upkeep.access.failed()
         self._claims.failed(now)
 
     def flushed(self, now: float, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> None:
-        """Take in the verdicts on a flush, in its order."""
+        """Process the verdicts on a flush, in its order."""
         self._upkeep.access.succeeded(now)
-        for seq in self._finishes.answered():
-            self._held.pop(seq, None)  # a task that its handler left behind may have settled it meanwhile
-        delay = self._tally.count(finishes, verdicts)
+        delay = self.jobs.flushed(finishes, verdicts)
         if delay is not None:
             self._upkeep.scheduled(now, delay)
 
     def flush_failed(self, now: float, finishes: Sequence[Finish]) -> None:
-        """Note that a flush failed or has an unknown outcome: it is repeated, and its jobs stay held."""
+        """Process a flush that failed or has an unknown outcome: it is repeated, and its leases are kept."""
         self._upkeep.access.failed()
-        self._tally.lost += len(finishes) - len(self._finishes.flushing)  # claimed anew meanwhile: not repeated
-        self._finishes.failed(now)
-        if self._phase is WorkerPhase.RELEASING and self._finishes.backoff.failures >= MAX_TRIES:
-            self._abandon(self._finishes.abandon())
+        self.jobs.flush_failed(now, finishes)
+        buffer = self.jobs.finishes
+        if self._phase is WorkerPhase.RELEASING and buffer.backoff.failures >= MAX_ATTEMPTS:
+            self.jobs.abandon(buffer.abandon())
 
     def released(self, now: float, leases: Sequence[Lease]) -> None:
-        """Note leases that were given back, or that the store called stale as they were."""
+        """Process leases that were released, or that were stale by then."""
         self._upkeep.access.succeeded(now)
-        for seq in self._releases.answered(leases):
-            self.holdings.drop(seq)
-            self._tally.released += 1
+        self.jobs.released(leases)
 
     def release_failed(self, now: float, leases: Sequence[Lease]) -> None:
-        """Note that giving back failed: it is repeated; a stopping worker at last leaves the leases to expire."""
+        """Process a release that failed: it is repeated; a stopping worker finally leaves the leases to expire."""
         self._upkeep.access.failed()
-        self._releases.failed(now, leases)
-        if self._phase is not WorkerPhase.RUNNING and self._releases.backoff.failures >= MAX_TRIES:
-            self._abandon(self._releases.abandon())
+        releases = self.jobs.releases
+        releases.failed(now, leases)
+        if self._phase is not WorkerPhase.RUNNING and releases.backoff.failures >= MAX_ATTEMPTS:
+            self.jobs.abandon(releases.abandon())
 
-    # --- hints and upkeep --------------------------------------------------------------------------------------------
+    # --- notifications and maintenance -------------------------------------------------------------------------------
 
     def woken(self, now: float) -> None:
-        """Note a hint that there may be work."""
+        """Process a notification that jobs may be ready."""
         self._claims.woken()
         self._upkeep.woken(now)
 
     def promoted(self, now: float, promotion: Promotion) -> None:
-        """Take in the answer to a promotion."""
+        """Process the reply to a promotion."""
         self._upkeep.access.succeeded(now)
         if self._upkeep.promoted(now, promotion):
             self._claims.woken()
 
     def rescued(self, now: float, count: int, *, asked: int) -> None:
-        """Take in how many leases were rescued."""
+        """Process the number of rescued leases."""
         self._upkeep.access.succeeded(now)
         self._upkeep.rescued(now, count, asked=asked)
         if count:
             self.woken(now)
 
     def pruned(self, now: float, count: int, asked: int) -> None:
-        """Take in how many jobs were pruned."""
+        """Process the number of pruned jobs."""
         self._upkeep.access.succeeded(now)
         self._upkeep.pruned(now, count, asked=asked)
 
     def stalled(self) -> None:
-        """Note that a call took longer than access may be silent, before the event of its answer.
+        """Process a call that took longer than access may be silent; its reply follows as an event of its own.
 
-        Calls that only read may have been answered meanwhile: they say nothing of whether leases could be extended.
+        Replies to other calls that only read do not prove that leases could be extended meanwhile.
         """
         self._upkeep.access.failed()
 
     def upkeep_failed(self, now: float) -> None:
-        """Note that the promotion, rescue, pruning or check for emptiness in flight failed."""
+        """Process the failure of the promotion, rescue, pruning or check for emptiness in flight."""
         self._upkeep.access.failed()
         self._upkeep.failed(now)
 
     def emptiness(self, now: float, is_empty: bool) -> None:
-        """Take in whether anything is left to do; an idle worker in until-empty mode then ends.
+        """Process whether any job is left; an idle worker in until-empty mode then ends.
 
-        Not if it was handed work after it had asked: that answer may be of before, and cannot tell what became of it.
+        Not if it has claimed jobs since it asked: the reply may be older than the claim.
         """
         self._upkeep.access.succeeded(now)
         self._upkeep.checked()
-        if is_empty and not self._taken_since_look and self._may_check():
+        if is_empty and not self._claimed_since_check and self._may_check():
             self._phase = WorkerPhase.ENDED
 
     def _may_check(self) -> bool:
-        claims = self._claims
-        flying = claims.in_flight or self._finishes.in_flight or self._releases.in_flight  # of jobs held no more, too
-        quiet = not (self._held or self._running or self._ghosts or flying or claims.hungry)
-        return quiet and self._settings.until_empty and self._phase is WorkerPhase.RUNNING
+        if not self._settings.until_empty or self._phase is not WorkerPhase.RUNNING:
+            return False
+        jobs, claims = self.jobs, self._claims
+        return jobs.is_done and not (jobs.ghosts or claims.in_flight or claims.hungry)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def stop(self, now: float) -> None:
-        """Drain: begin nothing more, give back what has not begun. A second time: abort and give back everything."""
+        """Drain: begin no more jobs, release those that have not begun. A second call aborts and releases the rest."""
         if self._phase is WorkerPhase.RUNNING:
             self._phase = WorkerPhase.DRAINING
             self._phase_until = now + self._settings.drain_timeout
-            self._release_prefetched()
+            self.jobs.begin_no_more()
         elif self._phase is WorkerPhase.DRAINING:
             self._begin_releasing(now)
 
     def _begin_releasing(self, now: float) -> None:
         self._phase = WorkerPhase.RELEASING
         self._phase_until = now + self._settings.abort_grace
-        self._aborts.extend((job, Why.SHUTDOWN) for job in self._running.values())
-
-    def _leave_behind(self, now: float) -> None:
-        """Give back what would not unwind. A handler in its own transaction has as long again, then it is left.
-
-        Whoever is left behind is told that the job is held no longer, so that it need not run beside the next holder.
-        """
-        patient = now < self._phase_until + self._settings.abort_grace
-        for seq, job in list(self._running.items()):
-            settling = seq in self.holdings.settling_seqs
-            if settling and patient:
-                continue
-            self._to_ghosts(seq)
-            if settling:
-                self._abandon([seq])
-            elif seq in self._held:
-                self._releases.add(job.lease, started=True)
-            else:
-                self._tally.completed += 1  # settled; only its handler goes on
-                continue
-            self._aborts.append((job, Why.LEASE_LOST))
+        self.jobs.abort_all()
 
     def _leave_at(self, now: float) -> float:
         if self._phase is WorkerPhase.RELEASING and now >= self._phase_until:
-            return self._phase_until + self._settings.abort_grace if self._running else NEVER
+            return self._phase_until + self._settings.abort_grace if self.jobs.running else NEVER
         return self._phase_until
+
+    def status(self) -> Status:
+        """Return a snapshot for people."""
+        return self.jobs.status(self._phase)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def decide(self, now: float) -> Decision:
-        """Return what is to be done now; everything in it counts as begun."""
+        """Return what to do now; everything in it counts as begun."""
+        jobs = self.jobs
         decision = Decision()
         due_at = NEVER
         if self._phase is WorkerPhase.RUNNING:
             due_at = min(self._decide_claim(now, decision), self._decide_upkeep(now, decision))
         else:
             self._decide_leaving(now)
-        idle = not (self._running or self._prefetched)
-        decision.flush = self._finishes.batch(now, idle=idle)
-        decision.release_unstarted, decision.release_started = self._releases.batch(now)
-        if self._aborts:
-            decision.abort, self._aborts = self._aborts, []
+        idle = jobs.is_idle
+        decision.flush = jobs.finishes.batch(now, idle=idle)
+        decision.release_unstarted, decision.release_started = jobs.releases.batch(now)
+        decision.abort = jobs.take_aborts()
         if self._phase is WorkerPhase.ENDED:
-            unfinished = self._releases.any_started or self._tally.abandoned
+            unfinished = jobs.releases.any_started or jobs.totals.abandoned
             decision.exit = Exit.RELEASED if unfinished else Exit.DRAINED
             return decision
-        due_at = min(due_at, self._finishes.due_at(idle=idle), self._releases.due_at(), self._leave_at(now))
+        due_at = min(due_at, jobs.finishes.due_at(idle=idle), jobs.releases.due_at(), self._leave_at(now))
         decision.wait = None if due_at == NEVER else max(due_at - now, 0.0)
         return decision
 
     def _decide_claim(self, now: float, decision: Decision) -> float:
-        free = self._concurrency - len(self._running) - len(self._ghosts)
-        self._claims.pace.sample(now, self._endings, running=len(self._running))
-        if now >= self._good_until:
-            self._release_aged(now)
-        give_back_at = self._decide_patience(now, free)
-        if self._finishes.congested:
-            return give_back_at
-        prefetched = len(self._prefetched)
-        decision.claim = self._claims.limit(now, free=free, prefetched=prefetched)
-        self._low = self._claims.low()
-        return min(give_back_at, self._claims.due_at(free=free, prefetched=prefetched))
+        jobs, claims = self.jobs, self._claims
+        free = jobs.free
+        claims.pace.sample(now, jobs.endings, running=len(jobs.running))
+        if now >= jobs.good_until:
+            jobs.release_aged(now)
+        release_at = self._decide_release(now, free)
+        if jobs.finishes.congested:
+            return release_at
+        prefetched = len(jobs.prefetched)
+        decision.claim = claims.limit(now, free=free, prefetched=prefetched)
+        jobs.low = claims.low()
+        return min(release_at, claims.due_at(free=free, prefetched=prefetched))
 
-    def _decide_patience(self, now: float, free: int) -> float:
-        """Give back what has waited too long behind busy slots, for idle workers to run; return when that is next."""
-        if free > 0 or not self._prefetched:
+    def _decide_release(self, now: float, free: int) -> float:
+        """Release jobs that have waited too long for a slot, for idle workers; return when that is due next."""
+        prefetched = self.jobs.prefetched
+        if free > 0 or not prefetched:
             self._head = None
             return NEVER
-        if self._prefetched[0] is not self._head:
-            self._head = self._prefetched[0]
+        if prefetched[0] is not self._head:
+            self._head = prefetched[0]
             self._head_since = now
-        give_back_at = self._head_since + self._settings.patience
-        if now < give_back_at:
-            return give_back_at
-        self._release_prefetched()
+        release_at = self._head_since + self._settings.release_timeout
+        if now < release_at:
+            return release_at
+        self.jobs.release_prefetched()
         self._claims.pace.forget()
         return NEVER
 
@@ -234,7 +225,7 @@ class Machine(InFlight):
                 decision.rescue = self._upkeep.unbroken(now)
             case Chore.CHECK_EMPTY:
                 decision.check_empty = True
-                self._taken_since_look = False
+                self._claimed_since_check = False
             case Chore.PRUNE:
                 decision.prune = True
             case None:
@@ -245,13 +236,7 @@ class Machine(InFlight):
         if self._phase is WorkerPhase.DRAINING and now >= self._phase_until:
             self._begin_releasing(now)
         if self._phase is WorkerPhase.RELEASING and now >= self._phase_until:
-            self._leave_behind(now)
-        if not (
-            self._held
-            or self._running
-            or self._claims.in_flight
-            or self._finishes.in_flight
-            or self._releases.in_flight
-        ):
+            self.jobs.leave_behind(settling_too=now >= self._phase_until + self._settings.abort_grace)
+        if self.jobs.is_done and not self._claims.in_flight:
             self._phase = WorkerPhase.ENDED
-            self._tally.completed += len(self._releases.abandon())  # settled by handlers that were left behind
+            self.jobs.totals.completed += len(self.jobs.releases.abandon())  # settled by handlers left behind

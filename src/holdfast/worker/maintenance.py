@@ -1,7 +1,7 @@
-"""What workers do for all: promote due jobs, rescue expired leases, prune old ones; and ask whether anything is left.
+"""Maintenance that any worker does for all: promote due jobs, rescue expired leases, prune, check for emptiness.
 
-None of it needs a leader: every step is atomic in the store and harmless when two do it at once. One such call is in
-flight at a time, so that upkeep never crowds out the work.
+None of it needs a leader: every step is atomic in the store and harmless if two workers do it at once. One such call is
+in flight at a time, so that maintenance never displaces jobs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from holdfast.store.values import Promotion
 from holdfast.worker.backoff import Backoff
 from holdfast.worker.settings import WorkerConfig
 
-RESCUE_AFTER = 0.5  # of a lease: from then on the store agrees to rescue leases as long as ours
-RARELY = 5  # promotions are this much rarer while nothing seems to be scheduled
-SOONEST = 0.01  # a store that calls a job due and does not move it is not asked in a tight loop
+RESCUE_AFTER = 0.5  # of a lease: after that much access the store rescues leases of this length
+RARELY = 5  # promotions are this much rarer while no scheduled job is known
+SOONEST = 0.01  # bounds the rate of promotions if a due job is not promoted
 NEVER = float("inf")
 
 
 class Chore(Enum):
-    """A kind of upkeep, in the order of urgency."""
+    """A kind of maintenance, in the order of urgency."""
 
     PROMOTE = auto()
     RESCUE = auto()
@@ -42,7 +42,7 @@ class Maintenance:
         self._when = {Chore.PROMOTE: -NEVER, Chore.RESCUE: -NEVER, Chore.CHECK_EMPTY: -NEVER, Chore.PRUNE: -NEVER}
         self.access = Access(gap=settings.lease * GAP_PER_LEASE)
         self.in_flight: Chore | None = None
-        self.next_due_at = NEVER  # when a scheduled job is due, as far as known
+        self.next_due_at = NEVER  # when the next known scheduled job is due
 
     def chore(self, now: float, *, may_check: bool) -> Chore | None:
         """Return the chore to do now, if any; it is then in flight."""
@@ -59,14 +59,14 @@ class Maintenance:
         return None
 
     def due_at(self, *, may_check: bool) -> float:
-        """Return when `chore` will have something to say if nothing happens before; to be asked after it."""
+        """Return when `chore` will next return one if no event arrives before; call it after `chore`."""
         if self.in_flight is not None:
             return NEVER
         whens = [when for chore, when in self._when.items() if chore is not Chore.CHECK_EMPTY or may_check]
         return max(min(whens), self._backoff.until)
 
     def unbroken(self, now: float) -> timedelta:
-        """Return the access so far."""
+        """Return the duration of uninterrupted access so far."""
         began = self.access.began(now)
         return timedelta(seconds=0 if began is None else now - began)
 
@@ -91,7 +91,7 @@ class Maintenance:
         self._begun = began
 
     def _rescue_at(self, now: float, began: float) -> float:
-        """Return the next time to rescue: by period, but also right when half a lease of access is reached."""
+        """Return the next time to rescue: by period, and as soon as access has lasted half a lease."""
         half = began + self._half
         regular = now + self._settings.rescue_period
         return half if now < half < regular else regular
@@ -100,18 +100,18 @@ class Maintenance:
         self._when[chore] = min(self._when[chore], when)
 
     def woken(self, now: float) -> None:
-        """Note a hint of new work: it may be scheduled work, and the store may not be empty any more."""
+        """Process a notification: the new job may be scheduled, and the store may no longer be empty."""
         self._sooner(Chore.PROMOTE, now + self._settings.promote_every)
         self._when[Chore.CHECK_EMPTY] = -NEVER
 
     def scheduled(self, now: float, delay: float) -> None:
-        """Note that a job was scheduled from here."""
+        """Process a job that this worker has scheduled."""
         self.next_due_at = min(self.next_due_at, now + delay)
         self._sooner(Chore.PROMOTE, now + max(delay, 0.0))
 
     def promoted(self, now: float, promotion: Promotion) -> bool:
-        """Note what a promotion found; return whether there may be new work to claim."""
-        reached = now >= self.next_due_at  # another worker may have been quicker to move it
+        """Process the result of a promotion; return whether jobs may be ready."""
+        reached = now >= self.next_due_at  # another worker may have promoted it first
         self.next_due_at = NEVER
         if promotion.moved >= self._settings.promote_limit:
             self._when[Chore.PROMOTE] = now
@@ -123,19 +123,19 @@ class Maintenance:
         return reached or promotion.moved > 0
 
     def rescued(self, now: float, count: int, *, asked: int) -> None:
-        """Note how many leases were rescued; a full batch is followed by another."""
+        """Process the number of rescued leases; a full batch is followed by another."""
         if count >= asked:
             self._when[Chore.RESCUE] = now
         self._answered()
 
     def pruned(self, now: float, count: int, *, asked: int) -> None:
-        """Note how many jobs were pruned; a full batch is followed by another."""
+        """Process the number of pruned jobs; a full batch is followed by another."""
         if count >= asked:
             self._when[Chore.PRUNE] = now
         self._answered()
 
     def checked(self) -> None:
-        """Note that the check for emptiness was answered."""
+        """Process the reply to the check for emptiness."""
         self._answered()
 
     def _answered(self) -> None:
@@ -143,7 +143,7 @@ class Maintenance:
         self._backoff.succeeded()
 
     def failed(self, now: float) -> None:
-        """Note that the chore in flight failed; it is due again after a pause."""
+        """Process the failure of the chore in flight; it is due again after a backoff."""
         if self.in_flight is not None and self.in_flight is not Chore.RESCUE:
             self._when[self.in_flight] = now
         self.in_flight = None

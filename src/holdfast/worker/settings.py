@@ -1,4 +1,4 @@
-"""What can be set on a worker."""
+"""The settings of a worker."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import msgspec
 from holdfast.errors import ConfigError
 
 MAX_EXTEND_AT = 0.55
-"""Above it a writer that holds the store for a quarter of a lease can make an extension come after a rescue."""
+"""Above it, a writer that blocks the store for a quarter of a lease can delay an extension until after a rescue."""
 FLUSH_AFTER = 0.005
-RESCUES_PER_LEASE = 5.0  # rescue keeps access unbroken, which a gap of a quarter lease would break: see `access`
+RESCUES_PER_LEASE = (
+    5.0  # rescues keep access uninterrupted, which a gap of a quarter lease would end: see `reachability`
+)
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one worker; durations in seconds. Raises `ConfigError` for what cannot work.
+    """The settings of one worker; durations in seconds. Raises `ConfigError` for an invalid one.
 
     `extend_at` is the share of the lease after which it is extended.
-    `poll_interval` is the pause after a claim that found too little; hints of new work cut it short.
+    `poll_interval` is the pause after a claim that found too few jobs; a notification ends it.
     `prefetch_max` bounds the jobs that wait here beyond the free slots, `batch_max` the jobs of one statement.
     Finishes are written at once when idle, else after `flush_after` or `flush_rows`, whichever is first.
-    `patience` is how long claimed jobs may wait behind busy slots before they are given back to idle workers.
-    `drain_timeout` is how long a stopping worker lets handlers go on; `abort_grace` how long aborted ones may unwind.
+    `release_timeout` is how long prefetched jobs may wait for a slot before they are released for idle workers.
+    `drain_timeout` is how long handlers of a stopping worker may run; `abort_grace` how long aborted ones may unwind.
     `rescue_every` None means an eighth of the lease, at most five seconds.
     """
 
@@ -32,7 +34,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     batch_max: int = 500
     flush_rows: int = 500
     flush_after: float = FLUSH_AFTER
-    patience: float = 1.0
+    release_timeout: float = 1.0
     drain_timeout: float = 30.0
     abort_grace: float = 2.0
     until_empty: bool = False
@@ -48,9 +50,9 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("concurrency", "batch_max", "flush_rows", "promote_limit", "rescue_limit", "prune_limit"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} is too small: give at least 1")
-        for name in ("lease", "poll_interval", "patience", "promote_every", "prune_every"):
+        for name in ("lease", "poll_interval", "release_timeout", "promote_every", "prune_every"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name}={getattr(self, name)} is no duration: give seconds, more than 0")
+                raise ConfigError(f"{name}={getattr(self, name)} is not allowed: give seconds, more than 0")
         for name in ("flush_after", "drain_timeout", "abort_grace", "prefetch_max"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
@@ -69,12 +71,12 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _unsafe_flush(self) -> str:
-        """Say which of two settings that do not fit one another is to be changed, and how."""
+        """Return which of the two incompatible settings to change, and how."""
         safe = self.lease * self.extend_at
         if self.flush_after <= FLUSH_AFTER:
             return (
-                f"lease={self.lease:g} is too short: it would be extended after {safe:g} s, and what has finished "
-                f"waits up to flush_after={self.flush_after:g} s: give more than "
+                f"lease={self.lease:g} is too short: it would be extended after {safe:g} s, and outcomes "
+                f"wait up to flush_after={self.flush_after:g} s: give more than "
                 f"{self.flush_after / self.extend_at:g} s, for example 30"
             )
         example = f", for example {FLUSH_AFTER:g}" if safe > FLUSH_AFTER else ""

@@ -1,7 +1,7 @@
-"""The calls of the store that the machine decides on: begun, and their answers reported back to it.
+"""The store calls that the machine decides on: started here, and their results reported to it.
 
-Trouble that passes (the store cannot be reached, or nobody knows whether it has committed) is reported to the machine,
-which repeats the call: every verb is safe to repeat. Anything else breaks the worker.
+A transient error (the store cannot be reached, or the outcome is unknown) is reported to the machine, which repeats the
+call: every verb is safe to repeat. Any other error breaks the worker.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from holdfast.worker.settings import WorkerConfig
 
 T = TypeVar("T")
 _logger = logging.getLogger("holdfast.worker")
-PASSING = (StoreUnavailable, OutcomeUnknown)
+TRANSIENT = (StoreUnavailable, OutcomeUnknown)
 
 
 class StoreCalls:
-    """Calls the store beside the handlers; `ended` is told of each one that is over, and of what broke it."""
+    """Calls the store concurrently with the handlers; calls `ended` after each call, with the error that broke it."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class StoreCalls:
         self._until_idle = until_idle
         self._ended = ended
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._heard = 0  # the largest fence that a claim was answered with
-        self._misses_answer = False  # to a claim that was sent after that
+        self._last_fence = 0  # the largest fence of a claim whose reply arrived
+        self._lost_reply = False  # the reply to a later claim was lost
         self.left: Outstanding | None = None
-        """What was left at the last look whether anything is."""
+        """The jobs that were left at the last check for emptiness."""
 
     def carry_out(self, decision: Decision) -> None:
-        """Begin every call that was decided on."""
+        """Start every call of a decision."""
         if decision.claim:
             self._begin(self._claim(decision.claim))
         if decision.flush:
@@ -81,24 +81,24 @@ class StoreCalls:
             await asyncio.wait(self._in_flight)
 
     def _begin(self, call: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(self._told(call))
+        task = asyncio.create_task(self._reported(call))
         self._in_flight.add(task)
         task.add_done_callback(self._in_flight.discard)
 
-    async def _told(self, call: Coroutine[Any, Any, None]) -> None:
-        """Tell from within that a call is over: a callback of the task would come a turn of the event loop later."""
+    async def _reported(self, call: Coroutine[Any, Any, None]) -> None:
+        """Report the end of a call from within: a callback of the task would run one loop iteration later."""
         error: BaseException | None = None
         try:
             await call
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as broken:  # noqa: BLE001 - the worker ends of it
+        except BaseException as broken:  # noqa: BLE001 - it ends the worker
             error = broken
         finally:
             self._ended(error)
 
     async def _timed(self, call: Awaitable[T]) -> T:
-        """Wait for the store's answer; a late one says that others, too, may have waited to extend their leases."""
+        """Wait for the reply; if it is late, other workers may have waited too, unable to extend their leases."""
         sent_at = time.monotonic()
         answer = await call
         if time.monotonic() - sent_at > self._late:
@@ -107,45 +107,45 @@ class StoreCalls:
 
     async def _claim(self, limit: int) -> None:
         try:
-            await self.give_back_unheard()
+            await self.release_unknown_claim()
             sent_at = time.monotonic()
             claim = await self._timed(self._store().claim(self._request(limit)))
             if claim.jobs:
-                self._heard = max(self._heard, claim.jobs[0].fence)
+                self._last_fence = max(self._last_fence, claim.jobs[0].fence)
                 failpoint("after_claim")
-        except PASSING as error:
-            self._misses_answer = self._misses_answer or isinstance(error, OutcomeUnknown)
-            _logger.warning("claiming failed, trying again: %s", error)
+        except TRANSIENT as error:
+            self._lost_reply = self._lost_reply or isinstance(error, OutcomeUnknown)
+            _logger.warning("claim failed, retrying: %s", error)
             self._machine.claim_failed(time.monotonic())
         except BaseException:
-            self._machine.claim_failed(time.monotonic())  # the worker ends of it, and waits for no answer
+            self._machine.claim_failed(time.monotonic())  # it ends the worker, which then waits for no reply
             raise
         else:
             asked = len(claim.jobs) if claim.is_cut else limit
             self._machine.claimed(time.monotonic(), claim.jobs, asked=asked, sent_at=sent_at)
 
-    async def give_back_unheard(self) -> None:
-        """Give back what a claim has taken whose answer was lost.
+    async def release_unknown_claim(self) -> None:
+        """Release the jobs of a claim whose reply was lost.
 
-        Nobody has begun it. Left to expire it would be lost by a worker that lives, and its jobs run isolated next, up
-        to 500 of them, in a child process each. One claim is in flight at a time, so whatever we hold under a larger
-        fence than the last that we were told is of that kind. What the store commits after we have asked still expires.
+        None of them has begun. Expired leases would count as lost by a worker, and each job, up to 500 of them, would
+        run isolated in a child process next. One claim is in flight at a time, so every lease of this worker with a
+        larger fence than the last known one belongs to that claim. A claim committed after this look still expires.
         """
-        if not self._misses_answer:
+        if not self._lost_reply:
             return
-        leases = await self._store().unheard(self._request(0).worker_id, self._heard)
+        leases = await self._store().unheard(self._request(0).worker_id, self._last_fence)
         if leases:
             await self._store().release(leases, started=False)
-            _logger.warning("gave back %d jobs: the answer to the claim that took them was lost", len(leases))
-        self._misses_answer = False
+            _logger.warning("released %d jobs of a claim whose reply was lost", len(leases))
+        self._lost_reply = False
 
     async def _flush(self, finishes: list[Finish]) -> None:
         failpoint("before_flush")
         try:
             verdicts = await self._timed(self._store().finish(finishes))
             failpoint("after_flush")
-        except PASSING as error:
-            _logger.warning("writing %d finished attempts failed, trying again: %s", len(finishes), error)
+        except TRANSIENT as error:
+            _logger.warning("writing %d outcomes failed, retrying: %s", len(finishes), error)
             self._machine.flush_failed(time.monotonic(), finishes)
         except BaseException:
             self._machine.flush_failed(time.monotonic(), finishes)
@@ -156,8 +156,8 @@ class StoreCalls:
     async def _release(self, leases: list[Lease], *, started: bool) -> None:
         try:
             await self._timed(self._store().release(leases, started=started))
-        except PASSING as error:
-            _logger.warning("giving back %d jobs failed: %s", len(leases), error)
+        except TRANSIENT as error:
+            _logger.warning("releasing %d jobs failed: %s", len(leases), error)
             self._machine.release_failed(time.monotonic(), leases)
         except BaseException:
             self._machine.release_failed(time.monotonic(), leases)
@@ -168,8 +168,8 @@ class StoreCalls:
     async def _promote(self) -> None:
         try:
             promotion = await self._timed(self._store().promote(self._settings.promote_limit))
-        except PASSING as error:
-            self._upkeep_failed("moving due jobs to ready", error)
+        except TRANSIENT as error:
+            self._upkeep_failed("promoting due jobs", error)
         else:
             self._machine.promoted(time.monotonic(), promotion)
 
@@ -177,18 +177,20 @@ class StoreCalls:
         limit = self._settings.rescue_limit
         try:
             rescued = await self._timed(self._store().rescue(unbroken, limit))
-        except PASSING as error:
+        except TRANSIENT as error:
             self._upkeep_failed("rescuing expired leases", error)
             return
         for job in rescued:
-            _logger.warning("job %s (%s) was lost by worker %s: now %s", job.job_id, job.task, job.worker_id, job.state)
+            _logger.warning(
+                "job %s (%s) was lost by worker %s; it is now %s", job.job_id, job.task, job.worker_id, job.state
+            )
         self._machine.rescued(time.monotonic(), len(rescued), asked=limit)
 
     async def _prune(self) -> None:
         limit = self._settings.prune_limit
         try:
             pruned = await self._timed(self._store().prune(self._retention, limit))
-        except PASSING as error:
+        except TRANSIENT as error:
             self._upkeep_failed("pruning finished jobs", error)
         else:
             self._machine.pruned(time.monotonic(), pruned, limit)
@@ -197,12 +199,12 @@ class StoreCalls:
         request = self._request(0)
         try:
             left = await self._timed(self._store().outstanding(request.tasks, request.queues))
-        except PASSING as error:
-            self._upkeep_failed("looking whether anything is left", error)
+        except TRANSIENT as error:
+            self._upkeep_failed("checking for remaining jobs", error)
             return
         self.left = left
         self._machine.emptiness(time.monotonic(), left.ready == 0 if self._until_idle else left.is_empty)
 
     def _upkeep_failed(self, what: str, error: HoldfastError) -> None:
-        _logger.warning("%s failed, trying again: %s", what, error)
+        _logger.warning("%s failed, retrying: %s", what, error)
         self._machine.upkeep_failed(time.monotonic())

@@ -1,4 +1,4 @@
-"""What attempts need to know of the worker around them."""
+"""What the attempts of a worker share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.worker.held_leases import HeldLeases
 
 
 class WorkerServices(msgspec.Struct, frozen=True):
-    """The store, the lease, and who keeps it."""
+    """The store, the length of the leases, and the leases themselves."""
 
     backend: Backend
     lease: timedelta

@@ -1,4 +1,4 @@
-"""Counting what became of jobs."""
+"""Counts the outcomes of jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.worker.decision import Totals
 
 
 class TotalsCounter:
-    """Running totals; `completed` and `lost` have, besides what was flushed, a part that never was."""
+    """Running totals; `completed` and `lost` count the jobs whose outcome was not flushed."""
 
     __slots__ = ("_written", "abandoned", "completed", "lost", "released")
 
@@ -23,7 +23,7 @@ class TotalsCounter:
         self.abandoned = 0
 
     def count(self, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> float | None:
-        """Count finishes by outcome and verdict; return the shortest delay among those to be run again."""
+        """Count finishes by outcome and verdict; return the shortest delay of those that will run again."""
         if list(verdicts).count(Verdict.DONE) != len(finishes):
             pairs = list(zip(finishes, verdicts, strict=True))
             finishes = [finish for finish, verdict in pairs if verdict is Verdict.DONE]
@@ -36,7 +36,7 @@ class TotalsCounter:
         return min(outcome.delay.total_seconds() for outcome in outcomes if isinstance(outcome, Retried | Snoozed))
 
     def totals(self) -> Totals:
-        """Return the totals as they stand."""
+        """Return the current totals."""
         written = self._written
         return Totals(
             completed=self.completed + written[Completed],

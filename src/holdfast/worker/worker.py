@@ -1,7 +1,7 @@
-"""The worker: the decision machine with hands.
+"""The worker: carries out the machine's decisions (store calls, handlers) and reports the results to it.
 
-It calls the store as the machine decides, runs handlers, and reports back what happened. The claim, the flush and the
-upkeep are each one call in flight at a time, beside the handlers: claim, handle and finish overlap.
+Claim, flush and maintenance have one call in flight each, concurrently with the handlers: claim, handle and finish
+overlap.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.lease_keeper import HandlerStuck, LeaseKeeper
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import WorkerConfig
-from holdfast.worker.store_calls import PASSING, StoreCalls
+from holdfast.worker.store_calls import TRANSIENT, StoreCalls
 from holdfast.worker.surroundings import WorkerServices
 from holdfast.worker.switch_interval import quick_switches
 
 _logger = logging.getLogger("holdfast.worker")
 monotonic = time.monotonic
-_FAREWELL = 5.0  # seconds to write and give back what is held when a worker is cancelled or broken
-_SLICE = 0.002  # seconds of handlers between two looks at what the store has answered
+_RELEASE_TIMEOUT = 5.0  # seconds to flush and release when a worker is cancelled or broken
+_SLICE = 0.002  # seconds of handlers before replies of the store are processed
 
 
 class WorkerBroken(HoldfastError):  # noqa: N818
-    """The worker cannot go on: its own loop or extending thread has died, or a handler of its is stuck.
+    """The worker cannot continue: its loop or its lease-extending thread has died, or a handler is stuck.
 
-    A process that is the worker's own is to end non-zero.
+    A process that runs only this worker should exit non-zero.
     """
 
 
 class Worker:
     """Claims jobs and runs their handlers until it is stopped.
 
-    Subclass it and override `process` to do something else with each job than calling its task's handler.
+    Subclass it and override `process` to replace the call of the task's handler.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Worker:
     ) -> None:
         if not tasks:
             message = (
-                "this worker knows no task, so it would claim nothing: register tasks with @app.task before it runs"
+                "this worker has no tasks, so it would claim nothing: register tasks with @app.task before it runs"
             )
             raise ConfigError(message)
         self.settings = settings
@@ -79,7 +79,7 @@ class Worker:
         self._backend = backend
         self._stuck_grace = stuck_grace
         self.owns_process = False
-        """Whether this process is the worker's own: it ends when a handler is stuck; else only the worker breaks."""
+        """Whether a stuck handler ends the process; otherwise only `run` raises `WorkerBroken`."""
         self._lease = timedelta(seconds=settings.lease)
         self._machine = Machine(settings)
         self._is_custom = type(self).process is not Worker.process
@@ -99,14 +99,14 @@ class Worker:
         )
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._hint = False
+        self._notified = False
         self._broken: BaseException | None = None
-        self._left_stuck = False  # a handler that holds a lease which is left to expire
+        self._left_stuck = False  # whether the lease of a stuck handler is left to expire
 
     async def process(self, job: LeasedJob, ctx: Context) -> Any:
-        """Do one job; override this in a subclass (`async def`, or a plain method to run in a thread).
+        """Run one job; override this in a subclass (`async def`, or a plain method to run in a thread).
 
-        What it returns is the job's result, what it raises is treated as a handler's exception would be.
+        Its return value is the job's result, its exception is treated as the handler's.
         """
         args, kwargs = self._plans[job.task].task.signature.decode(job.payload)
         context = self._plans[job.task].task.signature.context
@@ -117,15 +117,15 @@ class Worker:
 
     @property
     def left(self) -> Outstanding | None:
-        """What was left when a worker that runs until empty ended."""
+        """The jobs that were left when a worker in until-empty mode ended."""
         return self._calls.left
 
     def status(self) -> Status:
-        """Return where the worker stands: its phase, what runs, what waits, what became of the rest."""
+        """Return a snapshot: the phase, running and waiting jobs, totals."""
         return self._machine.status()
 
     def stop(self) -> None:
-        """Ask the worker to drain; a second time: to give everything back now. Callable from any thread."""
+        """Drain; a second call releases all jobs now. Callable from any thread."""
         loop = self._loop
         if loop is None:
             self._machine.stop(time.monotonic())
@@ -134,7 +134,7 @@ class Worker:
 
     def _stop(self) -> None:
         self._machine.stop(time.monotonic())
-        self._nudge()
+        self._wake()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         holdings = self._machine.holdings
-        reported = asyncio.Event()
+        registered = asyncio.Event()
         attempts = Attempts(
             WorkerServices(self._backend, self._lease, holdings),
             self._plans,
@@ -165,52 +165,52 @@ class Worker:
             lost=lambda leases: self._from_thread(lambda: self._machine.lost(time.monotonic(), leases)),
             cancel_asked=lambda leases: self._from_thread(lambda: self._machine.cancel_asked(time.monotonic(), leases)),
             died=lambda error: self._from_thread(lambda: self._keeper_died(error, attempts)),
-            turned=lambda: self._from_thread(reported.set),
+            turned=lambda: self._from_thread(registered.set),
         )
-        unlisten = self._backend.notifier.listen(self._woken)
+        unlisten = self._backend.notifier.listen(self._on_notification)
         keeper.start()
         exit_ = None
         try:
-            await self._reported(reported)
+            await self._first_heartbeat(registered)
             with quick_switches():
                 exit_ = await self._turn_until_exit(attempts)
             return exit_
         finally:
-            await uncancellable(self._wind_up(attempts, keeper, unlisten, gives_back=exit_ is None))
+            await uncancellable(self._wind_up(attempts, keeper, unlisten, releases=exit_ is None))
 
     async def _wind_up(
-        self, attempts: Attempts, keeper: LeaseKeeper, unlisten: Callable[[], None], *, gives_back: bool
+        self, attempts: Attempts, keeper: LeaseKeeper, unlisten: Callable[[], None], *, releases: bool
     ) -> None:
-        """End everything that was begun; after an end that was not decided, give back what is held, if that can be."""
+        """End everything that was started; if the machine did not decide the end, try to release all leases first."""
         try:
             unlisten()
-            if gives_back:
-                await self._give_back(attempts)
+            if releases:
+                await self._release_all(attempts)
         finally:
             try:
                 await attempts.close()
                 await self._calls.finished()
             finally:
                 await asyncio.to_thread(keeper.close)  # it may be waiting for the store
-        await self._forget()
+        await self._deregister()
 
-    async def _give_back(self, attempts: Attempts) -> None:
-        """Write the finishes that are buffered and release the rest, within a bound; what is left expires."""
+    async def _release_all(self, attempts: Attempts) -> None:
+        """Flush the buffered finishes and release the rest, within a timeout; other leases expire."""
         now = time.monotonic()
         self._machine.stop(now)
         self._machine.stop(now)
         try:
-            async with asyncio.timeout(2 * self.settings.abort_grace + _FAREWELL):
+            async with asyncio.timeout(2 * self.settings.abort_grace + _RELEASE_TIMEOUT):
                 await self._turn_until_exit(attempts, broken_too=True)
         except TimeoutError:
             _logger.warning(
-                "this worker ends though it holds %d jobs: their leases expire", len(self._machine.holdings)
+                "this worker ends with %d unreleased jobs; their leases will expire", len(self._machine.holdings)
             )
 
-    async def _reported(self, reported: asyncio.Event) -> None:
-        """Wait until the store has heard of this worker, or could not: whoever holds jobs is on the list."""
+    async def _first_heartbeat(self, registered: asyncio.Event) -> None:
+        """Wait for the first heartbeat, or its failure: a worker is listed before it claims."""
         changed = self._changed
-        while not reported.is_set() and self._broken is None and changed is not None:
+        while not registered.is_set() and self._broken is None and changed is not None:
             changed.clear()
             await changed.wait()
 
@@ -220,12 +220,12 @@ class Worker:
         machine = self._machine
         while True:
             if self._broken is not None and not broken_too:
-                message = f"this worker cannot go on: {type(self._broken).__name__}: {self._broken}"
+                message = f"this worker cannot continue: {type(self._broken).__name__}: {self._broken}"
                 raise WorkerBroken(message) from self._broken
             changed.clear()
             now = time.monotonic()
-            if self._hint:
-                self._hint = False
+            if self._notified:
+                self._notified = False
                 machine.woken(now)
             decision = machine.decide(now)
             self._calls.carry_out(decision)
@@ -239,7 +239,7 @@ class Worker:
                 await self._pause(changed, decision.wait)
 
     def _begin_jobs(self, attempts: Attempts, now: float) -> bool:
-        """Begin jobs while slots are free; True if the machine is to be asked again at once."""
+        """Begin jobs while slots are free; return whether to decide again at once."""
         take, begin, ended = self._machine.take, attempts.begin, self._machine.ended
         until = now + _SLICE
         any_ended = False
@@ -254,11 +254,11 @@ class Worker:
         return any_ended
 
     async def _pause(self, changed: asyncio.Event, wait: float | None) -> None:
-        """Wait for an event, or for the time that the machine named, with jitter where it is a poll."""
+        """Wait for an event, or for the time that the machine decided, with jitter if it is a poll."""
         if wait is None:
             await changed.wait()
             return
-        if wait > 0.1:  # noqa: PLR2004 - short waits are deadlines of our own, only polls are spread
+        if wait > 0.1:  # noqa: PLR2004 - short waits are local deadlines, only polls are spread
             wait *= 1 - 0.2 * random.random()  # noqa: S311 - jitter
         timer = asyncio.get_running_loop().call_later(wait, changed.set)
         try:
@@ -266,7 +266,7 @@ class Worker:
         finally:
             timer.cancel()
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------
 
     def _request(self, limit: int) -> ClaimRequest:
         return ClaimRequest(
@@ -281,35 +281,35 @@ class Worker:
     def _call_ended(self, error: BaseException | None) -> None:
         if error is not None:
             self._break(error)
-        self._nudge()
+        self._wake()
 
     def _ended(self, job: LeasedJob, outcome: Outcome | None) -> None:
         self._machine.ended(time.monotonic(), job, outcome)
-        self._nudge()
+        self._wake()
 
-    def _woken(self) -> None:
-        """Take a hint, from any thread; many hints are one."""
-        if not self._hint:
-            self._hint = True
-            self._from_thread(self._nudge)
+    def _on_notification(self) -> None:
+        """Process a notification, in any thread; many count as one."""
+        if not self._notified:
+            self._notified = True
+            self._from_thread(self._wake)
 
     def _from_thread(self, action: Callable[[], None]) -> None:
-        """Do something on the loop, at the request of another thread."""
+        """Run an action in the event loop, from another thread."""
 
         def act() -> None:
             action()
-            self._nudge()
+            self._wake()
 
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(act)
 
-    def _nudge(self) -> None:
+    def _wake(self) -> None:
         if self._changed is not None:
             self._changed.set()
 
     def _keeper_died(self, error: BaseException, attempts: Attempts) -> None:
-        """Break; what is stuck is given up, not given back: it would be run again while it still goes on here."""
+        """Break. Jobs of stuck handlers are not released: they would run elsewhere while they still run here."""
         if isinstance(error, HandlerStuck):
             stuck = [job.lease for job in error.jobs if (job.seq, job.fence) in attempts.limits]
             self._left_stuck = bool(stuck)
@@ -318,19 +318,19 @@ class Worker:
 
     def _break(self, error: BaseException | None) -> None:
         self._broken = self._broken or error
-        self._nudge()
+        self._wake()
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    async def _forget(self) -> None:
-        """Take this worker off the list, unless leases of its are left to expire: to forget it is to take those."""
+    async def _deregister(self) -> None:
+        """Deregister, unless leases must be left to expire: deregistering would revoke them."""
         try:
-            await self._calls.give_back_unheard()
+            await self._calls.release_unknown_claim()
             if self._left_stuck or len(self._machine.holdings) or self._machine.status().totals.abandoned:
                 return
             await self._backend.jobs.rescue_worker(self.worker_id, "it has ended", 1)
-        except PASSING as error:
-            _logger.warning("this worker could not be taken off the list: %s", error)
+        except TRANSIENT as error:
+            _logger.warning("this worker could not be deregistered: %s", error)
 
     def _beat(self) -> WorkerBeat:
         return WorkerBeat(

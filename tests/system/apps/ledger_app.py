@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psycopg
+from tests.system.apps.standing import is_first, stop, stop_inside
+
 from holdfast import App, Context
 
 _INSERT = {
@@ -80,6 +83,25 @@ def pay_in_thread(ctx: Context) -> None:
 @app.task(retry=AGAIN, executor="process")
 def pay_in_child(ctx: Context) -> None:
     write_effect_blocking(ctx)
+
+
+@app.task(retry=AGAIN)
+async def pay_and_stop(how: str, mark: str, ctx: Context) -> None:
+    """Let the first process that comes here be stopped inside its transaction; PostgreSQL only."""
+    ctx.result = ctx.job.used_attempts
+    async with ctx.transaction() as connection:
+        await connection.execute(statement(), row(ctx))
+        if is_first(mark):
+            await stop_inside(connection, how)
+
+
+@app.task(retry=AGAIN)
+async def pay_in_own_transaction_and_stop(mark: str, ctx: Context) -> None:
+    async with await psycopg.AsyncConnection.connect(os.environ["HOLDFAST_URL"].partition("?")[0]) as connection:
+        await connection.execute(statement(), row(ctx))
+        await ctx.complete(using=connection)
+        if is_first(mark):
+            stop()
 
 
 @app.task(retry=AGAIN)

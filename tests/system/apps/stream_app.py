@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.system.apps.standing import is_first, stop_inside
 
 from holdfast import App, Event, EventContext, Timing
 
@@ -84,15 +85,6 @@ def wait_at(gate: str) -> None:
         file.read()
 
 
-def is_first(mark: str) -> bool:
-    """Whether nobody has come here before."""
-    try:
-        Path(mark).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
 if os.environ.get("STREAM_HANDLER") == "thread":
 
     @app.consumer("billing", **SETTINGS)
@@ -116,6 +108,8 @@ else:
             await act(event)
             async with ctx.transaction() as connection:
                 await connection.execute(INSERT, row(event, ctx))
+                if "stop" in event.payload and is_first(event.payload["mark"]):
+                    await stop_inside(connection, event.payload["stop"])
         finally:
             record("end", event, ctx.fence)
 
@@ -146,13 +140,23 @@ def stop_in_allot(mark: str) -> None:
 
 
 def break_down(verb: str) -> None:
-    """Let a verb of allocation die of an unexpected error."""
+    """Let a verb of allocation, or the heartbeat, die of an unexpected error."""
+    error = RuntimeError(f"an error in {verb} that nobody foresaw")
 
     async def fail(*_: Any, **__: Any) -> None:
-        message = f"an error in {verb} that nobody foresaw"
-        raise RuntimeError(message)
+        raise error
 
-    setattr(type(app.backend.streams.allocations), verb, fail)
+    class Broken:
+        def node_heartbeat(self, *_: Any) -> None:
+            raise error
+
+        def close(self) -> None: ...
+
+    if verb == "node_heartbeat":
+        backend: Any = app.backend
+        type(backend).extender = lambda _: Broken()
+    else:
+        setattr(type(app.backend.streams.allocations), verb, fail)
 
 
 def main() -> int:

@@ -20,7 +20,6 @@ from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES
 from holdfast.torture.process_tree import descendants
 from holdfast.torture.programs.settings import ProducerSettings, WorkerProgramSettings
-from holdfast.torture.proxy import Proxy
 from holdfast.torture.recorder import HISTORY, NAME, ROLE, RUN
 from holdfast.torture.target import Target
 from holdfast.torture.urls import with_settings
@@ -48,14 +47,14 @@ class Crew:
     """Started on entry, gone on exit."""
 
     def __init__(
-        self, log: Log, ground: Target, history: Path, *, lease: float, seed: int, claims_directly: bool = False
+        self, log: Log, target: Target, history: Path, *, lease: float, seed: int, claims_directly: bool = False
     ) -> None:
         """`claims_directly`: the second seat is taken by a program that claims by itself."""
         self.log = log
-        self.ground = ground
+        self.target = target
         self.lease = lease
         self.seats: list[Seat] = []
-        self.proxy = Proxy(ground.url) if ground.kind != "sqlite" else None
+        self.proxy = target.proxy()
         self._seed = seed
         self._claims_directly = claims_directly
         self._history = history
@@ -84,9 +83,9 @@ class Crew:
     # --- processes --------------------------------------------------------------------------------------------------
 
     def _start(self, role: str, name: str, settings: msgspec.Struct, failpoints: str = "") -> subprocess.Popen[bytes]:
-        url = self.ground.url
+        url = self.target.url
         if self.proxy is not None:
-            url = with_settings(self.proxy.url, patience="5", install="never")
+            url = with_settings(self.proxy.url, reply_timeout="5", install="never")
         with (self._history / f"{name}.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", f"holdfast.torture.programs.{role}", msgspec.json.encode(settings)],

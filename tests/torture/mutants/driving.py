@@ -26,8 +26,8 @@ from holdfast.torture.dump import dump
 from holdfast.torture.events import Clock, RunBegan, Snapshot
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
-from holdfast.torture.target import Target, ground_of
-from holdfast.torture.target.base import LEFT
+from holdfast.torture.target import Target, target_of
+from holdfast.torture.target.jobs import LEFT
 
 LEASE = 1.5
 DRAIN = 20.0  # seconds; what a mutant has stranded stays so
@@ -65,33 +65,34 @@ def drive(name: str, url: str, *, folder: Path, seed: int, under: str) -> Outcom
     began = time.monotonic()
     history = folder / f"history-{seed}"
     history.mkdir(parents=True)
-    ground = ground_of(url)
-    asyncio.run(_install(ground))
-    ground.prepare()
+    target = target_of(url)
+    target.create()
+    asyncio.run(_install(target))
+    target.prepare()
     log = Log(history, f"mutant-{seed}", lambda _: None)
     log.writer.write(
         RunBegan(
             at_us=now_us(),
             seed=seed,
-            store=ground.kind,
+            store=target.store,
             lease_us=_us(LEASE),
             recovery_us=_us(_RECOVERY),
             overtaking_us=_us(_OVERTAKING),
         )
     )
-    look(ground, log)
-    with mutated(name), Crew(log, ground, history, lease=LEASE, seed=seed, claims_directly=under == PULLING) as crew:
+    look(target, log)
+    with mutated(name), Crew(log, target, history, lease=LEASE, seed=seed, claims_directly=under == PULLING) as crew:
         MIXES[under](crew)
-        look(ground, log)
+        look(target, log)
         is_drained = drained(crew, within=_PATIENCE if name == CONTROL else DRAIN)
         crew.end()
-    dump(ground, log, processes=0)
+    dump(target, log, processes=0)
     log.close()
     return Outcome(check(history), time.monotonic() - began, is_drained)
 
 
-async def _install(ground: Target) -> None:
-    async with App(ground.url):
+async def _install(target: Target) -> None:
+    async with App(target.url):
         """Opening installs the tables."""
 
 
@@ -99,13 +100,13 @@ def _us(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def look(ground: Target, log: Log) -> dict[str, int]:
+def look(target: Target, log: Log) -> dict[str, int]:
     """Count the jobs and read the store's clock, into the history."""
     sent_us = now_us()
-    counts = dict(ground.counts())
+    counts = target.jobs.counts()
     log.writer.write(Snapshot(at_us=now_us(), counts=counts, sent_us=sent_us))
     sent_us = now_us()
-    store_us = ground.clock()
+    store_us = target.clock()
     log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
     return counts
 
@@ -115,7 +116,7 @@ def drained(crew: Crew, *, within: float) -> bool:
     give_up = time.monotonic() + within
     while time.monotonic() < give_up:
         crew.keep()
-        counts = look(crew.ground, crew.log)
+        counts = look(crew.target, crew.log)
         if not any(counts.get(state, 0) for state in LEFT):
             return True
         time.sleep(0.2)  # the rhythm of looking

@@ -6,19 +6,19 @@ from tests.torture.mutants.mutant import POSTGRES, PULLING, SQLITE, mutant
 from tests.torture.mutants.patching import Code, Sql
 
 _VERBS = "holdfast.backends.sqlite.verbs"
-_CONTEXT = "holdfast.jobs.context"
-_COMPLETE = "hold.require(await transaction.complete(hold.lease, hold.result_text()))"
-_FINISH = "self._backend.jobs.finish([Finish(hold.lease, Completed(None))])"
-_FAIL = (
-    "from holdfast.model.outcome import Failed, Failure\n"
-    "        failed = Failed(Failure('Late', 'after the effect'))\n"
-    "        await self._backend.jobs.finish([Finish(hold.lease, failed)])"
+_LIFE = "holdfast.runtime.effect:_life"
+_END = "await calls.verdict(effect.write_end(transaction))"
+_DONE = "    if ends:\n        effect.committed()"
+_FINISH = (
+    "from holdfast.model.outcome import Completed, Failed, Failure\n"
+    "    from holdfast.store.values import Finish, Verdict\n"
+    "    (verdict,) = await calls.run(effect.backend.jobs.finish([Finish(effect.lease, {outcome})]))"
 )
-_BEGIN = "self._backend.transactions.begin(hold.lease, limit=hold.transaction_limit)"
-_BEGIN_BLOCKING = "self._backend.transactions.begin_blocking(hold.lease, limit=hold.transaction_limit)"
+_COMPLETE = _FINISH.format(outcome="Completed(None)")
+_FAIL = _FINISH.format(outcome="Failed(Failure('Late', 'after the effect'))")
+_BEGIN = "    try:\n        try:\n            async with calls.begin(effect)"
 
-_COMMITTING_ASYNC = "self.explained(committing=True), bounded(self.connection, self._patience)"
-_COMMITTING = "transaction.explained(committing=True)"
+_TRANSACTION = "holdfast.backends.postgres.handler_transaction"
 
 ENDINGS = (
     mutant(
@@ -36,7 +36,7 @@ ENDINGS = (
         "effect_without_completion",
         SQLITE,
         "ctx.transaction() commits the effect, and the completion is forgotten",
-        Code(f"{_CONTEXT}:Context.transaction", _COMPLETE, "pass"),
+        Code(_LIFE, _END, "None"),
         caught_by="I1 I2",
     ),
     mutant(
@@ -56,9 +56,9 @@ ENDINGS = (
         SQLITE,
         "a transaction whose block raises is committed all the same",
         Code(
-            "holdfast.backends.sqlite.transactions:SqliteTransactions._open",
-            "session.run(transaction.abandon)",
-            "session.run(transaction.commit)",
+            "holdfast.backends.sqlite.handler_transaction:SqliteAsyncTransaction.undo",
+            "session.run(self._thread.abandon)",
+            "session.run(self._thread.commit)",
         ),
         caught_by="I2 I4",
     ),
@@ -80,17 +80,7 @@ ENDINGS = (
         "completion_after_the_effect",
         SQLITE,
         "ctx.transaction() commits the effect first and completes the job in a second step",
-        Code(
-            f"{_CONTEXT}:Context.transaction",
-            _COMPLETE,
-            "pass",
-            (
-                (
-                    "    if completes:\n        hold.settled()",
-                    f"    if completes:\n        await {_FINISH}\n        hold.settled()",
-                ),
-            ),
-        ),
+        Code(_LIFE, _END, "None", ((_DONE, f"    {_COMPLETE}\n{_DONE}"),)),
         caught_by="I2 I6",
         under="kills",
     ),
@@ -98,17 +88,7 @@ ENDINGS = (
         "failed_after_the_effect",
         SQLITE,
         "ctx.transaction() commits the effect, and the job is written as failed",
-        Code(
-            f"{_CONTEXT}:Context.transaction",
-            _COMPLETE,
-            "pass",
-            (
-                (
-                    "    if completes:\n        hold.settled()",
-                    f"    if completes:\n        {_FAIL}\n        hold.settled()",
-                ),
-            ),
-        ),
+        Code(_LIFE, _END, "None", ((_DONE, f"    {_FAIL}\n{_DONE}"),)),
         caught_by="I4",
     ),
     mutant(
@@ -129,22 +109,14 @@ ENDINGS = (
         SQLITE,
         "ctx.transaction() completes the job first, and the effect is written afterwards, if nothing comes between",
         Code(
-            f"{_CONTEXT}:Context.transaction",
-            f"    try:\n        async with {_BEGIN}",
-            f"    (verdict,) = await {_FINISH}\n"
-            "    hold.require(verdict)\n"
+            _LIFE,
+            _BEGIN,
+            f"    {_COMPLETE}\n"
+            "    if verdict is Verdict.LOST:\n"
+            "        raise await calls.run(effect.refusal(verdict))\n"
             "    failpoint('before_commit')\n"
-            "    completes = False\n"
-            f"    try:\n        async with {_BEGIN}",
-        ),
-        Code(
-            f"{_CONTEXT}:SyncContext.transaction",
-            f"    try:\n        with {_BEGIN_BLOCKING}",
-            f"    (verdict,) = self._wait({_FINISH})\n"
-            "    hold.require(verdict)\n"
-            "    failpoint('before_commit')\n"
-            "    completes = False\n"
-            f"    try:\n        with {_BEGIN_BLOCKING}",
+            "    ends = False\n"
+            f"{_BEGIN}",
         ),
         Sql(
             SQLITE,
@@ -161,23 +133,20 @@ ENDINGS = (
         POSTGRES,
         "a commit that fails passes for one that succeeded",
         Code(
-            "holdfast.backends.postgres.open_transaction:AsyncOpenTransaction.commit_transaction",
-            f'    with {_COMMITTING_ASYNC}:\n        await uncancellable(self.connection.end(b"commit"))',
-            "    try:\n"
-            f"        with {_COMMITTING_ASYNC}:\n"
+            f"{_TRANSACTION}:PostgresAsyncTransaction.commit_transaction",
+            '        await uncancellable(self.connection.end(b"commit"))',
+            "        try:\n"
             '            await uncancellable(self.connection.end(b"commit"))\n'
-            "    except Exception:\n"
-            "        pass",
+            "        except Exception:\n"
+            "            pass",
         ),
         Code(
-            "holdfast.backends.postgres.transactions:PostgresTransactions._open_blocking",
-            f"            with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
-            "                block.__exit__(None, None, None)",
-            "            try:\n"
-            f"                with {_COMMITTING}, bounded_blocking(connection, self._patience):\n"
-            "                    block.__exit__(None, None, None)\n"
-            "            except Exception:\n"
-            "                pass",
+            f"{_TRANSACTION}:PostgresBlockingTransaction.commit_transaction",
+            "        self._block.__exit__(None, None, None)",
+            "        try:\n"
+            "            self._block.__exit__(None, None, None)\n"
+            "        except Exception:\n"
+            "            pass",
         ),
         caught_by="I1 I6 I8 I2",
         under="cuts",
@@ -188,12 +157,12 @@ ENDINGS = (
         "an enqueue without an answer is repeated blindly, under new ids",
         Code(
             "holdfast.jobs.enqueue_batcher:EnqueueBatcher.enqueue",
-            "        return await self._store().enqueue(jobs)\n",
+            "        return await backend.jobs.enqueue(jobs)\n",
             "        from holdfast.model.ids import new_id\n"
             "        import msgspec\n"
             "        while True:\n"
             "            try:\n"
-            "                return await self._store().enqueue(jobs)\n"
+            "                return await backend.jobs.enqueue(jobs)\n"
             "            except (StoreUnavailable, OutcomeUnknown):\n"
             "                await asyncio.sleep(0.1)\n"
             "                jobs = [msgspec.structs.replace(job, id=new_id()) for job in jobs]\n",
@@ -260,8 +229,8 @@ ENDINGS = (
         SQLITE,
         "a worker that is asked to end keeps the leases of what it has not begun",
         Code(
-            "holdfast.worker.in_flight:InFlight._release_prefetched",
-            "self._releases.add(job.lease, started=False)",
+            "holdfast.worker.in_flight:InFlight.release_prefetched",
+            "self.releases.add(job.lease, started=False)",
             "self.holdings.settled(job.seq)",
         ),
         caught_by="I9",
@@ -274,7 +243,7 @@ ENDINGS = (
         Code(
             "holdfast.worker.in_flight:InFlight.ended",
             "    buffer[seq] = Finish(",
-            "    if self._phase is not Phase.RUNNING:\n"
+            "    if not self._keeps_claimed:\n"
             "        self.holdings.settled(seq)\n"
             "        return True\n"
             "    buffer[seq] = Finish(",

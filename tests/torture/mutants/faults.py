@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
 
-import psycopg
 from tests.torture.mutants.crew import Crew, Seat, send
 from tests.torture.mutants.mutant import PULLING
 
@@ -17,7 +15,6 @@ from holdfast.torture.events import FaultBegan, FaultEnded
 from holdfast.torture.history import now_us
 from holdfast.torture.process_tree import descendants
 from holdfast.torture.proxy import When
-from holdfast.torture.urls import postgres_url, sqlite_path
 
 _ROUNDS = 3
 _STOP, _OUTAGE, _BETWEEN = 2.4, 1.6, 1.0  # leases
@@ -79,7 +76,7 @@ def short_stops(crew: Crew) -> None:
 
 def _stop(crew: Crew, seat: Seat, leases: float) -> None:
     pids = [seat.process.pid, *descendants(seat.process.pid)]
-    with fault(crew, "stop", seat.target, stalls=crew.ground.kind == "sqlite"):
+    with fault(crew, "stop", seat.target, stalls=crew.target.one_writer):
         for pid in pids:
             send(pid, signal.SIGSTOP)
         time.sleep(leases * crew.lease)  # the length of the fault
@@ -109,7 +106,7 @@ def stopped_terms(crew: Crew) -> None:
     """A worker that stood still for longer than its lease is asked to end before it can look around."""
     for seat in rounds(crew):
         pids = [seat.process.pid, *descendants(seat.process.pid)]
-        with fault(crew, "stop", seat.target, stalls=crew.ground.kind == "sqlite"):
+        with fault(crew, "stop", seat.target, stalls=crew.target.one_writer):
             for pid in pids:
                 send(pid, signal.SIGSTOP)
             time.sleep(_STOP * crew.lease)  # the length of the fault
@@ -150,7 +147,7 @@ def lost_replies(crew: Crew) -> None:
 
 
 def outage(crew: Crew) -> None:
-    """Nobody can write to the store, for longer than a lease."""
+    """No process can write to the store, for longer than a lease."""
     for _ in rounds(crew):
         with _locked(crew), fault(crew, "outage", "store", total=True):
             time.sleep(_OUTAGE * crew.lease)  # the length of the fault
@@ -159,17 +156,12 @@ def outage(crew: Crew) -> None:
 
 @contextmanager
 def _locked(crew: Crew) -> Generator[None]:
-    url = crew.ground.url
-    if crew.ground.kind == "sqlite":
-        with closing(sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=10)) as connection:
-            connection.execute("begin immediate")
-            yield
-            connection.execute("rollback")
-        return
-    with psycopg.connect(postgres_url(url)) as session, session.transaction(force_rollback=True):
-        session.execute("set local search_path to holdfast_torture")
-        session.execute("lock table job, running, worker in exclusive mode")
+    with crew.target.connection() as connection:
+        if not crew.target.one_writer:  # else it has the lock by now
+            connection.execute("set local search_path to holdfast_torture")
+            connection.execute("lock table job, running, worker in exclusive mode")
         yield
+        connection.rollback()
 
 
 MIXES: Final[dict[str, Callable[[Crew], None]]] = {

@@ -17,7 +17,7 @@ from holdfast.torture.plan import Fault, Profile, RunPlan
 from holdfast.torture.report import RunReport
 from holdfast.torture.streams.conductor import StreamProgress
 from holdfast.torture.streams.run import torture_streams
-from holdfast.torture.streams.target import stream_ground_of
+from holdfast.torture.target import target_of
 
 _MIXES: Final[dict[str, dict[Fault, int]]] = {
     "calm": {},
@@ -32,11 +32,11 @@ def drive_streams(name: str, url: str, *, folder: Path, seed: int, under: str) -
     """Run under a mix of faults, drain, dump and check."""
     profile = Profile(jobs=600, seconds=8.0, limit=20.0, drain=25.0, workers=2, producers=2, faults=_MIXES[under])
     plan = RunPlan(name="mutant", profile=profile, seed=seed, lease=2.0)
-    ground = stream_ground_of(url)
+    target = target_of(url)
     history = folder / f"history-{seed}"
     history.mkdir()
     with mutated(name):
-        run = torture_streams(plan, ground, history=history, progress=StreamProgress(plan, ground.shown))
+        run = torture_streams(plan, target, history=history, progress=StreamProgress(plan, target.shown))
         return asyncio.run(run)
 
 

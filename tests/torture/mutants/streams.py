@@ -14,8 +14,14 @@ CONFORMANCE: Final = "conformance"
 """What catches a mutant that no run is needed for."""
 _CONSUMERS = "holdfast.backends.sqlite.verbs.consumers"
 _ALLOT = "holdfast.backends.sqlite.verbs.allot"
-_COMMITS = "this.require(await transaction.commit(this.grant, this.commit))"
-_COMMITS_APART = "this.require(await this.consumers.commit(this.grant, this.commit))"
+_LIFE = "holdfast.runtime.effect:_life"
+_COMMITS = "await calls.verdict(effect.write_end(transaction))"
+_COMMITTED = "from holdfast.store.stream_values import CommitVerdict; verdict = CommitVerdict.DONE"
+_COMMITS_APART = (
+    "    verdict = await calls.run(effect.backend.streams.consumers.commit(effect.grant, effect.commit))\n"
+    "    if not effect.is_accepted(verdict):\n"
+    "        raise await calls.run(effect.refusal(verdict))\n"
+)
 
 _STREAMS: Final = (
     mutant(
@@ -84,10 +90,10 @@ _STREAMS: Final = (
         SQLITE,
         "ctx.transaction() commits the position first, and the effect in a transaction of its own",
         Code(
-            "holdfast.streams.context:EventContext.transaction",
-            "this.refuse_second()\n",
-            f"this.refuse_second()\n    {_COMMITS_APART}\n",
-            more=((_COMMITS, "pass"),),
+            _LIFE,
+            "    try:\n        try:\n",
+            f"{_COMMITS_APART}    try:\n        try:\n",
+            more=((f"verdict = {_COMMITS}", _COMMITTED),),
         ),
         caught_by="I16",
         under="kills",
@@ -97,10 +103,10 @@ _STREAMS: Final = (
         SQLITE,
         "ctx.transaction() commits the effect, and the position in a second step",
         Code(
-            "holdfast.streams.context:EventContext.transaction",
-            "this.is_committed = True",
-            f"{_COMMITS_APART}\n    this.is_committed = True",
-            more=((_COMMITS, "pass"),),
+            _LIFE,
+            "    if ends:\n        effect.committed()",
+            f"{_COMMITS_APART}    effect.committed()",
+            more=((f"verdict = {_COMMITS}", _COMMITTED),),
         ),
         caught_by="I16",
         under="kills",

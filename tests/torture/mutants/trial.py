@@ -1,7 +1,8 @@
-"""Tries every mutant in a child of this process: whether each finds what it replaces. Run as a program."""
+"""Applies every mutant in a child of this process: each must find what it replaces. Run as a program."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
@@ -9,6 +10,9 @@ import traceback
 from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.mutant import Mutant
 from tests.torture.mutants.streams import STREAM_MUTANTS
+
+MODULES = ("holdfast.app.app", "holdfast.backends.postgres.backend", "holdfast.backends.sqlite.backend")
+"""Imported once, before the children: between them they import all that a mutant replaces."""
 
 
 def try_out(mutant: Mutant) -> int:
@@ -19,11 +23,13 @@ def try_out(mutant: Mutant) -> int:
     try:
         for patch in mutant.patches:
             patch.apply()
-    except BaseException:  # noqa: BLE001 - told, and the parent fails
+    except BaseException:  # noqa: BLE001 - printed, and the parent fails
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
 
 
 if __name__ == "__main__":
+    for module in MODULES:
+        importlib.import_module(module)
     sys.exit(", ".join(name for name, mutant in {**MUTANTS, **STREAM_MUTANTS}.items() if try_out(mutant)) or None)

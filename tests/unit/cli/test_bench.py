@@ -52,7 +52,7 @@ def test_an_installed_package_without_a_checkout_says_where_benchmarks_come_from
     package = tmp_path / "site-packages" / "holdfast"
     package.mkdir(parents=True)
     monkeypatch.setattr(bench_module, "holdfast", SimpleNamespace(__file__=str(package / "__init__.py")))
-    with pytest.raises(ConfigError, match="belong to a checkout"):
+    with pytest.raises(ConfigError, match="part of a checkout"):
         bench_module.checkout()
     assert "make setup" in command(code=78).stderr
 

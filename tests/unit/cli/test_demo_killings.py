@@ -18,7 +18,7 @@ def seats_of(count: int, *, holding: int = 10) -> list[DemoSeat]:
 
 
 def play(kill: int, *, seed: int = 1, jobs: int = 1000, seats: list[DemoSeat] | None = None) -> list[tuple[int, int]]:
-    """Let works end one by one and consumers report in turn; return (works ended, number of the consumer killed)."""
+    """Let jobs end one by one and consumers report in turn; return (jobs ended, number of the consumer killed)."""
     killings = Killings(kill, jobs, random.Random(seed))
     seats = seats_of(4) if seats is None else seats
     killed: list[tuple[int, int]] = []
@@ -57,7 +57,7 @@ def test_a_consumer_is_not_doomed_twice():
 
 def test_a_seat_adds_up_what_all_its_consumers_did():
     seat = DemoSeat(1)
-    seat.present = ConsumerReport(done=5, failed_tries=1, holding=3, tries={1: 4, 2: 1})
+    seat.present = ConsumerReport(done=5, failed_attempts=1, holding=3, used_attempts={1: 4, 2: 1})
     seat.vacated()
-    seat.present = ConsumerReport(done=2, tries={1: 2})
-    assert seat.total == ConsumerReport(done=7, failed_tries=1, tries={1: 6, 2: 1})
+    seat.present = ConsumerReport(done=2, used_attempts={1: 2})
+    assert seat.total == ConsumerReport(done=7, failed_attempts=1, used_attempts={1: 6, 2: 1})

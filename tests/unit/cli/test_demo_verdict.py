@@ -16,7 +16,7 @@ GOOD: dict[str, Any] = {
     "completed": 1000,
     "failed": 0,
     "left": 0,
-    "tries": {1: 900, 2: 90, 3: 10},
+    "used_attempts": {1: 900, 2: 90, 3: 10},
     "highest_attempt": 3,
 }
 
@@ -43,7 +43,7 @@ def test_one_work_that_is_wrong_makes_the_verdict_bad_and_is_named(what):
 
 def test_of_many_wrong_works_the_first_are_named():
     (problem,) = verdict(lost=Found(7, ["a", "b", "c", "d", "e"])).problems
-    assert problem.startswith("7 works")
+    assert problem.startswith("7 jobs")
     assert problem.endswith("a, b, c, d, e …")
 
 
@@ -52,10 +52,10 @@ def test_a_completion_that_is_missing_is_bad_even_if_nobody_can_be_named():
 
 
 def test_what_is_left_to_do_makes_a_run_unfinished_and_not_bad():
-    unfinished = verdict(left=10, completed=990, tries={1: 891, 2: 90, 3: 9})
+    unfinished = verdict(left=10, completed=990, used_attempts={1: 891, 2: 90, 3: 9})
     assert not unfinished.is_good
     assert unfinished.problems == []
-    assert unfinished.unfinished == ["10 works still to be done"]
+    assert unfinished.unfinished == ["10 jobs still to be consumed"]
     assert words(left=10, completed=990)["completed"] == "not yet"
 
 
@@ -64,33 +64,33 @@ def test_works_that_were_not_produced_make_a_run_unfinished():
 
 
 def test_attempts_lost_with_consumers_raise_the_highest_attempt_that_is_expected():
-    high = PLAN.law.highest(1000)[1]
+    high = PLAN.distribution.highest(1000)[1]
     assert words(highest_attempt=high + 1)["highest attempt"] == "off"
     assert words(highest_attempt=high + 1, lost_attempts=100, most_lost=1)["highest attempt"] == "fits"
 
 
 def test_tries_that_no_chance_explains_are_off_but_not_bad():
-    odd = {"tries": {1: 500, 2: 500}, "highest_attempt": 2}
-    assert words(**odd)["spread of tries"] == "off"
+    odd = {"used_attempts": {1: 500, 2: 500}, "highest_attempt": 2}
+    assert words(**odd)["distribution"] == "off"
     assert words(**odd)["retried"] == "off"
     assert verdict(**odd).is_good
 
 
 def test_works_given_up_are_expected_where_attempts_are_few():
     plan = DemoPlan(jobs=1000, success_rate=0.5, max_attempts=1, work_timeout=5, seed=1)
-    tally = DemoTotals(**{**GOOD, "completed": 510, "failed": 490, "tries": {1: 510}, "highest_attempt": 1})
+    tally = DemoTotals(**{**GOOD, "completed": 510, "failed": 490, "used_attempts": {1: 510}, "highest_attempt": 1})
     found = {line.what: line for line in judge(plan, tally).lines}
     assert found["failed"].expected == "~500"
     assert found["failed"].word == "fits"
     assert "retried" not in found
-    assert "490 works given up" in judge(plan, tally).summary
+    assert "490 jobs failed" in judge(plan, tally).summary
 
 
 def test_the_histogram_accounts_for_every_work():
     rows = histogram(PLAN, DemoTotals(**GOOD))
-    assert sum(works for _, works, _ in rows) == 1000
+    assert sum(jobs for _, jobs, _ in rows) == 1000
     assert sum(expected for _, _, expected in rows) == pytest.approx(1000)
-    assert [tries for tries, _, _ in rows] == ["1", "2", "3", "more", "given up"]
+    assert [used_attempts for used_attempts, _, _ in rows] == ["1", "2", "3", "more", "exhausted"]
 
 
 def test_the_rate_is_told_only_if_time_was_taken():

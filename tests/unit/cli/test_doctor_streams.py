@@ -41,15 +41,15 @@ def test_where_consumers_are_well_every_check_is_ok(streams):
     checks = _checks(streams)
     assert list(checks)[-5:] == OF_STREAMS
     assert {checks[name][0] for name in OF_STREAMS} == {"ok"}
-    assert checks["consumers"][1] == "1, and a living node for each that has events left"
-    assert checks["consumer lag"][1].startswith("3 events left; furthest behind is billing, by ")
+    assert checks["consumers"][1] == "1, with a live node for each that has events left"
+    assert checks["consumer lag"][1].startswith("3 events left; billing is furthest behind, by ")
     assert checks["nodes"][1] == "1 live"
 
 
 def test_events_left_for_a_consumer_without_a_living_node_are_a_warning(streams, aged):
     verdict, finding, remedy = _checks(streams)["consumers"]
     assert verdict == "warn"
-    assert finding.startswith("no living node runs billing (3 events left, ")
+    assert finding.startswith("no live node runs billing (3 events left, ")
     assert "`holdfast worker run`" in remedy
     grant(streams)
     aged("holdfast_node", "beat_at", 1)
@@ -63,7 +63,7 @@ def test_a_consumer_that_has_no_node_and_nothing_left_is_no_warning(streams):
     streams.run("consumer", "reset", "billing", "--to", "end", "--yes")
     checks = _checks(streams)
     assert checks["consumers"][0] == "ok"
-    assert checks["consumer lag"][1] == "no events wait for a living node"
+    assert checks["consumer lag"][1] == "none"
 
 
 def test_a_consumer_that_is_long_behind_though_a_node_runs_it_is_a_warning(streams, aged):
@@ -81,7 +81,7 @@ def test_a_paused_consumer_is_warned_of_as_paused_and_not_as_behind(streams, age
     streams.run("consumer", "pause", "billing")
     aged("holdfast_event", "recorded_at", 9)
     checks = _checks(streams)
-    assert checks["paused consumers"] == ("warn", "billing", "`holdfast consumer resume` lets them go on.")
+    assert checks["paused consumers"] == ("warn", "billing", "`holdfast consumer resume` resumes them.")
     assert (checks["consumers"][0], checks["consumer lag"][0]) == ("ok", "ok")
 
 

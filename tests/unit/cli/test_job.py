@@ -46,12 +46,12 @@ def test_a_call_by_position_is_taken_in_the_form_in_which_it_is_shown(shop):
         (("--arg", "order_id=7", "--arg", "size=1"), "size"),
         (("--arg", "order_id=7", "--arg", "order_id=8"), "given twice"),
         (("--args", "7"), "order_id"),
-        (("--args", "{"), "--args is not an object"),
+        (("--args", "{"), "--args is not a JSON object"),
         ((), "order_id"),
         (("--arg", "order_id=7", "--header", "x"), "NAME=TEXT"),
-        (("--arg", "order_id=7", "--delay", "soon"), "no duration"),
-        (("--arg", "order_id=7", "--timeout", "soon"), "no duration"),
-        (("--arg", "order_id=7", "--run-at", "soon"), "is no time"),
+        (("--arg", "order_id=7", "--delay", "soon"), "not a duration"),
+        (("--arg", "order_id=7", "--timeout", "soon"), "not a duration"),
+        (("--arg", "order_id=7", "--run-at", "soon"), "is not a time"),
         (("--arg", "order_id=7", "--run-at", "2126-03-01T00:00:00"), "add Z for UTC"),
         (("--arg", "order_id=7", "--run-at", "2126-03-01T00:00:00Z", "--delay", "5m"), "--delay and --run-at"),
     ],
@@ -63,7 +63,7 @@ def test_a_call_that_does_not_fit_is_a_matter_of_usage_and_enqueues_nothing(shop
 
 
 def test_an_unknown_task_is_told_with_those_that_are_known(shop):
-    assert "registered are: bill, charge, place" in shop.run("job", "enqueue", "chagre", *APP, code=2).stderr
+    assert "registered tasks: bill, charge, place" in shop.run("job", "enqueue", "chagre", *APP, code=2).stderr
 
 
 def test_the_options_of_a_job_arrive(shop):
@@ -87,7 +87,7 @@ def test_an_enqueue_repeated_with_its_id_makes_no_second_job_and_says_so(shop):
     job_id = shop.enqueue("charge", "--arg", "order_id=7", "--id", new_id())
     again = shop.run("job", "enqueue", "charge", *APP, "--arg", "order_id=7", "--id", job_id)
     assert again.stdout.strip() == job_id
-    assert "was there already" in again.stderr
+    assert "already exists" in again.stderr
     assert len(shop.json("job", "list")["jobs"]) == 1
 
 
@@ -149,7 +149,7 @@ def test_a_list_is_narrowed_by_queue_and_task(shop):
 def test_a_name_that_no_terminal_can_show_is_refused_in_words(shop, words, option):
     shop.enqueue()
     told = shop.run("job", *words, option, os.fsdecode(b"\xff"), code=78).stderr
-    assert r"name '\udcff' is not allowed: begin with a letter or an underscore" in told
+    assert r"name '\udcff' is invalid: start with an ASCII letter or an underscore" in told
 
 
 def test_a_cursor_without_a_state_and_a_limit_without_bounds_are_refused(shop):
@@ -267,10 +267,10 @@ def test_cancelling_what_runs_asks_and_what_has_ended_is_too_late(shop):
     running, completed = shop.enqueue(), None
     shop.claim()
     told = shop.run("job", "cancel", running).stdout
-    assert told == f"{running} runs: its worker, if it has one, is asked to stop it; it may still complete\n"
+    assert told == f"{running} is running: its worker, if it has one, will cancel it; it may still complete\n"
     completed = shop.enqueue()
     shop.complete()
-    assert "has ended already" in shop.run("job", "cancel", completed, code=1).stderr
+    assert "has already ended" in shop.run("job", "cancel", completed, code=1).stderr
 
 
 def test_a_failed_and_a_cancelled_job_are_retried(shop):

@@ -78,5 +78,5 @@ def test_a_copy_of_which_nobody_knows_whether_it_was_made_is_told_with_the_way_t
 
     assert "the disk failed; the copy, job 0" in told
     copy_id = told.split("holdfast job show ")[1].strip()
-    assert f"job {copy_id}, may have been made" in told
+    assert f"job {copy_id}, may have been created" in told
     assert completed != copy_id

@@ -23,11 +23,11 @@ def test_parked_events_are_listed_with_what_befell_them(parked):
     assert second["error_class"] is None
     table = parked.run("consumer", "parked", "billing").stdout
     assert f"{SHOWN}: cannot bill" in table
-    assert "waits behind another of its stream" in table
+    assert "waits behind another event of its stream" in table
 
 
 def test_a_consumer_that_has_parked_nothing_says_so(streams):
-    assert "has parked nothing" in streams.run("consumer", "parked", "billing").stderr
+    assert "has no parked events" in streams.run("consumer", "parked", "billing").stderr
 
 
 def test_parked_events_are_retried(parked):
@@ -37,7 +37,7 @@ def test_parked_events_are_retried(parked):
 
 @pytest.mark.parametrize("verb", ["retry", "drop"])
 def test_where_nothing_is_parked_nothing_can_be_done_and_that_is_told(streams, verb):
-    assert streams.run("consumer", verb, "billing", code=1).stderr == "Error: billing has parked nothing\n"
+    assert streams.run("consumer", verb, "billing", code=1).stderr == "Error: billing has no parked events\n"
 
 
 @pytest.mark.parametrize("verb", ["retry", "drop"])
@@ -45,8 +45,8 @@ def test_a_stream_of_which_nothing_is_parked_is_an_error_with_the_remedy(parked,
     told = parked.run("consumer", verb, "billing", "--stream", "nosuch", code=1)
     assert told.stdout == ""
     assert told.stderr == (
-        "Error: billing has parked nothing of the stream nosuch\n"
-        "See what it has parked: holdfast consumer parked billing\n"
+        "Error: billing has no parked events of the stream nosuch\n"
+        "List its parked events: holdfast consumer parked billing\n"
     )
     assert len(_ids(parked)) == 2
 
@@ -83,7 +83,7 @@ def test_an_event_may_be_shortened_and_the_question_names_it_whole(parked):
 def test_a_beginning_of_several_events_is_refused_with_the_candidates_and_nothing_is_dropped(parked):
     ids = _ids(parked)
     told = parked.run("consumer", "drop", "billing", "--event", ids[0][:8], "--yes", code=2).stderr
-    assert "is the beginning of several event ids" in told
+    assert "matches several event ids" in told
     assert all(event_id in told for event_id in ids)
     assert _ids(parked) == ids
 
@@ -91,9 +91,9 @@ def test_a_beginning_of_several_events_is_refused_with_the_candidates_and_nothin
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        ("ffff", 1, "billing has parked no event whose id begins with ffff"),
-        ("01a1de74-f9de-73e7-ae13-34169fbd9dbf", 1, "billing has parked no event whose id begins with 01a1de74-f9de-"),
-        ("xyz", 2, "'xyz' is no event id, nor the beginning of one"),
+        ("ffff", 1, "billing has no parked event whose id starts with ffff"),
+        ("01a1de74-f9de-73e7-ae13-34169fbd9dbf", 1, "billing has no parked event whose id starts with 01a1de74-f9de-"),
+        ("xyz", 2, "'xyz' is not a valid event id, nor the beginning of one"),
     ],
 )
 def test_an_event_that_is_not_parked_is_told(parked, given, code, told):
@@ -117,4 +117,4 @@ def test_yes_is_explained_by_what_the_command_asks(shop):
     for verb in ("reset", "drop", "forget"):
         told = shop.run("consumer", verb, "--help").stdout
         assert "jobs" not in told
-        assert "Do not ask first" in told
+        assert "Do not ask for confirmation" in told

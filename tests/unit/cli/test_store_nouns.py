@@ -50,7 +50,7 @@ def test_queues_are_listed_with_their_counts(shop):
 def test_a_queue_is_paused_and_resumed_and_says_if_it_was_so_already(shop):
     shop.enqueue()
     assert shop.run("queue", "pause", "orders").stdout == "orders paused\n"
-    assert shop.run("queue", "pause", "orders").stdout == "orders was paused already\n"
+    assert shop.run("queue", "pause", "orders").stdout == "orders was already paused\n"
     assert shop.json("queue", "list")["queues"][0]["paused"] is True
     assert shop.run("queue", "resume", "orders").stdout == "orders resumed\n"
     assert shop.run("queue", "resume", "orders").stdout == "orders was not paused\n"
@@ -81,7 +81,7 @@ def test_a_reset_takes_a_running_jobs_lease_away(shop):
     shop.claim()
     assert shop.run("lease", "reset", job_id).stdout == f"{job_id} reset\n"
     assert shop.json("job", "show", job_id)["state"] == "ready"
-    assert "does not run" in shop.run("lease", "reset", job_id, code=1).stderr
+    assert "is not running" in shop.run("lease", "reset", job_id, code=1).stderr
 
 
 def test_a_reset_of_a_job_that_was_to_be_cancelled_says_that_it_is_cancelled(shop):
@@ -89,7 +89,7 @@ def test_a_reset_of_a_job_that_was_to_be_cancelled_says_that_it_is_cancelled(sho
     shop.claim()
     shop.run("job", "cancel", job_id, "--reason", "ordered twice")
     told = shop.run("lease", "reset", job_id).stdout
-    assert told == f"{job_id} reset; it does not run again: it is cancelled, as was asked before (ordered twice)\n"
+    assert told == f"{job_id} reset; it will not run again: it was cancelled by an earlier request (ordered twice)\n"
     assert shop.json("job", "show", job_id)["state"] == "cancelled"
 
 
@@ -111,7 +111,7 @@ def test_expired_leases_are_taken_away_and_living_ones_left(shop, tmp_path):
     _later(shop, tmp_path, 40)
     shop.claim(worker_id="alive")
     refused = shop.run("lease", "reset", "--expired", code=2)
-    assert "Take away 2 expired leases?" in refused.stderr
+    assert "Reset 2 expired leases?" in refused.stderr
     assert len(shop.run("lease", "reset", "--expired", "--yes").stdout.splitlines()) == 2
     (left,) = shop.json("lease", "list")["leases"]
     assert left["worker_id"] == "alive"
@@ -151,7 +151,7 @@ def test_workers_are_listed_and_silent_ones_marked(shop):
 
 def test_the_tables_are_installed_checked_and_upgraded_repeatedly(shop, tmp_path):
     for _ in range(2):
-        assert f"sqlite:///{tmp_path}/jobs.db are of version" in shop.run("schema", "install").stdout
+        assert f"sqlite:///{tmp_path}/jobs.db have version" in shop.run("schema", "install").stdout
     shop.run("schema", "check")
     shop.run("schema", "upgrade")
     assert (tmp_path / "jobs.db").stat().st_mode & 0o777 == 0o600

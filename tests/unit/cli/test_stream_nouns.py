@@ -25,16 +25,16 @@ def test_consumers_are_listed_with_lag_and_owner(streams):
 
 def test_without_any_the_lists_say_how_they_come_into_being(shop):
     shop.enqueue()
-    assert "known once a worker has run them" in shop.run("consumer", "list").stderr
-    assert "with their first event" in shop.run("category", "list").stderr
-    assert "a worker with consumers is one" in shop.run("node", "list").stderr
-    assert "Nobody leads" in shop.run("leader", "show").stderr
+    assert "registered when a worker first runs them" in shop.run("consumer", "list").stderr
+    assert "The first append creates one" in shop.run("category", "list").stderr
+    assert "worker with consumers is one" in shop.run("node", "list").stderr
+    assert "There is no leader" in shop.run("leader", "show").stderr
     assert shop.json("leader", "show") == {"leader": None}
 
 
 def test_a_consumer_is_paused_and_resumed_and_says_if_it_was_so_already(streams):
     assert streams.run("consumer", "pause", "billing").stdout == "billing paused\n"
-    assert streams.run("consumer", "pause", "billing").stdout == "billing was paused already\n"
+    assert streams.run("consumer", "pause", "billing").stdout == "billing was already paused\n"
     assert "\tpaused\t" in streams.run("consumer", "list").stdout
     assert streams.run("consumer", "resume", "billing").stdout == "billing resumed\n"
     assert streams.run("consumer", "resume", "billing").stdout == "billing was not paused\n"
@@ -78,14 +78,16 @@ def test_a_paused_consumer_is_forgotten(streams):
 
 def test_a_consumer_that_is_not_paused_is_not_forgotten_and_the_remedy_told(streams):
     told = streams.run("consumer", "forget", "billing", "--yes", code=1).stderr
-    assert told == "Error: billing is not paused, so it is not forgotten\nFirst: holdfast consumer pause billing\n"
+    assert (
+        told == "Error: billing is not paused, so it was not deleted\nPause it first: holdfast consumer pause billing\n"
+    )
     assert len(streams.json("consumer", "list")["consumers"]) == 1
 
 
 def test_a_paused_consumer_that_a_living_node_holds_is_not_forgotten(streams):
     grant(streams)
     streams.run("consumer", "pause", "billing")
-    assert "still held by a node" in streams.run("consumer", "forget", "billing", "--yes", code=1).stderr
+    assert "still runs on a node" in streams.run("consumer", "forget", "billing", "--yes", code=1).stderr
 
 
 def test_categories_are_listed_and_shown(streams):

@@ -113,7 +113,7 @@ def test_a_url_that_cannot_be_is_a_matter_of_configuration(shop, url):
 
 def test_a_password_on_the_command_line_is_warned_of_and_never_repeated(shop):
     result = shop.run("job", "list", "--url", "sqlite://joe:s3cret@host/x", code=78)
-    assert "put it into $HOLDFAST_URL" in result.stderr
+    assert "set $HOLDFAST_URL instead" in result.stderr
     assert "s3cret" not in result.output
 
 
@@ -128,9 +128,9 @@ def test_a_password_in_the_environment_is_not_warned_of_and_never_shown(shop):
     [
         ("tests.unit.cli.sample_app", "module:attribute"),
         ("no_such_module:app", "--app-dir"),
-        ("tests.unit.cli.no_such:app", "no module is called 'tests.unit.cli.no_such'"),
+        ("tests.unit.cli.no_such:app", "the module 'tests.unit.cli.no_such'"),
         ("tests.unit.cli.sample_app:ap", "sample_app:app"),
-        ("tests.unit.cli.sample_app:number", "is of the type int, not a holdfast.App"),
+        ("tests.unit.cli.sample_app:number", "has type int, not holdfast.App"),
         ("tests.unit.cli.sample_app:empty", "@app.task"),
     ],
 )
@@ -160,7 +160,7 @@ def test_an_app_whose_module_fails_is_told_with_its_place(shop, tmp_path, monkey
 
 
 def test_without_an_app_an_enqueue_says_why_it_needs_one(shop):
-    assert "arguments are checked against the task" in shop.run("job", "enqueue", "charge", code=78).stderr
+    assert "arguments are validated against the task" in shop.run("job", "enqueue", "charge", code=78).stderr
 
 
 @pytest.mark.parametrize(("words", "command"), every_command(), ids=_words)

@@ -34,7 +34,7 @@ def test_a_span_that_is_told_can_be_given(seconds):
     ["", " ", "-1", "5x", "nan", "inf", "m", "30s1m", "1m1m", "1m 30", "5 5s", "1ms1s", "1 m m", "-3m 20s", "1.5.5s"],
 )
 def test_what_is_no_duration_is_refused_with_an_example(text):
-    with pytest.raises(click.BadParameter, match=r"is no duration: .* 1h 30m"):
+    with pytest.raises(click.BadParameter, match=r"is not a duration: .* 1h 30m"):
         duration(text)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ class Watched:
 
     def __init__(self, backend):
         self.backend = backend
+        self.jobs = self
         self._store = backend.jobs
         self.sizes: list[int] = []
         self.open = asyncio.Event()
@@ -49,35 +51,40 @@ async def let_run(store: Watched, count: int) -> None:
 
 def test_an_event_loop_in_which_enqueues_were_joined_is_not_kept_alive():
     class Quick:
+        @property
+        def jobs(self):
+            return self
+
         async def enqueue(self, jobs):
             await asyncio.sleep(0)
             return [True for _ in jobs]
 
-    joiner = EnqueueBatcher(Quick)  # type: ignore[arg-type]
+    batcher = EnqueueBatcher()
+    quick: Any = Quick()
 
     async def enqueue_at_once() -> None:
-        await asyncio.gather(*[joiner.enqueue([new_job()]) for _ in range(3)])
+        await asyncio.gather(*[batcher.enqueue(quick, [new_job()]) for _ in range(3)])
 
     for _ in range(3):
         asyncio.run(enqueue_at_once())
     gc.collect()
 
-    assert len(joiner._lines) == 0
+    assert len(batcher._queues) == 0
 
 
 async def test_a_lone_enqueue_goes_straight_to_the_store(store):
-    joiner = EnqueueBatcher(lambda: store)
+    batcher = EnqueueBatcher()
 
-    assert await joiner.enqueue([new_job()]) == [True]
-    assert await joiner.enqueue([new_job()]) == [True]
+    assert await batcher.enqueue(store, [new_job()]) == [True]
+    assert await batcher.enqueue(store, [new_job()]) == [True]
     assert store.sizes == [1, 1]
 
 
 async def test_what_comes_while_a_call_is_under_way_goes_together_in_the_next(store):
-    joiner = EnqueueBatcher(lambda: store)
+    batcher = EnqueueBatcher()
     store.open.clear()
     jobs = [new_job() for _ in range(100)]
-    calls = [asyncio.create_task(joiner.enqueue([job])) for job in jobs]
+    calls = [asyncio.create_task(batcher.enqueue(store, [job])) for job in jobs]
     await let_run(store, len(calls))
     store.open.set()
 
@@ -88,38 +95,38 @@ async def test_what_comes_while_a_call_is_under_way_goes_together_in_the_next(st
 
 
 async def test_each_caller_gets_its_own_answer(store):
-    joiner = EnqueueBatcher(lambda: store)
+    batcher = EnqueueBatcher()
     known, fresh = new_job(), new_job()
-    await joiner.enqueue([known])
+    await batcher.enqueue(store, [known])
     store.open.clear()
-    first = asyncio.create_task(joiner.enqueue([new_job()]))
-    repeat = asyncio.create_task(joiner.enqueue([known]))
-    several = asyncio.create_task(joiner.enqueue([fresh, known, new_job()]))
+    first = asyncio.create_task(batcher.enqueue(store, [new_job()]))
+    repeat = asyncio.create_task(batcher.enqueue(store, [known]))
+    several = asyncio.create_task(batcher.enqueue(store, [fresh, known, new_job()]))
     await let_run(store, 3)
     store.open.set()
 
     assert list(await asyncio.gather(first, repeat, several)) == [[True], [False], [True, False, True]]
 
 
-async def test_a_store_that_is_away_is_told_to_all_who_waited(store):
-    joiner = EnqueueBatcher(lambda: store)
+async def test_an_unavailable_store_is_reported_to_all_waiting_callers(store):
+    batcher = EnqueueBatcher()
     store.open.clear()
-    calls = [asyncio.create_task(joiner.enqueue([new_job()])) for _ in range(3)]
+    calls = [asyncio.create_task(batcher.enqueue(store, [new_job()])) for _ in range(3)]
     await let_run(store, 3)
     store.error = StoreUnavailable("away")
     store.open.set()
 
     assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [StoreUnavailable] * 3
     store.error = None
-    assert await joiner.enqueue([new_job()]) == [True]
+    assert await batcher.enqueue(store, [new_job()]) == [True]
 
 
 async def test_a_cancelled_caller_holds_nobody_up(store):
-    joiner = EnqueueBatcher(lambda: store)
+    batcher = EnqueueBatcher()
     store.open.clear()
-    first = asyncio.create_task(joiner.enqueue([new_job()]))
-    second = asyncio.create_task(joiner.enqueue([new_job()]))
-    third = asyncio.create_task(joiner.enqueue([new_job()]))
+    first = asyncio.create_task(batcher.enqueue(store, [new_job()]))
+    second = asyncio.create_task(batcher.enqueue(store, [new_job()]))
+    third = asyncio.create_task(batcher.enqueue(store, [new_job()]))
     await let_run(store, 3)
     first.cancel()
     second.cancel()
@@ -127,13 +134,13 @@ async def test_a_cancelled_caller_holds_nobody_up(store):
     store.open.set()
 
     assert await third == [True]
-    assert await joiner.enqueue([new_job()]) == [True]
+    assert await batcher.enqueue(store, [new_job()]) == [True]
 
 
 async def test_a_batch_stays_within_its_bound(store):
-    joiner = EnqueueBatcher(lambda: store)
+    batcher = EnqueueBatcher()
     store.open.clear()
-    calls = [asyncio.create_task(joiner.enqueue([new_job() for _ in range(400)])) for _ in range(6)]
+    calls = [asyncio.create_task(batcher.enqueue(store, [new_job() for _ in range(400)])) for _ in range(6)]
     await let_run(store, 6)
     store.open.set()
 

@@ -19,7 +19,7 @@ def test_an_id_is_taken_as_a_text_or_as_a_uuid_and_given_in_small_letters():
 @pytest.mark.parametrize("given", [7, None, b"0198", ["0198"]])
 def test_what_is_neither_is_refused(given):
     with pytest.raises(
-        ConfigError, match="is neither a text nor a UUID: pass the id that an enqueue returned or a list shows"
+        ConfigError, match="is neither a str nor a UUID: pass an id that an enqueue returned or a list shows"
     ):
         id_text(given)
 
@@ -36,7 +36,7 @@ SOME_ID = "0198f000-0000-7000-8000-000000000001"
 @pytest.mark.parametrize("given", ["nobody", "", "\ud800", "a\0b", f"{{{SOME_ID}}}", SOME_ID.replace("-", ""), " "])
 def test_what_no_job_can_have_as_its_id_is_not_found_and_the_remedy_is_told(given):
     with pytest.raises(
-        JobNotFound, match=r"nor can have it: ids look like .*; pass the id that an enqueue returned or a list shows"
+        JobNotFound, match=r"a job id looks like .*; pass an id that an enqueue returned or a list shows"
     ) as told:
         find_by(given)
     str(told.value).encode()  # it can be shown and logged

@@ -35,11 +35,11 @@ def test_an_instant_is_given_back_as_it_was_given(instant):
 
 @pytest.mark.parametrize("instant", [datetime.max.replace(tzinfo=WEST), datetime.min.replace(tzinfo=EAST)])
 def test_an_instant_that_lies_beyond_the_years_of_datetimes_in_utc_is_refused(instant):
-    with pytest.raises(ConfigError, match=r"lies beyond the years 1 to 9999 in UTC, .*: pass one within them"):
+    with pytest.raises(ConfigError, match=r"is outside the years 1 to 9999 in UTC: pass an instant within"):
         to_micros(instant)
 
 
 @pytest.mark.parametrize("zone", [None, Nowhere()])
 def test_what_has_no_offset_names_no_instant(zone):
-    with pytest.raises(ConfigError, match="has no time zone, so it names no instant: pass an aware datetime"):
+    with pytest.raises(ConfigError, match="has no time zone, so it is ambiguous: pass an aware datetime"):
         to_micros(datetime(2030, 1, 1, tzinfo=zone))

@@ -34,7 +34,7 @@ def test_what_is_no_duration_is_refused_by_its_name(field, given):
 
 def test_a_recovery_is_given_in_seconds_or_as_a_timedelta():
     assert Timing.for_recovery(timedelta(seconds=30)) == Timing.for_recovery(30)
-    with pytest.raises(ConfigError, match="too quick"):
+    with pytest.raises(ConfigError, match="too short"):
         Timing.for_recovery(timedelta(seconds=1))
     with pytest.raises(ConfigError, match="recovery is 'soon', not a duration"):
         Timing.for_recovery("soon")  # type: ignore[arg-type]

@@ -48,8 +48,8 @@ def test_an_object_is_read_back_with_its_type():
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "no form in JSON"),
-        ({"a": [float("inf")]}, r"at a\[0\]: inf"),
+        (float("nan"), "JSON cannot represent"),
+        ({"a": [float("inf")]}, r"at a\[0\]: JSON cannot represent inf"),
         (datetime(2030, 1, 1), "no time zone"),  # noqa: DTZ001
         (b"x", "bytes"),
         ({1, 2}, "set"),
@@ -57,7 +57,7 @@ def test_an_object_is_read_back_with_its_type():
         ("a\0", "NUL"),
         ("\ud800", "surrogate"),
         (2**64, "64 bits"),
-        (object(), "object cannot be carried"),
+        (object(), "object cannot be encoded"),
     ],
 )
 def test_a_result_that_cannot_be_kept_is_refused(value, reason):
@@ -94,8 +94,8 @@ def test_headers_are_copied_and_none_are_none():
         ({"a": 1}, "pass str"),
         ({"a": "x\0"}, "NUL"),
         ({"a": "\ud800"}, "surrogate"),
-        ({f"h{number}": "" for number in range(65)}, "at most 64"),
-        ({"a": "ä" * (MAX_HEADER_BYTES // 2)}, "at most 16,384"),
+        ({f"h{number}": "" for number in range(65)}, "limit of 64"),
+        ({"a": "ä" * (MAX_HEADER_BYTES // 2)}, "limit of 16,384"),
     ],
 )
 def test_headers_that_cannot_be_carried_are_refused(headers: Any, reason):
@@ -124,11 +124,11 @@ class Attachment:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ({"data": b"x"}, "at data: bytes would arrive as a text: pass a text, or pass a dataclass"),
+        ({"data": b"x"}, "at data: bytes would arrive as a string: pass a string, or pass a dataclass"),
         ({"tags": {1}}, "at tags: a set would arrive as a list: pass a sorted list, or pass a dataclass"),
         (
             {"sizes": {1: 2}},
-            r"at sizes\[1\]: the key 1 is no text and would arrive as one: make the keys str, or pass a",
+            r"at sizes\[1\]: the key 1 is not a string and would arrive as one: convert the keys to str, or pass a",
         ),
     ],
 )

@@ -204,13 +204,13 @@ CIRCLE.append(CIRCLE)
         (list[int], [1, "2"], "Expected `int`, got `str`"),
         (Annotated[int, msgspec.Meta(ge=0)], -1, "Expected `int` >= 0"),
         (Literal["a"], "b", "Invalid enum value"),
-        (float, float("nan"), "no form in JSON"),
-        (Any, {"a": [1.0, float("inf")]}, r"x\.a\[1\]: inf has no form in JSON"),
-        (float | None, float("nan"), "no form in JSON"),
-        (Any, 2**64, "beyond 64 bits"),
-        (int, -(2**63) - 1, "beyond 64 bits"),
+        (float, float("nan"), "JSON cannot represent"),
+        (Any, {"a": [1.0, float("inf")]}, r"x\.a\[1\]: JSON cannot represent inf"),
+        (float | None, float("nan"), "JSON cannot represent"),
+        (Any, 2**64, "does not fit into 64 bits"),
+        (int, -(2**63) - 1, "does not fit into 64 bits"),
         (str, "a\0", "NUL"),
-        (Any, ["a\0"], r"x\[0\]: a text with a NUL"),
+        (Any, ["a\0"], r"x\[0\]: a string with a NUL"),
         (Any, {"a\0": 1}, "NUL"),
         (str, "\ud800", "lone surrogate"),
         (Any, {"a": "\udfff"}, "lone surrogate"),
@@ -218,7 +218,7 @@ CIRCLE.append(CIRCLE)
         (datetime, "2030-01-01T00:00:00", "no time zone"),
         (time, time(1), "no time zone"),
         (Options, {"at": datetime(2030, 1, 1)}, r"x\.at: .* no time zone"),  # noqa: DTZ001
-        (Any, NOW, "datetime would arrive as str: annotate it as datetime"),
+        (Any, NOW, "datetime would arrive as str: annotate the parameter as datetime"),
         (Any, UUID(int=1), "UUID would arrive as str"),
         (str, UUID(int=1), "UUID would arrive as str"),
         (Any, Line("a"), "Line would arrive as dict"),
@@ -226,8 +226,8 @@ CIRCLE.append(CIRCLE)
         (Any, Colour.RED, "Colour would arrive as str"),
         (Any, Model(id=UUID(int=1), at=NOW), "Model would arrive as dict"),
         (Decimal, Decimal("NaN"), "not finite"),
-        (Any, b"x", "annotate it as bytes"),
-        (str, b"x", "annotate it as bytes"),
+        (Any, b"x", "annotate the parameter as bytes"),
+        (str, b"x", "annotate the parameter as bytes"),
         (bytes, "abcd", "base64"),
         (Any, {1}, r"set\[int\]"),
         (list[int], {1}, r"set\[int\]"),
@@ -237,10 +237,10 @@ CIRCLE.append(CIRCLE)
         (Any, deep(70), "nested deeper than 64"),
         (Any, deep(5000), "nested deeper than 64"),
         (Any, CIRCLE, "nested deeper than 64"),
-        (Any, Arbitrary(), "Arbitrary cannot be carried as JSON"),
-        (Any, [Arbitrary()], r"x\[0\]: Arbitrary cannot be carried"),
-        (Any, {None: 1}, "make it str"),
-        (dict[float, int], {float("inf"): 1}, "no form in JSON"),
+        (Any, Arbitrary(), "Arbitrary cannot be encoded as JSON"),
+        (Any, [Arbitrary()], r"x\[0\]: Arbitrary cannot be encoded"),
+        (Any, {None: 1}, "convert it to a str"),
+        (dict[float, int], {float("inf"): 1}, "JSON cannot represent"),
     ],
 )
 def test_a_value_that_would_not_arrive_is_refused_with_the_reason(hint, value, reason):
@@ -258,15 +258,15 @@ def test_a_flat_enough_value_is_carried(levels):
     [
         (charge, (), {}, "the argument order_id is missing"),
         (charge, (), {"order_id": 1, "nope": 2}, "there is no parameter nope"),
-        (charge, (1, "x", True), {}, "3 positional arguments were given, at most 2 are taken"),
-        (charge, (1,), {"order_id": 1}, "order_id was given twice"),
+        (charge, (1, "x", True), {}, "3 positional arguments were passed, at most 2 are allowed"),
+        (charge, (1,), {"order_id": 1}, "order_id was passed twice"),
         (charge, ("1",), {}, "order_id: Expected `int`, got `str`"),
         (with_rest, (), {}, "the argument a is missing"),
         (with_rest, (), {"a": 1, "b": "x"}, "there is no parameter a"),
         (with_rest, (1,), {}, "the argument b is missing"),
-        (with_rest, (1, "b", 2.5), {"b": "x"}, "b was given twice"),
+        (with_rest, (1, "b", 2.5), {"b": "x"}, "b was passed twice"),
         (with_rest, (1, "b", "c"), {}, "rest: Expected `float`, got `str`"),
-        (with_rest, (1, "b", float("nan")), {}, r"rest\[0\]: nan has no form"),
+        (with_rest, (1, "b", float("nan")), {}, r"rest\[0\]: JSON cannot represent nan"),
         (with_extra, (), {"b": 1}, "the argument a is missing"),
     ],
 )
@@ -320,5 +320,7 @@ def test_a_payload_of_the_largest_size_is_carried_and_one_byte_more_is_refused()
     frame = len(signature.encode((1, ""), {}))
     largest = signature.encode((1, "x" * (MAX_PAYLOAD - frame)), {})
     assert len(signature.decode(largest)[1]["note"]) == MAX_PAYLOAD - frame
-    with pytest.raises(PayloadError, match=r"262,145 bytes as JSON, at most 262,144 .* pass a reference"):
+    with pytest.raises(
+        PayloadError, match=r"262,145 bytes as JSON, more than the limit of 262,144: .* pass a reference"
+    ):
         signature.encode((1, "x" * (MAX_PAYLOAD - frame + 1)), {})

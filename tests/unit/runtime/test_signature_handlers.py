@@ -55,7 +55,7 @@ def test_a_context_imported_for_type_checkers_alone_is_found():
 
 
 def test_the_context_cannot_be_passed():
-    with pytest.raises(ArgumentsError, match="the worker hands over"):
+    with pytest.raises(ArgumentsError, match="the worker passes"):
         Signature.of(optional, context_type=Ctx).encode((), {"order_id": 1, "ctx": None})
 
 
@@ -80,13 +80,13 @@ def nested(x: Holder) -> None: ...
 @pytest.mark.parametrize(
     ("handler", "remedy"),
     [
-        (twice, "drop one"),
+        (twice, "remove one"),
         (by_position, "keyword-only"),
         (before_rest, "keyword-only"),
         (unseen, "parameter x: .*import or define it at the top"),
-        (arbitrary, "parameter x: .*Arbitrary cannot be made from JSON.*pass an id"),
-        (nested, "Arbitrary cannot be made from JSON"),
-        (calls, "Callable cannot be made from JSON"),
+        (arbitrary, "parameter x: .*Arbitrary cannot be decoded from JSON.*pass an id"),
+        (nested, "Arbitrary cannot be decoded from JSON"),
+        (calls, "Callable cannot be decoded from JSON"),
         (ambiguous, "more than one array-like"),
         (raw, "RawType"),
     ],

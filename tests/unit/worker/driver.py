@@ -322,14 +322,15 @@ class Driver:
 
     def check(self) -> None:
         machine = self.machine
-        finishes, releases, held = machine._finishes, machine._releases, machine.holdings.jobs
-        places = [job.seq for job in machine._prefetched]
-        places += [seq for seq, job in machine._running.items() if held.get(seq) is job]
+        jobs, held = machine.jobs, machine.holdings.jobs
+        finishes, releases = jobs.finishes, jobs.releases
+        places = [job.seq for job in jobs.prefetched]
+        places += [seq for seq, job in jobs.running.items() if held.get(seq) is job]
         places += [*finishes.buffer, *finishes.unsure, *finishes.flushing]
         places += [*releases._unstarted, *releases._started, *releases._flying]
         assert len(places) == len(set(places)), "a job is in two places"
         assert set(places) == set(held), "held is not the sum of its parts"
-        assert len(machine._running) + len(machine._ghosts) <= self.settings.concurrency
+        assert len(jobs.running) + len(jobs.ghosts) <= self.settings.concurrency
         if self.exit is not None:
             assert not held
             assert machine.status().phase is WorkerPhase.ENDED

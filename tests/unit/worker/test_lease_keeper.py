@@ -55,7 +55,6 @@ def ended_at(monkeypatch: pytest.MonkeyPatch, deaths: list[BaseException]) -> An
             ends.append(now)
             raise Ended
 
-        monkeypatch.setattr(keeper_module, "time", SimpleNamespace(monotonic=lambda: now))
         monkeypatch.setattr(keeper_module, "os", SimpleNamespace(_exit=exit_, getpid=lambda: 1))
         monkeypatch.setattr(logging, "shutdown", lambda: None)
         keeper = LeaseKeeper(
@@ -71,7 +70,8 @@ def ended_at(monkeypatch: pytest.MonkeyPatch, deaths: list[BaseException]) -> An
             died=deaths.append,
             turned=lambda: None,
         )
-        monkeypatch.setattr(keeper, "_stop", SimpleNamespace(wait=wait))
+        monkeypatch.setattr(keeper, "now", lambda: now)
+        monkeypatch.setattr(keeper, "pause", wait)
         keeper._run()
         return ends[0] if ends else None
 

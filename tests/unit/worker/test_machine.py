@@ -50,7 +50,7 @@ def test_jobs_whose_lease_may_be_over_when_their_claim_is_answered_are_given_bac
 
 
 def test_a_job_that_waited_while_its_lease_could_not_be_extended_is_given_back_and_not_begun():
-    m = with_jobs(3, concurrency=1, lease=30.0, patience=100.0)
+    m = with_jobs(3, concurrency=1, lease=30.0, release_timeout=100.0)
     job = begin(m)
     m.holdings.extended([leased(3).lease], 15.0)
     assert m.decide(22.0).release_unstarted == []
@@ -225,7 +225,7 @@ def test_a_job_asked_to_cancel_before_it_began_ends_as_cancelled_without_running
 
 
 def test_jobs_that_wait_behind_busy_slots_are_given_back_to_idle_workers():
-    m = with_jobs(3, concurrency=1, patience=1.0)
+    m = with_jobs(3, concurrency=1, release_timeout=1.0)
     begin(m)
     assert m.decide(0.1).release_unstarted == []
     assert m.decide(1.05).release_unstarted == []
@@ -340,4 +340,4 @@ def test_a_worker_that_was_stopped_itself_does_not_rescue_before_it_has_access_a
 
 def test_totals_are_told_in_words():
     assert str(Totals(completed=12_345, lost=2)) == "12,345 completed, 2 lost"
-    assert str(Totals()) == "it has had no job"
+    assert str(Totals()) == "no jobs"

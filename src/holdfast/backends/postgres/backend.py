@@ -12,19 +12,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
+from holdfast.backends.postgres.fenced_verbs import FENCED
+from holdfast.backends.postgres.handler_transaction import (
+    PostgresAsyncTransaction,
+    PostgresBlockingTransaction,
+    PostgresPlace,
+)
 from holdfast.backends.postgres.insight import PostgresInsight, PostgresQueues
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
-from holdfast.backends.postgres.open_transaction import AsyncTransaction, BlockingTransaction
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
+from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
@@ -32,7 +38,7 @@ from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
 from holdfast.backends.postgres.verbs.finish import complete
-from holdfast.backends.postgres.verbs.lines import Placed
+from holdfast.backends.sql.steps import Place
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import Verdict
@@ -46,25 +52,33 @@ class _Parts:
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self.process = os.getpid()
-        self._pools = AsyncPools(location, for_verbs=True)
-        self._handlers = AsyncPools(location)
-        self._blocking = BlockingPool(location)
-        self.runner = PoolRunner(self._pools, statements, location)
+        self._pools = pools_for_verbs(location)
+        self._handlers = pools_for_handlers(location)
+        self._blocking = blocking_pool(location)
+        self.runner = PoolRunner(self._pools, statements, location, self._became_ready)
         self.notifier = PostgresNotifier(location)
-        self.transactions = PostgresTransactions(
-            self._handlers, self._blocking, statements, location, suspect=self._drop_idle, came_up=self._came_up
+        place = PostgresPlace(
+            statements, FENCED, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
+        self.transactions = PostgresTransactions(self._handlers, self._blocking, place)
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
         self.callers = Callers(location, statements)
-        self.jobs = PostgresJobs(self.runner, lanes=self.lanes, floors=self.floors, notify=self.notifier.notify)
+        self.blockers = Blockers(self.runner)
+        self.jobs = PostgresJobs(
+            self.runner, lanes=self.lanes, floors=self.floors, blockers=self.blockers, notify=self.notifier.notify
+        )
         self.streams = PostgresStreams(
-            self.runner, self.transactions, notify=self.notifier.notify, callers=self.callers.runner
+            self.runner,
+            self.transactions,
+            blockers=self.blockers,
+            notify=self.notifier.notify,
+            callers=self.callers.runner,
         )
 
-    def _came_up(self, ready: Iterable[Placed]) -> None:
-        for place in ready:
-            self.floors.lower(*place)
+    def _became_ready(self, places: Sequence[Place]) -> None:
+        """Let claims begin no later than at these places, and notify waiting workers."""
+        self.floors.lower_all(places)
         self.notifier.notify()
 
     def _drop_idle(self) -> None:
@@ -161,10 +175,10 @@ class PostgresBackend:
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102
@@ -176,6 +190,7 @@ class PostgresBackend:
             parts.callers.runner(using),
             lanes=parts.lanes,
             floors=parts.floors,
+            blockers=parts.blockers,
             notify=_no_hint,
         )
 

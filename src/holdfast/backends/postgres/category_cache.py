@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.steps import rows
 from holdfast.backends.postgres.verbs.events import Category
+from holdfast.backends.sql.steps import rows
 
 
 class Categories:

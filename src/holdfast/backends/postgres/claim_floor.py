@@ -61,6 +61,16 @@ class Floors:
             self._places.clear()
             return True
 
+    def lower_all(self, places: Iterable[tuple[int, int, int]]) -> None:
+        """Jobs have become ready at these places; the first of each lane is enough, the others come after it."""
+        first: dict[int, Place] = {}
+        for lane_id, turn, seq in places:
+            known = first.get(lane_id)
+            if known is None or (turn, seq) < known:
+                first[lane_id] = (turn, seq)
+        for lane_id, (turn, seq) in first.items():
+            self.lower(lane_id, turn, seq)
+
     def lower(self, lane_id: int, turn: int, seq: int) -> None:
         """A job has come to lie at this place."""
         with self._lock:

@@ -43,7 +43,7 @@ async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> Asy
         kind = FastConnection if for_verbs else HandlersConnection
         connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
         if location.prepare != "never":
-            with bounded(connection, location.patience):
+            with bounded(connection, location.reply_timeout):
                 found = await (await connection.execute(_OWN_PROCESS)).fetchone()
                 if _is_direct(connection, found):
                     await connection.execute(_FOR_VERBS if for_verbs else _NO_COMPILING)
@@ -63,7 +63,7 @@ def connect_blocking(location: PostgresLocation) -> Connection[Any]:
     try:
         connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
         if location.prepare != "never":
-            with bounded_blocking(connection, location.patience):
+            with bounded_blocking(connection, location.reply_timeout):
                 if _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
                     connection.execute(_NO_COMPILING)
                     connection.prepare_threshold = _PREPARE_AFTER

@@ -30,6 +30,11 @@ def took_too_long(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in _IN_TRANSACTION_TOO_LONG
 
 
+def was_ended(error: BaseException) -> bool:
+    """Tell whether another session had the server end this one."""
+    return isinstance(error, errors.AdminShutdown)
+
+
 def translate(error: psycopg.Error, where: str, *, broken: bool, committing: bool = False) -> HoldfastError:
     """Return what to raise in place of `error`.
 

@@ -9,9 +9,10 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
 from holdfast.backends.postgres.fast_connection import FastConnection
-from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Load, Rows, Script, Steps, Together
+from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
+from holdfast.backends.sql.steps import Ask, BecameReady, Each, Load, Ready, Rows, Script, Together
+from holdfast.store.steps import Steps
 
 T = TypeVar("T")
 Frame = tuple[()] | tuple[bytes, bytes]
@@ -21,18 +22,23 @@ async def drive(
     connection: AsyncConnection[Any],
     statements: Statements,
     steps: Steps[T],
+    ready: Ready,
     *,
-    patience: float | None = None,
+    reply_timeout: float | None = None,
     frame: Frame = (),
 ) -> T:
-    """Run a verb to its end. No statement may take longer than `patience`, but for what loads or migrates.
+    """Run a verb to its end. No statement may take longer than `reply_timeout`, but for what loads or migrates.
 
     `frame`: what goes before and behind statements that are asked together.
     """
     try:
         asked = next(steps)
         while True:
-            with bounded(connection, patience if isinstance(asked, Ask | Together) else None):
+            if isinstance(asked, BecameReady):
+                ready.add(asked)
+                asked = steps.send([])
+                continue
+            with bounded(connection, reply_timeout if isinstance(asked, Ask | Together | Each) else None):
                 if isinstance(asked, Together):
                     rows: Rows = await _answer_together(connection, statements, asked, frame)
                 else:
@@ -51,7 +57,7 @@ async def _answer_together(
     if isinstance(connection, FastConnection):
         answers = await connection.ask_all(queries, frame)
         if answers is not None:
-            return answers
+            return [_recorded(ask, rows) for ask, rows in zip(asked.asks, answers, strict=True)]
     if not frame:  # a caller's own connection is used as plainly as can be
         return [await _answer(connection, statements, ask) for ask in asked.asks]
     before, behind = frame
@@ -61,18 +67,30 @@ async def _answer_together(
         for cursor, (text, parameters) in zip(cursors, queries, strict=True):
             await cursor.execute(text, parameters, binary=True)
         await connection.execute(behind)
-    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+    found = [await cursor.fetchall() if cursor.description else _changed(cursor) for cursor in cursors]
+    return [_recorded(ask, rows) for ask, rows in zip(asked.asks, found, strict=True)]
 
 
-async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Load | Script) -> Rows:
+def _recorded(ask: Ask, rows: Rows) -> Rows:
+    return rows if ask.record is None else [ask.record(*row) for row in rows]
+
+
+def _changed(cursor: AsyncCursor[Any] | Cursor[Any]) -> Rows:
+    """Return one empty row per changed row, for a statement without columns."""
+    return [()] * max(0, cursor.rowcount)
+
+
+async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Each | Load | Script) -> Rows:
     if isinstance(asked, Script):
         await connection.execute(asked.text.encode())
         return []
+    if isinstance(asked, Each):
+        asked = transposed(asked)
     text = statements.text(asked.statement)
     if isinstance(connection, FastConnection) and isinstance(asked, Ask):
         rows = await connection.ask(text, statements.parameters(asked.parameters))
         if rows is not None:
-            return rows
+            return _recorded(asked, rows)
     # Not connection.cursor(): a caller's own connection may make cursors of another kind.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
@@ -82,27 +100,35 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
                     await asyncio.sleep(0)  # to write does not wait while there is room: others have their turn here
             return []
         await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
-        return await cursor.fetchall() if cursor.description else []
+        return _recorded(asked, await cursor.fetchall() if cursor.description else _changed(cursor))
 
 
-def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T]) -> T:
+def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T], ready: Ready) -> T:
     """Run a verb to its end in this thread."""
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(_answer_blocking(connection, statements, asked))
+            if isinstance(asked, BecameReady):
+                ready.add(asked)
+                asked = steps.send([])
+            else:
+                asked = steps.send(_answer_blocking(connection, statements, asked))
     except StopIteration as stop:
         return cast("T", stop.value)
     finally:
         steps.close()
 
 
-def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Asked) -> Rows:
+def _answer_blocking(
+    connection: Connection[Any], statements: Statements, asked: Ask | Together | Each | Load | Script
+) -> Rows:
     if isinstance(asked, Together):
         return [_answer_blocking(connection, statements, ask) for ask in asked.asks]
     if isinstance(asked, Script):
         connection.execute(asked.text.encode())
         return []
+    if isinstance(asked, Each):
+        asked = transposed(asked)
     text = statements.text(asked.statement)
     with Cursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
@@ -111,4 +137,4 @@ def _answer_blocking(connection: Connection[Any], statements: Statements, asked:
                     copy.write(chunk)
             return []
         cursor.execute(text, statements.parameters(asked.parameters), binary=True)
-        return cursor.fetchall() if cursor.description else []
+        return _recorded(asked, cursor.fetchall() if cursor.description else _changed(cursor))

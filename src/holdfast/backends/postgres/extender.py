@@ -14,15 +14,20 @@ from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs import leases as verbs
+from holdfast.backends.postgres.verbs import nodes
+from holdfast.backends.sql.steps import Ready
+from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Beat
 from holdfast.store.values import Extension, WorkerBeat
 
 T = TypeVar("T")
-_PATIENCE = timedelta(seconds=5)
+_TIMEOUT = timedelta(seconds=5)
 _SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
+_HEARTBEATS = 4  # that fit into the time after which a node must stop, so that one that is broken off does no harm
 _SILENCE = 2  # times that, and a second at least: the server itself did not break it off, so the line is dead
 
 
@@ -37,19 +42,22 @@ class PostgresExtender:
         self._statements = statements
         self._connection: Connection[Any] | None = connect_blocking(location)
 
-    def _transact(self, steps: Steps[T], patience: timedelta = _PATIENCE) -> T:
+    def _transact(self, steps: Steps[T], reply_timeout: timedelta = _TIMEOUT) -> T:
         connection = self._connection
         if connection is None or has_gone(connection):
             self.close()
             connection = self._connection = connect_blocking(self._location)
         committing = False
-        milliseconds = max(100, int(patience.total_seconds() * 1000))
+        milliseconds = max(100, int(reply_timeout.total_seconds() * 1000))
+        silence = max(1000, _SILENCE * milliseconds)
         try:
-            with bounded_blocking(connection, max(1.0, _SILENCE * milliseconds / 1000)):
+            with bounded_blocking(connection, silence / 1000):
+                # A process that is stopped before the commit would keep the rows of all its leases from a rescue.
                 connection.execute(
-                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}".encode()
+                    f"begin isolation level read committed; set local statement_timeout = {milliseconds}; "
+                    f"set local idle_in_transaction_session_timeout = {silence}".encode()
                 )
-                result = drive_blocking(connection, self._statements, steps)
+                result = drive_blocking(connection, self._statements, steps, Ready())
                 committing = True
                 connection.execute(b"commit")
         except psycopg.Error as error:
@@ -62,13 +70,19 @@ class PostgresExtender:
         return result
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states it
-        return self._transact(verbs.extend_many(leases, duration), min(_PATIENCE, duration / _SHARE))
+        return self._transact(verbs.extend_many(leases, duration), min(_TIMEOUT, duration / _SHARE))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
         return self._transact(verbs.cancel_asked(worker_id))
 
     def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
         self._transact(verbs.beat(beat))
+
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+        return self._transact(nodes.beat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
+
+    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+        return self._transact(nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102
         if self._connection is not None:

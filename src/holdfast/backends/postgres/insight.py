@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.steps import row, run
 from holdfast.backends.postgres.verbs import insight
+from holdfast.backends.sql.steps import row, run
 from holdfast.store.values import Count, JobDetails, JobFilter, JobPage, LeaseView, QueueView, WorkerView
 
 

@@ -8,18 +8,20 @@ from datetime import timedelta
 
 import psycopg
 
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.lane_cache import Lanes
-from holdfast.backends.postgres.runners import PoolRunner, Runner
-from holdfast.backends.postgres.steps import value
-from holdfast.backends.postgres.transactions import current
+from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs import finish as finishing
 from holdfast.backends.postgres.verbs import insight, leases, operate, rescue, upkeep
 from holdfast.backends.postgres.verbs.lines import Placed
 from holdfast.backends.postgres.verbs.moves import Moves
+from holdfast.backends.sql.handler_transaction import current
+from holdfast.backends.sql.steps import value
 from holdfast.model.job import Lease, NewJob
+from holdfast.store.steps import Runner
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -45,11 +47,13 @@ class PostgresJobs:
         *,
         lanes: Lanes,
         floors: Floors,
+        blockers: Blockers,
         notify: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._lanes = lanes
         self._floors = floors
+        self._blockers = blockers
         self._notify = notify
 
     def _hint(self) -> None:
@@ -160,8 +164,10 @@ class PostgresJobs:
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
         asked_at = time.monotonic()
+        await self._blockers.end_stuck()
         if not await self._runner.look(lambda: rescue.any_expired(unbroken)):
             return []
+        await self._blockers.end_for_leases(unbroken)
         rescued, moves = await self._runner.write(lambda: rescue.rescue(unbroken, limit, asked_at=asked_at))
         self._lie_ready(moves)
         return rescued

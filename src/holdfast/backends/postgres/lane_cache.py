@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.steps import rows
+from holdfast.backends.sql.steps import rows
 from holdfast.model.job import NewJob
 
 Lane = tuple[str, str]

@@ -5,7 +5,7 @@
 - `schema=holdfast` names the schema that holds the tables;
 - `install=auto|never` says whether opening may install them into a database that has none;
 - `pool=10` bounds the connections that verbs use at once, and again those that handlers' transactions use;
-- `patience=30`: so many seconds a reply may take before the connection is given up for broken;
+- `reply_timeout=30`: so many seconds a reply may take before the connection is given up for broken;
 - `prepare=auto|never|always`: prepared statements are session state, which a transaction pooler does not keep. `auto`
   prepares only where the session is the server's own (see `connecting.py`).
 """
@@ -29,7 +29,7 @@ _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 _INSTALL = {"auto", "never"}
 _PREPARE = {"auto", "never", "always"}
 _HIDDEN = {"password", "sslpassword", "passfile"}
-_OURS = {"schema", "install", "pool", "prepare", "patience"}
+_OURS = {"schema", "install", "pool", "prepare", "reply_timeout"}
 _NOT_ENCODED = re.compile(r"[\s@]|%(?![0-9a-fA-F]{2})|%00")
 _ENCODE = (
     "this is not a PostgreSQL URL: percent-encode the user name and the password: @ is %40, / is %2F, : is %3A, # is "
@@ -37,7 +37,7 @@ _ENCODE = (
 )
 
 # A link that went silent is noticed within seconds, on either side of a request; a stopped server at once.
-_PATIENT = {
+_CONNECT_DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
@@ -68,7 +68,7 @@ class PostgresLocation(msgspec.Struct, frozen=True):
     install: bool = True
     pool: int = 10
     prepare: str = "auto"
-    patience: float = 30.0
+    reply_timeout: float = 30.0
     full_url: str = ""
     """As it was given, with the password: to lead another process here, and never to be shown."""
 
@@ -85,7 +85,7 @@ class PostgresLocation(msgspec.Struct, frozen=True):
             if "#" in url or _is_suspect(parts):
                 raise ConfigError(_ENCODE)
             settings = conninfo_to_dict(_joined(parts.netloc, parts.path, libpq))
-            conninfo = make_conninfo("", **{**_PATIENT, **settings})
+            conninfo = make_conninfo("", **{**_CONNECT_DEFAULTS, **settings})
         except (ValueError, ProgrammingError) as error:
             message = f"this is not a PostgreSQL URL{_reason(str(error), url)}: it must look like {_EXAMPLE}"
             raise ConfigError(message) from None
@@ -158,12 +158,12 @@ def _with_settings(location: PostgresLocation, settings: dict[str, str]) -> Post
             location = msgspec.structs.replace(location, pool=int(value))
         elif name == "prepare" and value in _PREPARE:
             location = msgspec.structs.replace(location, prepare=value)
-        elif name == "patience" and _SECONDS.fullmatch(value) and float(value) > 0:
-            location = msgspec.structs.replace(location, patience=float(value))
+        elif name == "reply_timeout" and _SECONDS.fullmatch(value) and float(value) > 0:
+            location = msgspec.structs.replace(location, reply_timeout=float(value))
         else:
             message = (
                 f"{location.url}: the setting {name}={value} cannot be: there are schema=<name>, "
-                "install=auto|never, pool=<connections>, patience=<seconds> and prepare=auto|never|always"
+                "install=auto|never, pool=<connections>, reply_timeout=<seconds> and prepare=auto|never|always"
             )
             raise ConfigError(message)
     return location

@@ -23,6 +23,7 @@ from psycopg import sql
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notify_listener import Listener
 from holdfast.backends.postgres.notify_sender import NotifyConnection
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
 
 _AGAIN_AFTER = 1.0
@@ -108,7 +109,7 @@ class PostgresNotifier:
     def _start_sender(self) -> None:
         with self._lock:
             if self._sender is None and not self._stopping.is_set():
-                sender = threading.Thread(target=self._send, name="holdfast-postgres-notify", daemon=True)
+                sender = threading.Thread(target=self._send, name=store_thread_name("postgres-notify"), daemon=True)
                 try:
                     sender.start()
                 except RuntimeError as error:  # the system has no thread to give: perhaps for the next hint

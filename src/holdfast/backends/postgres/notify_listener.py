@@ -22,10 +22,11 @@ from psycopg import Connection, sql
 from holdfast.backends.postgres.connecting import connect_blocking, drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import await_answers
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
 
 _PROBE_EVERY = 20.0
-_PROBE_PATIENCE = 5.0
+_PROBE_TIMEOUT = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 _logger = logging.getLogger("holdfast.postgres")
@@ -47,7 +48,7 @@ class Listener:
         self._stop_read, self._stop_write = os.pipe()
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # until the thread is told to end, the pipe is open
-        self.thread = threading.Thread(target=self._run, name="holdfast-postgres-listen", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=store_thread_name("postgres-listen"), daemon=True)
         self.thread.start()
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class Listener:
         next_probe = time.monotonic()
         while not self._stopping.is_set():
             now = time.monotonic()
-            if probed_at is not None and now - probed_at > _PROBE_PATIENCE:
+            if probed_at is not None and now - probed_at > _PROBE_TIMEOUT:
                 message = "the connection hears nothing, not even itself (a transaction pooler cannot pass hints on)"
                 raise _DeafError(message)
             if probed_at is None and now >= next_probe:
@@ -111,12 +112,12 @@ class Listener:
             if any(mark not in {self._probe, self._own_mark} for mark in marks):
                 self._wake()
             if not marks:
-                until = next_probe if probed_at is None else probed_at + _PROBE_PATIENCE
+                until = next_probe if probed_at is None else probed_at + _PROBE_TIMEOUT
                 poll.poll(max(1, int((until - time.monotonic()) * 1000) + 1))
 
     def _say(self, connection: Connection[Any], command: sql.Composed) -> None:
         connection.pgconn.send_query(command.as_bytes(connection))
-        await_answers(connection, _PROBE_PATIENCE)
+        await_answers(connection, _PROBE_TIMEOUT)
 
 
 def _heard(connection: Connection[Any]) -> list[str]:

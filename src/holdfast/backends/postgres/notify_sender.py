@@ -20,7 +20,7 @@ from holdfast.backends.postgres.timeouts import await_answers, take_answers
 
 _SHORTEST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.05
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 
 
 class NotifyConnection:
@@ -72,13 +72,13 @@ class NotifyConnection:
             connection = self._connection
             try:
                 if connection is not None and not self._is_answered:
-                    await_answers(connection, _PATIENCE)
+                    await_answers(connection, _TIMEOUT)
                 if connection is None or has_gone(connection):
                     self._drop()
                     connection = self._connection = connect_blocking(self._location)
                 self._is_answered = False
                 connection.pgconn.send_query(self._command)
-                await_answers(connection, _PATIENCE)
+                await_answers(connection, _TIMEOUT)
             except BaseException:
                 self._drop()
                 raise

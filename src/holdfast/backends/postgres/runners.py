@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -17,18 +17,18 @@ from psycopg.pq import TransactionStatus
 from holdfast.backends.postgres.connecting import drop, is_idle
 from holdfast.backends.postgres.error_map import is_read_only, is_worth_repeating, translate
 from holdfast.backends.postgres.execute import drive
+from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.open_transaction import AsyncOpenTransaction, BlockingOpenTransaction
-from holdfast.backends.postgres.pool import AsyncPools
+from holdfast.backends.postgres.pool import PostgresPools
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.postgres.transactions import current
+from holdfast.backends.sql.handler_transaction import entered
+from holdfast.backends.sql.steps import Place, Ready
 from holdfast.errors import ConfigError, SchemaMismatch
+from holdfast.store.steps import Runner, Verb
 
 T = TypeVar("T")
-Verb = Callable[[], Steps[T]]
-HandlersTransaction = AsyncOpenTransaction | BlockingOpenTransaction
+HandlersTransaction = PostgresAsyncTransaction | PostgresBlockingTransaction
 
 _TRIES = 6
 _PAUSE = 0.02
@@ -43,26 +43,6 @@ _SNAPSHOT = (
 )
 
 
-class Runner(Protocol):
-    """Runs verbs. A verb is given as a function that begins it, since it may be begun again."""
-
-    def once(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb that is one writing statement, which commits by itself."""
-        ...
-
-    def write(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb in one transaction."""
-        ...
-
-    def look(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb that is one reading statement."""
-        ...
-
-    def read(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb in one snapshot."""
-        ...
-
-
 class SwiftRunner(Runner, Protocol):
     """Runs also what fits into one round trip."""
 
@@ -74,11 +54,19 @@ class SwiftRunner(Runner, Protocol):
 class PoolRunner:
     """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
 
-    def __init__(self, pools: AsyncPools, statements: Statements, location: PostgresLocation) -> None:
+    def __init__(
+        self,
+        pools: PostgresPools,
+        statements: Statements,
+        location: PostgresLocation,
+        became_ready: Callable[[Sequence[Place]], None],
+    ) -> None:
+        """`became_ready` is called after a commit that made jobs ready, with their places."""
+        self._became_ready = became_ready
         self._pools = pools
         self._statements = statements
         self._where = location.url
-        self._patience = location.patience
+        self._reply_timeout = location.reply_timeout
 
     async def once(self, verb: Verb[T]) -> T:
         """One statement: when its reply is lost, nobody knows whether it was done."""
@@ -116,10 +104,8 @@ class PoolRunner:
 
     def _entered(self) -> HandlersTransaction | None:
         """Return the transaction of this store that the calling handler holds open."""
-        transaction = current.get()
-        if not isinstance(transaction, HandlersTransaction) or transaction.owner is not self._statements:
-            return None
-        return transaction if transaction.is_entered else None
+        transaction = entered(self._statements)
+        return transaction if isinstance(transaction, HandlersTransaction) else None
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Do something once what was written can be seen: now, or when the handler's transaction has committed."""
@@ -140,8 +126,7 @@ class PoolRunner:
         """
         _check_whole(transaction)
         try:
-            with transaction.explained():
-                return await transaction.run(verb())
+            return await transaction.run(verb())
         except psycopg.errors.UniqueViolation:
             raise
         except psycopg.errors.InFailedSqlTransaction as error:
@@ -164,48 +149,64 @@ class PoolRunner:
     async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
         pool = self._pools.here
         connection = await pool.take()
+        ready = Ready()
         try:
-            return await drive(connection, self._statements, verb(), patience=self._patience)
+            result = await drive(connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout)
         except psycopg.Error as error:
             self._explain(connection, error, committing=writes)
             raise
         finally:
-            pool.give_back(connection)
+            pool.put(connection)
+        if ready:
+            self._became_ready(ready.places)
+        return result
 
     async def _framed(self, verb: Verb[T]) -> T:
+        ready = Ready()
         async with self._pools.here.connection() as connection:
             try:
                 try:
-                    return await drive(
-                        connection, self._statements, verb(), patience=self._patience, frame=(_BEGIN, _COMMIT)
+                    result = await drive(
+                        connection,
+                        self._statements,
+                        verb(),
+                        ready,
+                        reply_timeout=self._reply_timeout,
+                        frame=(_BEGIN, _COMMIT),
                     )
                 except BaseException:
-                    with bounded(connection, self._patience):
+                    with bounded(connection, self._reply_timeout):
                         await _roll_back(connection)
                     raise
             except psycopg.Error as error:
                 self._explain(connection, error, committing=True)
                 raise
+        if ready:
+            self._became_ready(ready.places)
+        return result
 
     async def _transact(self, begin: bytes, verb: Verb[T]) -> T:
         committing = False
+        ready = Ready()
         async with self._pools.here.connection() as connection:
             try:
-                with bounded(connection, self._patience):
+                with bounded(connection, self._reply_timeout):
                     await connection.execute(begin)
                 try:
-                    result = await drive(connection, self._statements, verb(), patience=self._patience)
+                    result = await drive(connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout)
                 except BaseException:
-                    with bounded(connection, self._patience):
+                    with bounded(connection, self._reply_timeout):
                         await _roll_back(connection)
                     raise
                 committing = begin is _BEGIN_STEPS
-                with bounded(connection, self._patience):
+                with bounded(connection, self._reply_timeout):
                     await connection.execute(_COMMIT)
             except psycopg.Error as error:
                 self._explain(connection, error, committing=committing)
                 raise
-            return result
+        if ready:
+            self._became_ready(ready.places)
+        return result
 
     def _explain(self, connection: AsyncConnection[Any], error: psycopg.Error, *, committing: bool) -> None:
         """Raise what the driver's error means, and let go of connections that lead nowhere.

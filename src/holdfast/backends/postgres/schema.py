@@ -5,10 +5,11 @@ from __future__ import annotations
 from holdfast.backends.postgres.location import PostgresLocation, quoted
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.statements import TEMPLATES, fill_in
-from holdfast.backends.postgres.steps import Steps, rows, run, script, value
 from holdfast.backends.sql.files import migrations
+from holdfast.backends.sql.steps import rows, run, script, value
 from holdfast.backends.sql.version import require_version
 from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.store.steps import Steps
 
 # A migration that cannot have its lock soon gives up, lest all traffic queues up behind it.
 _LOCK_TIMEOUT = "set local lock_timeout = '5s'"

@@ -18,13 +18,14 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from holdfast.concurrency.caller_thread import calling_thread
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.concurrency.uncancellable import uncancellable
 
 T = TypeVar("T")
 Report = Callable[[], None]
 Work = Callable[[], Report]
 
-NAME: Final = "holdfast-postgres-waiting"
+NAME: Final = store_thread_name("postgres-statements")
 _IDLE: Final = 1.0  # seconds for which a thread is kept for the next statement: to begin one takes longer than most do
 
 

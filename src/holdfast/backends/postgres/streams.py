@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 import psycopg
 
+from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
 from holdfast.backends.postgres.category_cache import Categories
-from holdfast.backends.postgres.open_transaction import AsyncStreamTransaction, BlockingStreamTransaction
+from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import allot as allotting
 from holdfast.backends.postgres.verbs import append as appending
@@ -19,8 +19,9 @@ from holdfast.backends.postgres.verbs import consumer_desk as desk
 from holdfast.backends.postgres.verbs import consumers, events, nodes, parking, trimming
 from holdfast.backends.postgres.verbs.transitions import transitions
 from holdfast.errors import StoreUnavailable
-from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Share, Timing
+from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Share, Timing
 from holdfast.model.event import Appended, NewEvent, StoredEvent
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import (
     Beat,
     CategoryView,
@@ -135,12 +136,12 @@ class PostgresConsumers:
     async def release(self, grant: Grant) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.release(grant))
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncStreamTransaction]:  # noqa: D102
+    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
         return self._transactions.begin_stream(grant, limit=limit)
 
     def begin_blocking(  # noqa: D102
         self, grant: Grant, *, limit: timedelta
-    ) -> AbstractContextManager[BlockingStreamTransaction]:
+    ) -> AbstractContextManager[PostgresBlockingTransaction]:
         return self._transactions.begin_stream_blocking(grant, limit=limit)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
@@ -182,11 +183,20 @@ class PostgresConsumers:
 class PostgresAllocations:
     """`AllocationStore` on PostgreSQL."""
 
-    def __init__(self, runner: SwiftRunner) -> None:
+    def __init__(self, runner: SwiftRunner, blockers: Blockers) -> None:
         self._runner = runner
+        self._blockers = blockers
 
     async def join(self, node: NewNode) -> None:  # noqa: D102
-        await self._runner.write(lambda: nodes.join(node))
+        try:
+            await self._runner.write(lambda: nodes.join(node))
+        except StoreUnavailable as error:
+            if waited_in_vain(error):  # for the process that had this id before: the next call finds it ended
+                survey = await self.survey()
+                owners = {each.share: each.owner for each in survey.allocations if each.owner is not None}
+                mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
+                await self._blockers.end_for_shares(mine)
+            raise
 
     async def beat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
         return await self._runner.at_once(lambda: nodes.beat(node, timing))
@@ -201,6 +211,7 @@ class PostgresAllocations:
         await self._runner.write(lambda: nodes.drain(node))
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:  # noqa: D102
+        await self._blockers.end_stuck()
         return await self._runner.once(lambda: nodes.lead(node, lease))
 
     async def resign(self, leadership: Leadership) -> bool:  # noqa: D102
@@ -212,7 +223,13 @@ class PostgresAllocations:
     async def allot(  # noqa: D102
         self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
     ) -> list[bool] | None:
-        return await self._runner.write(lambda: allotting.allot(leadership, moves, grace))
+        try:
+            return await self._runner.write(lambda: allotting.allot(leadership, moves, grace))
+        except StoreUnavailable as error:
+            if not waited_in_vain(error):
+                raise
+        await self._blockers.end_for_shares({move.share for move in moves if isinstance(move, Seize)})
+        return await self._runner.write(lambda: allotting.allot(leadership, moves, grace, waits=False))
 
     async def complete_shares(self, leadership: Leadership) -> int | None:  # noqa: D102
         return await self._runner.write(lambda: allotting.complete_shares(leadership))
@@ -235,6 +252,7 @@ class PostgresStreams:
         runner: PoolRunner,
         transactions: PostgresTransactions,
         *,
+        blockers: Blockers,
         notify: Callable[[], None],
         callers: Callable[[object], SwiftRunner],
     ) -> None:
@@ -242,7 +260,7 @@ class PostgresStreams:
         self._callers = callers
         self.events = PostgresEvents(runner, categories=self._categories, appended=lambda: runner.after_commit(notify))
         self.consumers = PostgresConsumers(runner, transactions)
-        self.allocations = PostgresAllocations(runner)
+        self.allocations = PostgresAllocations(runner, blockers)
 
     def join(self, using: object) -> PostgresEvents:  # noqa: D102
         return PostgresEvents(self._callers(using), categories=self._categories, appended=_no_hint)

@@ -1,21 +1,19 @@
-"""A bound on how long a reply may take: past it the line is hung up, as if the network had broken.
+"""Reply timeouts: after that the socket is shut down, as if the network had broken.
 
-Keepalives see a link that is dead, but not one that is held up by somebody in between, nor a server that stands still:
-there every packet is acknowledged and no reply ever comes. Cancelling the wait would not help: the driver then asks the
-server to cancel, over the same network, and waits for that. So the socket is shut down. Whoever waits on it hears at
-once that the connection has broken, and goes the way of every broken connection.
+Keepalives detect a dead link, but neither a proxy that holds packets back nor a server that hangs: every packet is
+acknowledged and no reply ever comes. Cancelling the wait would not help: the driver then asks the server to cancel,
+over the same network, and waits for that. So the socket is shut down. The waiting call fails at once and takes the path
+of every broken connection.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import socket
-import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -23,9 +21,11 @@ from psycopg import AsyncConnection, Connection
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
+from holdfast.concurrency.timeouts import limited, limited_blocking
+
 
 def hang_up(connection: AsyncConnection[Any] | Connection[Any]) -> None:
-    """Break the line; safe from any thread, while another waits for a reply on it."""
+    """Shut the socket down; safe from any thread, while another waits for a reply on it."""
     try:
         with socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
             line.shutdown(socket.SHUT_RDWR)
@@ -33,33 +33,14 @@ def hang_up(connection: AsyncConnection[Any] | Connection[Any]) -> None:
         return  # it is closed already
 
 
-@contextmanager
-def bounded(connection: AsyncConnection[Any], seconds: float | None) -> Generator[None]:
-    """Hang up if the block takes longer; for the running event loop."""
-    if seconds is None:
-        yield
-        return
-    timer = asyncio.get_running_loop().call_later(seconds, hang_up, connection)
-    try:
-        yield
-    finally:
-        timer.cancel()
+def bounded(connection: AsyncConnection[Any], seconds: float | None) -> AbstractContextManager[None]:
+    """Shut the socket down if the block takes longer; for the running event loop."""
+    return limited(seconds, partial(hang_up, connection))
 
 
-@contextmanager
-def bounded_blocking(connection: Connection[Any], seconds: float | None) -> Generator[None]:
-    """Hang up if the block takes longer; for threads."""
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(seconds, hang_up, (connection,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # from here on it cannot meet a connection that was closed, and its number given to another
+def bounded_blocking(connection: Connection[Any], seconds: float | None) -> AbstractContextManager[None]:
+    """Shut the socket down if the block takes longer; for threads."""
+    return limited_blocking(seconds, partial(hang_up, connection))
 
 
 def await_answers(connection: Connection[Any], seconds: float) -> None:

@@ -1,188 +1,60 @@
-"""Effect and completion in one transaction of the database.
-
-```text
-   begin ─▶ lock the running row by its fence ─▶ the handler's statements ─▶ fenced completion ─▶ commit
-                    │ not there                        │ raises, or too long       │ stale        │ reply lost
-                    ▼                                  ▼                           ▼              ▼
-                LeaseLost                          rollback                  rollback, LeaseLost  OutcomeUnknown: verify
-```
-
-While the row is locked, extension and rescue pass it over, so the lease is safe until the end. Past the limit the
-transaction is rolled back: whoever waits for its locks, and the database's housekeeping, must not wait for ever.
-
-For a consumer's handler the row is its share's, the fence its generation, the completion the position; who would seize
-the share waits for the end.
-"""
+"""Opens handlers' transactions on PostgreSQL, on connections apart from those of the verbs."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
 
-import psycopg
-
-from holdfast.backends.postgres.connecting import drop
-from holdfast.backends.postgres.fence_check import PostgresFenceCheck, holding_job, holding_share
-from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.open_transaction import (
-    AsyncOpenTransaction,
-    AsyncStreamTransaction,
-    AsyncTransaction,
-    BlockingOpenTransaction,
-    BlockingStreamTransaction,
-    BlockingTransaction,
-    CameUp,
+from holdfast.backends.postgres.handler_transaction import (
+    PostgresAsyncTransaction,
+    PostgresBlockingTransaction,
+    PostgresPlace,
 )
-from holdfast.backends.postgres.pool import AsyncPools, BlockingPool
-from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
-from holdfast.backends.postgres.timeouts import bounded_blocking
+from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.backends.sql.fences import fence_of_job, fence_of_share
+from holdfast.backends.sql.handler_transaction import FenceCheck, opened, opened_blocking
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 
-T = TypeVar("T")
-Async = TypeVar("Async", bound=AsyncOpenTransaction)
-Blocking = TypeVar("Blocking", bound=BlockingOpenTransaction)
-
-
-class Joinable(Protocol):
-    """A transaction that verbs join."""
-
-    owner: Statements
-    after_commit: list[Callable[[], None]]
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether its handler is inside the block."""
-        ...
-
-    async def run(self, steps: Steps[T]) -> T:
-        """Run a verb in it."""
-        ...
-
-
-current: ContextVar[Joinable | None] = ContextVar("holdfast_postgres_transaction", default=None)
-
 
 class PostgresTransactions:
-    """Opens handlers' transactions, on connections apart from those of the verbs."""
+    """Opens handlers' transactions."""
 
-    def __init__(
-        self,
-        pools: AsyncPools,
-        blocking: BlockingPool,
-        statements: Statements,
-        location: PostgresLocation,
-        *,
-        suspect: Callable[[], None],
-        came_up: CameUp,
-    ) -> None:
-        """`suspect` is called when a connection broke by itself: those that lie idle lead the same way.
-
-        `came_up` is called after a commit that has made others ready, with the places where they lie.
-        """
+    def __init__(self, pools: PostgresPools, blocking: PostgresBlockingPool, place: PostgresPlace) -> None:
         self._pools = pools
         self._blocking = blocking
-        self._statements = statements
-        self._where = location.url
-        self._patience = location.patience
-        self._suspect = suspect
-        self._came_up = came_up
+        self._place = place
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:
         """Open a transaction for an async handler of a task."""
-        return self._open(AsyncTransaction, holding_job(lease), limit)
+        return self._open(fence_of_job(lease, self._place.verbs), limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:
         """Open a transaction for a handler of a task in a thread."""
-        return self._open_blocking(BlockingTransaction, holding_job(lease), limit)
+        return self._open_blocking(fence_of_job(lease, self._place.verbs), limit)
 
-    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncStreamTransaction]:
+    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:
         """Open a transaction for an async handler of a consumer."""
-        return self._open(AsyncStreamTransaction, holding_share(grant), limit)
+        return self._open(fence_of_share(grant, self._place.verbs), limit)
 
     def begin_stream_blocking(
         self, grant: Grant, *, limit: timedelta
-    ) -> AbstractContextManager[BlockingStreamTransaction]:
+    ) -> AbstractContextManager[PostgresBlockingTransaction]:
         """Open a transaction for a handler of a consumer in a thread."""
-        return self._open_blocking(BlockingStreamTransaction, holding_share(grant), limit)
+        return self._open_blocking(fence_of_share(grant, self._place.verbs), limit)
 
     @asynccontextmanager
-    async def _open(self, kind: type[Async], holding: PostgresFenceCheck, limit: timedelta) -> AsyncGenerator[Async]:
+    async def _open(self, fence: FenceCheck, limit: timedelta) -> AsyncGenerator[PostgresAsyncTransaction]:
         async with self._pools.here.connection() as connection:
             assert isinstance(connection, HandlersConnection)  # noqa: S101 - see `connecting.py`
-            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up, self._patience)
-            expiring = asyncio.get_running_loop().call_later(limit.total_seconds(), transaction.expire_soon)
-            try:
-                with transaction.explained(), _joinable(transaction):
-                    await transaction.begin()
-                    yield transaction
-                await transaction.commit_transaction()
-            except BaseException:
-                expiring.cancel()
-                await transaction.undo()
-                raise
-            finally:
-                expiring.cancel()
-                if transaction.end():
-                    self._suspect()
-        transaction.committed()
+            async with opened(PostgresAsyncTransaction(connection, self._place, fence, limit)) as transaction:
+                yield transaction
 
     @contextmanager
-    def _open_blocking(
-        self, kind: type[Blocking], holding: PostgresFenceCheck, limit: timedelta
-    ) -> Generator[Blocking]:
+    def _open_blocking(self, fence: FenceCheck, limit: timedelta) -> Generator[PostgresBlockingTransaction]:
         with self._blocking.connection() as connection:
-            transaction = kind(connection, self._statements, holding, limit, self._where, self._came_up)
-            block = connection.transaction()
-            with transaction.explained(), bounded_blocking(connection, self._patience):
-                block.__enter__()
-            expiring = threading.Timer(limit.total_seconds(), transaction.expire)
-            expiring.daemon = True
-            expiring.start()
-            try:
-                try:
-                    with transaction.explained(), _joinable(transaction):
-                        transaction.lock()
-                        yield transaction
-                        transaction.seal()
-                except BaseException as error:
-                    expiring.cancel()
-                    expiring.join()  # a rollback for the limit's sake that has begun is let end
-                    with bounded_blocking(connection, self._patience):
-                        _undo_blocking(transaction, block, error)
-                    raise
-                expiring.cancel()
-                with transaction.explained(committing=True), bounded_blocking(connection, self._patience):
-                    block.__exit__(None, None, None)
-            finally:
-                if transaction.end():
-                    self._suspect()
-        transaction.committed()
-
-
-def _undo_blocking(transaction: BlockingOpenTransaction, block: Any, error: BaseException) -> None:
-    """Roll back; a session that cannot is dropped, and the server rolls back by itself."""
-    if not transaction.connection.closed:
-        try:
-            block.__exit__(type(error), error, error.__traceback__)
-        except psycopg.Error:
-            drop(transaction.connection)
-
-
-@contextmanager
-def _joinable(transaction: Joinable) -> Generator[None]:
-    token = current.set(transaction)
-    try:
-        yield
-    finally:
-        current.reset(token)
-
-
-__all__ = ["Joinable", "PostgresTransactions", "current"]
+            place = PostgresBlockingTransaction(connection, self._place, fence, limit)
+            with opened_blocking(place) as transaction:
+                yield transaction

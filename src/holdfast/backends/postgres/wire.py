@@ -21,7 +21,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
 _PLACE = re.compile(rb"%\((\w+)\)s|%%")
-_PATIENCE = 5.0  # with a server that was asked to cancel a statement
+_TIMEOUT = 5.0  # with a server that was asked to cancel a statement
 Send = Callable[[PGconn], None]
 Exchange = Generator[Wait, Ready | None, list[PGresult]]
 
@@ -47,7 +47,7 @@ class Filled(NamedTuple):
     def rows(self, result: PGresult) -> list[Any]:
         """Return the rows of its answer."""
         if result.status != ExecStatus.TUPLES_OK:
-            return []
+            return [()] * (result.command_tuples or 0)
         self.transformer.set_pgresult(result)
         return self.transformer.load_rows(0, result.ntuples, tuple)
 
@@ -99,8 +99,8 @@ class LibpqConnection(AsyncConnection[Any]):
             return await self._led(exchange)
         except asyncio.CancelledError:
             try:
-                async with asyncio.timeout(_PATIENCE):
-                    await self.cancel_safe(timeout=_PATIENCE)
+                async with asyncio.timeout(_TIMEOUT):
+                    await self.cancel_safe(timeout=_TIMEOUT)
                     await self._led(exchange)
             except (psycopg.Error, TimeoutError):
                 self.pgconn.finish()

@@ -20,18 +20,21 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
+from holdfast.backends.sql.handler_transaction import entered
 from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.execute import direct
+from holdfast.backends.sqlite.fenced_verbs import FENCED
+from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.insight import SqliteInsight, SqliteQueues
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
-from holdfast.backends.sqlite.open_transaction import AsyncTransaction, BlockingTransaction
 from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
-from holdfast.backends.sqlite.transactions import SqliteTransactions, current
+from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.verbs.finish import complete
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
@@ -59,18 +62,27 @@ class _Parts:
         self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "writer")
         self.reader = ConnectionThread(self.connect, "reader")
         in_memory = self._memory is not None
-        self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory)
         self.notifier = SqliteNotifier(None if in_memory else self.connect)
+        self.runner = SessionRunner(
+            self.writer, self.reader, self.gate, gated_reads=in_memory, became_ready=self.notifier.notify
+        )
         self._reporter = ConnectionThread(
             lambda: self.connect(checkpoints=True), "reporter"
         )  # an idle node writes nothing else
         self._leader = ConnectionThread(self.connect, "leader")
         self.reports, self.leading = (
-            FirstRunner(session, self.reader, self.gate, gated_reads=in_memory, unheard=self.notifier.unheard)
+            FirstRunner(
+                session,
+                self.reader,
+                self.gate,
+                gated_reads=in_memory,
+                became_ready=self.notifier.notify,
+                unheard=self.notifier.unheard,
+            )
             for session in (self._reporter, self._leader)
         )
         self.transactions = SqliteTransactions(
-            lambda: ConnectionThread(self.connect, "handler"), self.gate, self.notifier.notify
+            lambda: ConnectionThread(self.connect, "handler"), self.gate, FENCED, lambda _: self.notifier.notify()
         )
         steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
         self.jobs = SqliteJobs(self.runner, self.notifier.notify, steady)
@@ -81,9 +93,8 @@ class _Parts:
 
     def extender(self) -> SqliteExtender:
         """Open the extending thread's connection."""
-        if self._memory is not None:
-            return SqliteExtender(self._memory, self.gate, owns=False)
-        return SqliteExtender(self.connect(), self.gate, owns=True)
+        connection = self.connect(checkpoints=True)  # an idle node writes little but its heartbeat
+        return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self.notifier.unheard)
 
     def close(self) -> None:
         """Close everything."""
@@ -189,15 +200,14 @@ class SqliteBackend:
     def extender(self) -> SqliteExtender:  # noqa: D102
         return self._parts.extender()
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[AsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[BlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[SqliteBlockingTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102
-        transaction = current.get()
-        return transaction is not None and transaction.is_entered and transaction.belongs_to(self._parts.gate)
+        return entered(self._parts.gate) is not None
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
         return SqliteJobs(self._callers(using), self._parts.notifier.notify)
@@ -206,14 +216,14 @@ class SqliteBackend:
         def work(tx: Tx) -> Verdict:
             return complete(tx, lease, result)
 
-        return self._callers(using).run(work)
+        return self._callers(using).run(direct(work))
 
     def _callers(self, using: object) -> CallersRunner:
         if not isinstance(using, sqlite3.Connection):
             message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
             raise ConfigError(message)
         _check_in_transaction(using)
-        return CallersRunner(using, self._clock, lambda: self._check_callers(using))
+        return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.notifier.notify)
 
     def _check_callers(self, using: sqlite3.Connection) -> None:
         """See that a transaction is open and that it leads to our file; only in the thread of the connection."""

@@ -45,22 +45,22 @@ class Tx:
     """An open transaction. `now` is the store's clock, read once the transaction had begun."""
 
     def __init__(self, raw: sqlite3.Connection, now: int) -> None:
-        self._raw = raw
+        self.raw = raw
         self.now = now
         self.brought_up = False
         """Whether the end of a job has made another ready."""
 
     def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
         """Run a statement that returns no rows; how many it changed."""
-        return self._raw.execute(STATEMENTS[statement], parameters).rowcount
+        return self.raw.execute(STATEMENTS[statement], parameters).rowcount
 
     def rows(self, statement: str, parameters: Parameters = _NOTHING) -> list[Any]:
         """Return all rows."""
-        return self._raw.execute(STATEMENTS[statement], parameters).fetchall()
+        return self.raw.execute(STATEMENTS[statement], parameters).fetchall()
 
     def each(self, statement: str, parameters: Parameters = _NOTHING) -> Iterator[Any]:
         """Go over the rows one by one; the rest is not read."""
-        return self._raw.execute(STATEMENTS[statement], parameters)
+        return self.raw.execute(STATEMENTS[statement], parameters)
 
     def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first row, or None."""
@@ -74,36 +74,36 @@ class Tx:
 
     def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         """Run a statement for each row."""
-        self._raw.executemany(STATEMENTS[statement], rows)
+        self.raw.executemany(STATEMENTS[statement], rows)
 
     def pragma(self, name: LiteralString) -> Any:
         """Return a setting of SQLite."""
-        return self._raw.execute(f"pragma {name}").fetchone()[0]
+        return self.raw.execute(f"pragma {name}").fetchone()[0]
 
     def script_step(self, statement: str) -> None:
         """Run one statement of a migration."""
-        self._raw.execute(statement)
+        self.raw.execute(statement)
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
         """Undo what is done inside if it raises; the transaction goes on."""
-        self._raw.execute("savepoint holdfast")
+        self.raw.execute("savepoint holdfast")
         try:
             yield
         except BaseException:
-            if self._raw.in_transaction:
-                self._raw.execute("rollback to holdfast")
-                self._raw.execute("release holdfast")
+            if self.raw.in_transaction:
+                self.raw.execute("rollback to holdfast")
+                self.raw.execute("release holdfast")
             raise
-        self._raw.execute("release holdfast")
+        self.raw.execute("release holdfast")
 
 
 @contextmanager
-def looking_at(path: Path, *, patience: float) -> Generator[Tx]:
+def looking_at(path: Path, *, timeout: float) -> Generator[Tx]:
     """See what is in a file without changing it: a `Connection` would switch it to a write-ahead log, for good."""
     try:
         uri = f"file:{quote(os.fsencode(path))}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)) as raw:
+        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as raw:
             raw.execute("pragma trusted_schema = off")
             yield Tx(raw, 0)
     except sqlite3.Error as error:
@@ -118,8 +118,8 @@ class Connection:
         self._clock = clock
         self._process = os.getpid()
         self._in_control = False
-        self._patience = location.busy_timeout
-        self._be_patient = f"pragma busy_timeout = {round(location.busy_timeout * 1000)}"
+        self._timeout = location.busy_timeout
+        self._set_busy_timeout = f"pragma busy_timeout = {round(location.busy_timeout * 1000)}"
         try:
             self.raw = sqlite3.connect(
                 location.path or ":memory:",
@@ -151,7 +151,7 @@ class Connection:
 
     def _write_ahead(self) -> str:
         """Switch to the write-ahead log; of several that open a new file at once, SQLite lets one and fails others."""
-        give_up = time.monotonic() + self._patience
+        give_up = time.monotonic() + self._timeout
         while True:
             try:
                 return str(self.raw.execute("pragma journal_mode = wal").fetchone()[0])
@@ -205,14 +205,14 @@ class Connection:
     def begin(self) -> None:
         """Begin a transaction that holds the write lock, as soon as it is free; fails when that takes too long."""
         self._check_process()
-        give_up = time.monotonic() + self._patience
+        give_up = time.monotonic() + self._timeout
         try:
             self.raw.execute("pragma busy_timeout = 0")  # 3 µs
             try:
                 while not self._takes_lock(or_raise=time.monotonic() > give_up):
                     time.sleep(random.uniform(*_ASK_AGAIN))  # noqa: S311
             finally:
-                self.raw.execute(self._be_patient)
+                self.raw.execute(self._set_busy_timeout)
         except sqlite3.Error as error:
             self.rollback()
             raise translate(error, self.where) from error

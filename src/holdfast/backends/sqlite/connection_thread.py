@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
+from holdfast.concurrency.store_threads import store_thread_name
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ class ConnectionThread:
         self._connect = connect
         self._connection: Connection | None = None
         self._has_thread = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-sqlite-{name}")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=store_thread_name(f"sqlite-{name}"))
 
     def _started(self) -> ThreadPoolExecutor:
         """Start the thread, if need be, with nothing to do.

@@ -24,6 +24,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from holdfast.backends.sqlite.connection import Connection
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
 
 LOOK_EVERY = 0.005
@@ -86,7 +87,10 @@ class SqliteNotifier:
             if self._watcher is None and self._connect is not None:
                 self._stop = threading.Event()
                 self._watcher = threading.Thread(
-                    target=self._watch, args=(self._connect, self._stop), name="holdfast-sqlite-watch", daemon=True
+                    target=self._watch,
+                    args=(self._connect, self._stop),
+                    name=store_thread_name("sqlite-watch"),
+                    daemon=True,
                 )
                 self._watcher.start()
 

@@ -7,13 +7,17 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
+from holdfast.backends.sql.handler_transaction import entered
+from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.error_map import translate
-from holdfast.backends.sqlite.transactions import current
+from holdfast.backends.sqlite.execute import drive
+from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.caller_thread import calling_thread
 from holdfast.concurrency.uncancellable import uncancellable
+from holdfast.store.steps import Verb
 
 T = TypeVar("T")
 
@@ -22,50 +26,68 @@ class SessionRunner:
     """Runs each verb in a transaction of its own, or inside the transaction that the calling handler holds open."""
 
     def __init__(
-        self, writer: ConnectionThread, reader: ConnectionThread, gate: WriteQueue, *, gated_reads: bool
+        self,
+        writer: ConnectionThread,
+        reader: ConnectionThread,
+        gate: WriteQueue,
+        *,
+        gated_reads: bool,
+        became_ready: Callable[[], None],
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._gate = gate
         self._gated_reads = gated_reads
+        self._became_ready = became_ready
 
-    def write(self, work: Callable[[Tx], T]) -> Awaitable[T]:
-        """Do `work` under the write lock."""
-        joined = self._joined(work)
-        if joined is not None:
-            return joined
+    async def write(self, verb: Verb[T]) -> T:
+        """Run a verb under the write lock."""
+        ready = Ready()
+        joined = self._joined(verb, ready)
+        if joined is None:
+            joined = self._writer.run(lambda connection: self._transact(connection, verb, ready))
+        result = await joined
+        if ready:  # inside a handler's transaction early: a woken worker waits for the write lock
+            self._became_ready()
+        return result
 
-        return self._writer.run(lambda connection: self._transact(connection, work))
+    async def once(self, verb: Verb[T]) -> T:
+        """Run a verb under the write lock."""
+        return await self.write(verb)
 
-    def _transact(self, connection: Connection, work: Callable[[Tx], T]) -> T:
+    def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         with self._gate.passage(), connection.write() as tx:
-            return work(tx)
+            return drive(tx, verb(), ready)
 
-    def read(self, work: Callable[[Tx], T]) -> Awaitable[T]:
-        """Do `work` in one snapshot."""
-        joined = self._joined(work)
+    async def read(self, verb: Verb[T]) -> T:
+        """Run a verb in one snapshot."""
+        joined = self._joined(verb, Ready())
         if joined is not None:
-            return joined
+            return await joined
         if self._gated_reads:
-            return self.write(work)
+            return await self.write(verb)
 
         def look(connection: Connection) -> T:
             with connection.read() as tx:
-                return work(tx)
+                return drive(tx, verb(), Ready())
 
-        return self._reader.run(look)
+        return await self._reader.run(look)
 
-    def _joined(self, work: Callable[[Tx], T]) -> Awaitable[T] | None:
-        transaction = current.get()
-        if transaction is None or not transaction.is_entered or not transaction.belongs_to(self._gate):
+    async def look(self, verb: Verb[T]) -> T:
+        """Run a verb in one snapshot."""
+        return await self.read(verb)
+
+    def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
+        transaction = entered(self._gate)
+        if not isinstance(transaction, SqliteAsyncTransaction | SqliteBlockingTransaction):
             return None
 
         def join(connection: Connection) -> T:
             tx = connection.tx()
             with tx.savepoint():
-                return work(tx)
+                return drive(tx, verb(), ready)
 
-        return transaction.session.run(transaction.guard(join))
+        return transaction.joining(join)
 
 
 class FirstRunner(SessionRunner):
@@ -83,45 +105,65 @@ class FirstRunner(SessionRunner):
         gate: WriteQueue,
         *,
         gated_reads: bool,
+        became_ready: Callable[[], None],
         unheard: Callable[[Connection], AbstractContextManager[None]],
     ) -> None:
-        super().__init__(writer, reader, gate, gated_reads=gated_reads)
+        super().__init__(writer, reader, gate, gated_reads=gated_reads, became_ready=became_ready)
         self._unheard = unheard
 
-    def _transact(self, connection: Connection, work: Callable[[Tx], T]) -> T:
+    def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
             after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
-            return work(tx)
+            return drive(tx, verb(), ready)
 
 
 class CallersRunner:
     """Runs each verb at once on the caller's own connection, inside the transaction that the caller has open."""
 
-    def __init__(self, raw: sqlite3.Connection, now: Callable[[], int], check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        raw: sqlite3.Connection,
+        now: Callable[[], int],
+        check: Callable[[], None],
+        became_ready: Callable[[], None],
+    ) -> None:
         self._raw = raw
         self._now = now
         self._check = check
+        self._became_ready = became_ready
 
-    async def write(self, work: Callable[[Tx], T]) -> T:
-        """Do `work` now: here, or in the thread that waits for this call, to which the connection belongs."""
+    async def write(self, verb: Verb[T]) -> T:
+        """Run a verb now: here, or in the thread that waits for this call, to which the connection belongs."""
         thread = calling_thread()
         if thread is None:
-            return self.run(work)
-        return await uncancellable(thread.run(lambda: self.run(work)))
+            return self.run(verb)
+        return await uncancellable(thread.run(lambda: self.run(verb)))
 
-    async def read(self, work: Callable[[Tx], T]) -> T:
-        """Do `work` now."""
-        return await self.write(work)
+    async def once(self, verb: Verb[T]) -> T:
+        """Run a verb now."""
+        return await self.write(verb)
 
-    def run(self, work: Callable[[Tx], T]) -> T:
-        """Do `work` now, undone as a whole if it raises; raises `ConfigError` if the connection cannot be used."""
+    async def look(self, verb: Verb[T]) -> T:
+        """Run a verb now."""
+        return await self.write(verb)
+
+    async def read(self, verb: Verb[T]) -> T:
+        """Run a verb now."""
+        return await self.write(verb)
+
+    def run(self, verb: Verb[T]) -> T:
+        """Run a verb now, undone as a whole if it raises; raises `ConfigError` if the connection cannot be used."""
         self._check()
         tx = Tx(self._raw, self._now())
+        ready = Ready()
         try:
             with _plain_rows(self._raw), tx.savepoint():
-                return work(tx)
+                result = drive(tx, verb(), ready)
         except sqlite3.Error as error:
             raise translate(error, "the caller's connection") from error
+        if ready:
+            self._became_ready()
+        return result
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from pathlib import Path
 from holdfast.backends.sql.files import migrations
 from holdfast.backends.sql.version import require_version
 from holdfast.backends.sqlite.connection import Tx, looking_at
-from holdfast.backends.sqlite.jobs import Runner
+from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.location import SqliteLocation
+from holdfast.store.steps import Runner
 
 MIGRATIONS = migrations("holdfast.backends.sqlite")
 CURRENT = max(MIGRATIONS)
@@ -26,7 +27,7 @@ class SqliteSchema:
 
     async def install(self) -> int:
         """Bring the tables to this version; repeatable, and safe when several do it at once."""
-        return await self._runner.write(_upgrade)
+        return await self._runner.write(direct(_upgrade))
 
     async def check(self) -> None:
         """Raise `SchemaMismatch` unless the tables are those of this version. The file of somebody else stays as it is.
@@ -35,19 +36,19 @@ class SqliteSchema:
         ever, which changes nothing: whoever closes it last tidies up, but for a connection that cannot write.
         """
         if self._location.path is not None:
-            path, patience = self._location.path, self._location.busy_timeout
-            found = await asyncio.to_thread(_look, path, patience)
+            path, timeout = self._location.path, self._location.busy_timeout
+            found = await asyncio.to_thread(_look, path, timeout)
             if found is not None:
                 _compare(found)
                 return
-        version = await self._runner.read(_version)
+        version = await self._runner.read(direct(_version))
         _compare(version)
 
     async def open(self) -> None:
         """Install into an empty database; refuse an older or newer one."""
-        version = await self._runner.read(_version)
+        version = await self._runner.read(direct(_version))
         if version == 0:
-            version = await self._runner.write(lambda tx: _upgrade(tx) if _version(tx) == 0 else _version(tx))
+            version = await self._runner.write(direct(lambda tx: _upgrade(tx) if _version(tx) == 0 else _version(tx)))
         _compare(version)
 
     def script(self) -> str:
@@ -55,11 +56,11 @@ class SqliteSchema:
         return "\n".join(MIGRATIONS.values())
 
 
-def _look(path: Path, patience: float) -> int | None:
+def _look(path: Path, timeout: float) -> int | None:
     """Return the version of the tables in a file, 0 if there is none; None if it keeps a write-ahead log."""
     if not path.exists():
         return 0
-    with looking_at(path, patience=patience) as tx:
+    with looking_at(path, timeout=timeout) as tx:
         return None if tx.pragma("journal_mode") == "wal" else _version(tx)
 
 

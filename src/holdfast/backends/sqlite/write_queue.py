@@ -19,8 +19,8 @@ from holdfast.errors import StoreUnavailable
 class WriteQueue:
     """Lets one writer of this process through at a time."""
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._is_taken = False
         self._first: deque[threading.Event] = deque()
@@ -35,14 +35,14 @@ class WriteQueue:
             turn = threading.Event()
             line = self._first if first else self._waiting
             line.append(turn)
-        if turn.wait(self._patience):
+        if turn.wait(self._timeout):
             return
         with self._lock:
             if turn.is_set():  # it came at the last moment
                 return
             line.remove(turn)
         message = (
-            f"a transaction in this process has held the write lock for more than {self._patience:g} s: "
+            f"a transaction in this process has held the write lock for more than {self._timeout:g} s: "
             "do slow work before the transaction, not inside it"
         )
         raise StoreUnavailable(message)

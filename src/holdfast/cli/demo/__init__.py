@@ -1,11 +1,11 @@
-"""`holdfast demo`: many works, several consumers, some of them killed on the way, and a verdict that could be bad.
+"""`holdfast demo`: many jobs, several consumers, some of which are killed, and a verdict on the effects.
 
 ```text
-   command ──▶ opening, cleaning (a store of its own, or a refusal)
+   command ──▶ opening, cleaning (open or remove the demo's separate store)
       │
-      ├──▶ stage (plan the run, produce) ──▶ conductor (start, kill and restart consumers) ──▶ verify
-      │                 │                                │  lines of reports                     │
-      ▼                 ▼                                ▼                                       ▼
-    steps          records, ground  ◀────────────  consumer (claim, try, batch)            verdict, law
+      ├──▶ run (plan, produce) ──▶ conductor (start, kill and restart consumers) ──▶ verify
+      │           │                          │  reports as JSON lines                  │
+      ▼           ▼                          ▼                                         ▼
+    steps   records, target  ◀──  child, consumer (claim, attempt, commit)   verdict, attempt_distribution
 ```
 """

@@ -1,4 +1,4 @@
-"""Keep to one's own: refuse a place that holds anything else, and remove what a demo has left."""
+"""Open the demo's separate store, reject one that contains other data, and remove a demo."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ _NONE = timedelta(0)
 
 
 async def enter(records: Records) -> None:
-    """Open the demo's own store, made if need be; refuse one that holds anything but demos, and leave it as it is."""
-    app, ground = records.app, records.ground
-    if ground.is_shared_place and not _is_vacant(file_of(app)):
+    """Open the demo's store, created if needed; raise, without a change to it, if it contains anything but demos."""
+    app, statements = records.app, records.statements
+    if statements.is_shared_place and not _is_vacant(file_of(app)):
         await _require_demo(app)
-    elif not ground.is_shared_place:
-        await _install(app, ground)
+    elif not statements.is_shared_place:
+        await _install(app, statements)
     found = await records.foreign()
     if found is not None:
-        raise _refusal(app, f"it holds {found}")
+        raise _refusal(app, f"it contains {found}")
 
 
 async def _require_demo(app: App) -> None:
-    """Refuse a file that was made for something else, before anything is written to it."""
+    """Raise if a file was created for something else, before anything is written to it."""
     try:
         await app.backend.schema.check()
     except SchemaMismatch:
-        raise _refusal(app, "it holds something else, or a demo of another version") from None
+        raise _refusal(app, "it contains other data, or a demo of another version") from None
     queues = await app.queues.list()
     if not queues:
-        raise _refusal(app, "it was made for something else")
+        raise _refusal(app, "it was created for something else")
     for queue in queues:
         if not queue.name.startswith(QUEUE_PREFIX):
-            raise _refusal(app, f"it holds the queue {queue.name}")
+            raise _refusal(app, f"it contains the queue {queue.name}")
 
 
-async def _install(app: App, ground: DemoStatements) -> None:
+async def _install(app: App, statements: DemoStatements) -> None:
     try:
         await app.backend.schema.install()
     except StoreUnavailable:
         raise
     except StoreError as error:
         message = (
-            f"the demo cannot make a schema of its own, {ground.schema}, at {app.backend.url}: {error}\n"
-            f"Let the role create schemas there, or play on a file: `holdfast demo --url {URL}`."
+            f"the demo cannot create its schema {statements.schema} at {app.backend.url}: {error}\n"
+            f"Allow the role to create schemas, or use a file: `holdfast demo --url {URL}`."
         )
         raise ExitError(message, ExitCode.CONFIGURATION) from error
 
 
 def _refusal(app: App, reason: str) -> ExitError:
     message = (
-        f"the demo would disturb {app.backend.url}: {reason}\n"
-        f"Give the demo a place of its own, as in `holdfast demo --url {URL}`."
+        f"the demo would interfere with {app.backend.url}: {reason}\n"
+        f"Use a separate store for the demo, as in `holdfast demo --url {URL}`."
     )
     return ExitError(message, ExitCode.CONFIGURATION)
 
@@ -74,34 +74,34 @@ def _is_vacant(file: Path) -> bool:
 
 
 async def clean(records: Records, consent: Callable[[str], None]) -> str:
-    """Remove all of a place that holds nothing but demos, else the demo's own tables; return what was done."""
+    """Remove a store that contains nothing but demos, or else only the demo's tables; return what was done."""
     app = records.app
     try:
         await app.backend.schema.check()
     except SchemaMismatch:
-        return f"There is no demo to clean at {app.backend.url}."
+        return f"There is no demo to remove at {app.backend.url}."
     run = await records.run()
     found = await records.foreign()
-    place = _place(app, records.ground)
-    rest = f"Remove the demo's tables from {place}? What else it holds is left alone."
+    place = _place(app, records.statements)
+    rest = f"Remove the demo's tables from {place}? Other data in it is kept."
     consent(f"Remove {place}?" if found is None else rest)
-    await _until_nobody_holds(app, run.queue if run else "")
+    await _until_unleased(app, run.queue if run else "")
     if found is not None:
         await records.drop_tables(run)
-        return f"The demo's tables are gone from {place}; its jobs that have ended are left to retention."
-    if not records.ground.is_shared_place:
+        return f"The demo's tables were removed from {place}; its finished jobs are left to retention."
+    if not records.statements.is_shared_place:
         await records.drop_schema()
-    await app.close()  # what it remembers of the tables is no longer true
-    if records.ground.is_shared_place:
+    await app.close()  # its caches refer to tables that no longer exist
+    if records.statements.is_shared_place:
         await asyncio.to_thread(_remove, file_of(app))
-    return f"{place} is gone."
+    return f"{place} was removed."
 
 
-def _place(app: App, ground: DemoStatements) -> str:
-    """Return the demo's own store in words."""
-    if ground.is_shared_place:
+def _place(app: App, statements: DemoStatements) -> str:
+    """Return the name of the demo's store for messages."""
+    if statements.is_shared_place:
         return str(file_of(app))
-    return f"schema {ground.schema} at {app.backend.url.partition('?')[0]}"
+    return f"schema {statements.schema} at {app.backend.url.partition('?')[0]}"
 
 
 def _remove(file: Path) -> None:
@@ -109,15 +109,15 @@ def _remove(file: Path) -> None:
         file.with_name(file.name + ending).unlink(missing_ok=True)
 
 
-async def _until_nobody_holds(app: App, queue: str) -> None:
-    """Wait for the leases of consumers that were killed; refuse if somebody goes on claiming."""
+async def _until_unleased(app: App, queue: str) -> None:
+    """Wait until the leases of killed consumers have expired; raise if jobs are still being claimed."""
     waited = _NONE
     while True:
         leases = [lease for lease in await app.leases(1000) if lease.queue == queue and lease.expires_in > _NONE]
         if not leases:
             return
         if waited >= _LONGEST_WAIT:
-            raise ExitError(f"{len(leases)} works of the demo are still held: stop its consumers, or try again later")
+            raise ExitError(f"{len(leases)} jobs of the demo are still leased: stop its consumers, or try again later")
         pause = min(max(lease.expires_in for lease in leases), _LONGEST_WAIT)
-        await asyncio.sleep(pause.total_seconds())  # the end of a lease is told by the clock alone
+        await asyncio.sleep(pause.total_seconds())  # no event marks the expiry of a lease
         waited += pause

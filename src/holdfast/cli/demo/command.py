@@ -1,4 +1,4 @@
-"""`holdfast demo`."""
+"""The command `holdfast demo`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,19 @@ from holdfast.cli.text import line
 from holdfast.runtime.exit_code import ExitCode
 
 
-@click.group(cls=Noun, invoke_without_command=True, short_help="Watch consumers die, and every work be done once.")
+@click.group(cls=Noun, invoke_without_command=True, short_help="Kill consumers, and see every job take effect once.")
 @plan_options
 @click.option(
-    "--consumers", type=click.IntRange(1, 64), metavar="N", default=4, show_default=True, help="How many processes."
+    "--consumers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    default=4,
+    show_default=True,
+    help="The number of processes.",
 )
 @batch_option
 @click.option(
-    "--kill", type=click.IntRange(0), metavar="N", default=3, show_default=True, help="How many consumers are killed."
+    "--kill", type=click.IntRange(0), metavar="N", default=3, show_default=True, help="The number of consumers to kill."
 )
 @url_option
 @debug_option
@@ -39,50 +44,52 @@ from holdfast.runtime.exit_code import ExitCode
 def demo(
     ctx: click.Context, /, *, consumers: int, batch_size: int, kill: int, url: str | None, fresh: bool, **options: Any
 ) -> None:
-    """See many works done by several consumers, some of them killed on the way, and count what came of it.
+    """Process many jobs with several consumers, kill some of them on the way, and count the effects.
 
-    Ctrl-C interrupts; the same command goes on where it stopped. Exit code 1 if a work was doubled or lost.
+    Ctrl-C interrupts the run; the same command continues it. Exits with code 1 if a job was doubled or lost.
 
-    The demo keeps to a store of its own: a SQLite file that holds nothing else, or, on PostgreSQL, the schema
-    holdfast_demo. It refuses any other.
+    The demo uses a separate store: a SQLite file that contains nothing else, or, on PostgreSQL, the schema
+    holdfast_demo. It rejects a store with other data.
     """
     if ctx.invoked_subcommand is not None:
         ctx.obj = url if source(ctx, "url") is ParameterSource.COMMANDLINE else None
         return
-    crew = DemoWorkers(consumers=consumers, batch_size=batch_size, kill=kill)
+    workers = DemoWorkers(consumers=consumers, batch_size=batch_size, kill=kill)
     chosen = chosen_url(url)
-    is_good = with_records(chosen, lambda records: _whole(records, new_plan(**options), crew, url=chosen), fresh=fresh)
+    is_good = with_records(
+        chosen, lambda records: _whole(records, new_plan(**options), workers, url=chosen), fresh=fresh
+    )
     ctx.exit(ExitCode.FINE if is_good else ExitCode.WRONG)
 
 
-async def _whole(records: Records, plan: DemoPlan, crew: DemoWorkers, *, url: str) -> bool:
+async def _whole(records: Records, plan: DemoPlan, workers: DemoWorkers, *, url: str) -> bool:
     run = await prepared_run(records, plan)
-    _announce(run, crew, records.app)
+    _announce(run, workers, records.app)
     asked = asyncio.Event()
     with stopping(asked), DemoView(console()) as view:
         try:
             run = await produce(records, run, lambda number: view.producing(number, run.plan.jobs), asked)
-            await consume(records, run, crew, url=url, view=view, asked=asked)
+            await consume(records, run, workers, url=url, view=view, asked=asked)
         except DemoInterrupted as interrupted:
-            raise stopped(f" after {interrupted.ended:,} works") from None
+            raise stopped(f" after {interrupted.ended:,} jobs") from None
     run = await records.run() or run
     return show_verdict(run, await count(records, run)).is_good
 
 
-def _announce(run: DemoRun, crew: DemoWorkers, app: App) -> None:
+def _announce(run: DemoRun, workers: DemoWorkers, app: App) -> None:
     plan = run.plan
     click.echo(f"Store: {line(app.backend.url)}{_origin()}")
     if run.produced:
-        click.echo("Going on with the run that it holds.")
+        click.echo("Continuing the unfinished run.")
     click.echo(
-        f"{_plural(plan.jobs, 'work')}, {_plural(crew.consumers, 'consumer')}, success rate {plan.success_rate:g}, "
+        f"{_plural(plan.jobs, 'job')}, {_plural(workers.consumers, 'consumer')}, success rate {plan.success_rate:g}, "
         f"at most {_plural(plan.max_attempts, 'attempt')}, seed {plan.seed}\n"
     )
 
 
 def _origin() -> str:
-    """Return where the URL came from, if that is not in front of everybody's eyes."""
-    return " (by $HOLDFAST_URL)" if source(click.get_current_context(), "url") is ParameterSource.ENVIRONMENT else ""
+    """Return the source of the URL, if it is not on the command line."""
+    return " (from $HOLDFAST_URL)" if source(click.get_current_context(), "url") is ParameterSource.ENVIRONMENT else ""
 
 
 def _plural(count: int, what: str) -> str:

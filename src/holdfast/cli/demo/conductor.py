@@ -1,4 +1,4 @@
-"""Starts consumers, kills some of them at random, and starts those anew, until nothing is left."""
+"""Starts consumers, kills some of them at random and restarts them, until no job is left."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from holdfast.cli.demo.consumer import ConsumerReport
 from holdfast.errors import HoldfastError
 
 _CHILD = "holdfast.cli.demo.child"
-_EARLIEST, _LATEST = 0.1, 0.8  # between which shares of the run consumers are killed
-_BLOW_WITHIN = 0.03  # seconds: about as long as a batch takes
-_PATIENCE = 10.0  # seconds that a consumer may take for its last batch
-_MOST_DEATHS = 5  # of one consumer, by its own fault
+_EARLIEST, _LATEST = 0.1, 0.8  # the part of the run in which consumers are killed
+_KILL_WITHIN = 0.03  # seconds: about the duration of a batch
+_EXIT_TIMEOUT = 10.0  # seconds for the last batch of a consumer
+_MOST_CRASHES = 5  # of one seat, without being killed
 
 
 class ConsumerBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
-    """A consumer ends again and again without being killed."""
+    """A consumer crashes repeatedly without being killed by the demo."""
 
 
 class SeatState(StrEnum):
-    """What a seat's consumer does."""
+    """The state of a seat's consumer."""
 
     STARTING = "starting"
     WORKING = "working"
@@ -40,7 +40,7 @@ class SeatState(StrEnum):
 
 
 class DemoSeat:
-    """A place for a consumer, and what all that sat there have done."""
+    """A slot for a consumer process, with the total counters of all consumers that ran in it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -48,37 +48,37 @@ class DemoSeat:
         self.state = SeatState.STARTING
         self.killed = 0
         self.is_doomed = False
-        self.deaths = 0
-        self.last_words = ""
+        self.crashes = 0
+        self.last_stderr = ""
         self.past = ConsumerReport()
         self.present = ConsumerReport()
 
     @property
     def total(self) -> ConsumerReport:
-        """What was done here, by the present consumer and those before it."""
+        """The counters of this seat: those of the current consumer and of its predecessors."""
         past, present = self.past, self.present
         return ConsumerReport(
             done=past.done + present.done,
-            failed_tries=past.failed_tries + present.failed_tries,
+            failed_attempts=past.failed_attempts + present.failed_attempts,
             given_up=past.given_up + present.given_up,
             rescued=past.rescued + present.rescued,
             lost=past.lost + present.lost,
             holding=present.holding,
             is_waiting=present.is_waiting,
-            tries=dict(Counter(past.tries) + Counter(present.tries)),
+            used_attempts=dict(Counter(past.used_attempts) + Counter(present.used_attempts)),
         )
 
     def vacated(self) -> None:
-        """Note that the present consumer is gone."""
+        """Add the counters of a consumer that has exited to the past ones."""
         self.past, self.present = self.total, ConsumerReport()
         self.past.holding = 0
 
 
 class Killings:
-    """When to kill which consumer: at random points of the run, one that holds works.
+    """Decides when to kill which consumer: at random points of the run, one that holds leases.
 
-    A consumer tells that it holds works when it has claimed them. The blow falls at a random moment after that, so that
-    each point of a batch may be the last: before the effects are written, before the commit, or right after it.
+    A consumer reports the jobs that it has claimed. It is killed a random moment later, so that the kill may hit any
+    point of a batch: before the effects are written, before the commit, or right after it.
     """
 
     def __init__(self, count: int, jobs: int, chance: random.Random) -> None:
@@ -89,11 +89,11 @@ class Killings:
 
     @property
     def delay(self) -> float:
-        """The seconds from a consumer's report to its end."""
-        return _BLOW_WITHIN * self._chance.random()
+        """The seconds between a consumer's report and the kill."""
+        return _KILL_WITHIN * self._chance.random()
 
     def is_due(self, ended: int, seat: DemoSeat, seats: list[DemoSeat]) -> bool:
-        """Tell whether the consumer that has just reported is to be killed now."""
+        """Return whether to kill the consumer that has just reported."""
         if not self._points or ended < self._points[-1]:
             return False
         living = [
@@ -120,7 +120,7 @@ class DemoConductor:
         batch_size: int,
         killings: Killings,
         ended_before: int,
-        told: Callable[[str], None],
+        on_event: Callable[[str], None],
     ) -> None:
         self.seats = [DemoSeat(number) for number in range(1, consumers + 1)]
         self.killed = 0
@@ -128,18 +128,18 @@ class DemoConductor:
         self._batch_size = batch_size
         self._killings = killings
         self._ended_before = ended_before
-        self._told = told
+        self._on_event = on_event
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self.is_stopping = False
 
     @property
     def ended(self) -> int:
-        """How many works have ended, as far as the consumers have told."""
+        """How many jobs have ended according to the consumers' reports."""
         totals = [seat.total for seat in self.seats]
         return self._ended_before + sum(total.done + total.given_up for total in totals)
 
     async def run(self, refresh: Callable[[], None], *, every: float) -> None:
-        """Keep every seat taken until nothing is left, or until stopped; call `refresh` now and then."""
+        """Keep a consumer in every seat until no job is left or `stop` is called; call `refresh` periodically."""
         tasks = {asyncio.create_task(self._keep(seat)) for seat in self.seats}
         try:
             waiting = tasks
@@ -157,7 +157,7 @@ class DemoConductor:
                 await process.wait()
 
     def stop(self) -> None:
-        """Let each consumer end after the batch in its hands; called again: kill them."""
+        """Stop every consumer after its current batch; a second call kills them."""
         number = signal.SIGKILL if self.is_stopping else signal.SIGTERM
         self.is_stopping = True
         for process in self._processes.values():
@@ -171,17 +171,17 @@ class DemoConductor:
                 break
             if seat.state is SeatState.KILLED:
                 continue
-            seat.deaths += 1
-            if seat.deaths >= _MOST_DEATHS and not self.is_stopping:
+            seat.crashes += 1
+            if seat.crashes >= _MOST_CRASHES and not self.is_stopping:
                 message = (
-                    f"consumer {seat.number} has ended {seat.deaths} times by itself, last with exit code {code}: "
-                    f"{seat.last_words}"
+                    f"consumer {seat.number} has crashed {seat.crashes} times, last with exit code {code}: "
+                    f"{seat.last_stderr}"
                 )
                 raise ConsumerBroken(message)
         seat.state = SeatState.ENDED
 
     async def _sit(self, seat: DemoSeat) -> int:
-        """Run one consumer to its end; return its exit code."""
+        """Run one consumer until it exits; return its exit code."""
         settings = DemoSettings(f"consumer-{seat.number}", self._batch_size)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -191,20 +191,20 @@ class DemoConductor:
             msgspec.json.encode(settings).decode(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,  # what it says there must not break into the picture
+            stderr=asyncio.subprocess.PIPE,  # its output must not disturb the display
             env={**os.environ, URL: self._url},
         )
         self._processes[seat.number] = process
         seat.pid, seat.state, seat.is_doomed = process.pid, SeatState.STARTING, False
-        if self.is_stopping:  # asked while the process came into being
+        if self.is_stopping:  # `stop` was called while the process was being created
             _send(process, signal.SIGTERM)
         words = asyncio.create_task(self._listen(seat, process))
         try:
-            assert process.stdout is not None  # noqa: S101 - asked for above
+            assert process.stdout is not None  # noqa: S101 - a pipe, see above
             async for line in process.stdout:
                 self._take(seat, process, line)
             await words
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_EXIT_TIMEOUT):
                 return await process.wait()
         finally:
             words.cancel()
@@ -214,15 +214,15 @@ class DemoConductor:
     @staticmethod
     async def _listen(seat: DemoSeat, process: asyncio.subprocess.Process) -> None:
         """Keep the last line that a consumer writes to stderr."""
-        assert process.stderr is not None  # noqa: S101 - asked for
+        assert process.stderr is not None  # noqa: S101 - a pipe
         async for line in process.stderr:
-            seat.last_words = line.decode(errors="replace").strip()
+            seat.last_stderr = line.decode(errors="replace").strip()
 
     def _take(self, seat: DemoSeat, process: asyncio.subprocess.Process, line: bytes) -> None:
         try:
             report = msgspec.json.decode(line, type=ConsumerReport)
         except msgspec.DecodeError:
-            return  # the last line of a consumer that was killed while it wrote
+            return  # an incomplete line: the consumer was killed while it wrote
         seat.present = report
         if seat.state is SeatState.KILLED:
             return
@@ -232,17 +232,17 @@ class DemoConductor:
 
     def _kill(self, seat: DemoSeat, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None or seat.pid != process.pid or self.is_stopping:
-            return  # it has ended by itself meanwhile
+            return  # the consumer has exited by itself
         _send(process, signal.SIGKILL)
         seat.state = SeatState.KILLED
         seat.killed += 1
         self.killed += 1
         held = seat.present.holding
-        what = f"while it held {held:,} works" if held else "between two batches"
-        self._told(f"consumer {seat.number} (pid {process.pid}) was killed {what}")
+        what = f"while it held {held:,} jobs" if held else "between two batches"
+        self._on_event(f"consumer {seat.number} (pid {process.pid}) was killed {what}")
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """Signal a process, unless it has ended meanwhile."""
+    """Send a signal to a process, unless it has exited."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)

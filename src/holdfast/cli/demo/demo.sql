@@ -1,5 +1,5 @@
--- The demo's own tables. The table of effects has no unique constraint on purpose: if a work took effect twice, both
--- rows would stand here.
+-- The tables of the demo. The effect table has no unique constraint on purpose: if a job took effect twice, it would
+-- contain both rows.
 
 -- name: create_run
 create table if not exists holdfast_demo_run (
@@ -11,42 +11,42 @@ create table if not exists holdfast_demo_run (
     finished integer not null
 );
 
--- name: create_work
-create table if not exists holdfast_demo_work (
-    work_id text not null,
-    work_number integer not null
+-- name: create_job
+create table if not exists holdfast_demo_job (
+    job_id text not null,
+    job_number integer not null
 );
 
 -- name: create_effect
 create table if not exists holdfast_demo_effect (
-    work_id text not null,
+    job_id text not null,
     attempt integer not null,
-    tries integer not null,
+    used_attempts integer not null,
     fence bigint not null,
     worker text not null
 );
 
 -- name: create_ledger
 create table if not exists holdfast_demo_ledger (
-    work_id text not null,
+    job_id text not null,
     job_state text not null,
     attempt integer not null
 );
 
--- name: index_work
-create index if not exists holdfast_demo_work_by_id on holdfast_demo_work (work_id);
+-- name: index_job
+create index if not exists holdfast_demo_job_by_id on holdfast_demo_job (job_id);
 
 -- name: index_effect
-create index if not exists holdfast_demo_effect_by_id on holdfast_demo_effect (work_id);
+create index if not exists holdfast_demo_effect_by_id on holdfast_demo_effect (job_id);
 
 -- name: index_ledger
-create index if not exists holdfast_demo_ledger_by_id on holdfast_demo_ledger (work_id);
+create index if not exists holdfast_demo_ledger_by_id on holdfast_demo_ledger (job_id);
 
 -- name: drop_run
 drop table if exists holdfast_demo_run;
 
--- name: drop_work
-drop table if exists holdfast_demo_work;
+-- name: drop_job
+drop table if exists holdfast_demo_job;
 
 -- name: drop_effect
 drop table if exists holdfast_demo_effect;
@@ -66,20 +66,20 @@ update holdfast_demo_run set produced = ?;
 -- name: note_session
 update holdfast_demo_run set killed = killed + ?, seconds = seconds + ?, finished = ?;
 
--- name: add_work
-insert into holdfast_demo_work (work_id, work_number) values (?, ?);
+-- name: add_job
+insert into holdfast_demo_job (job_id, job_number) values (?, ?);
 
 -- name: add_effect
-insert into holdfast_demo_effect (work_id, attempt, tries, fence, worker) values (?, ?, ?, ?, ?);
+insert into holdfast_demo_effect (job_id, attempt, used_attempts, fence, worker) values (?, ?, ?, ?, ?);
 
 -- name: clear_ledger
 delete from holdfast_demo_ledger;
 
 -- name: add_ledger
-insert into holdfast_demo_ledger (work_id, job_state, attempt) values (?, ?, ?);
+insert into holdfast_demo_ledger (job_id, job_state, attempt) values (?, ?, ?);
 
--- name: count_works
-select count(*) from holdfast_demo_work;
+-- name: count_jobs
+select count(*) from holdfast_demo_job;
 
 -- name: count_effects
 select count(*) from holdfast_demo_effect;
@@ -88,45 +88,47 @@ select count(*) from holdfast_demo_effect;
 select job_state, count(*) from holdfast_demo_ledger group by job_state;
 
 -- name: histogram
--- Works that took effect, each counted once, by the tries that it took.
-select tries, count(*) from (select max(tries) as tries from holdfast_demo_effect group by work_id) as works
-group by tries order by tries;
+-- Jobs that took effect, each counted once, by their used attempts.
+select used_attempts, count(*)
+from (select max(used_attempts) as used_attempts from holdfast_demo_effect group by job_id) as jobs
+group by used_attempts order by used_attempts;
 
 -- name: highest
 select max(attempt) from holdfast_demo_ledger;
 
 -- name: lost_attempts
--- Attempts beyond the tries, in all and of one work at most; ? is the number of tries after which a work is given up.
+-- Attempts that did not count because a consumer was killed: in total, and the maximum of one job; ? is max_attempts,
+-- which a failed job has used.
 select coalesce(sum(beyond), 0), coalesce(max(beyond), 0) from (
-    select attempt - tries as beyond from holdfast_demo_effect
+    select attempt - used_attempts as beyond from holdfast_demo_effect
     union all
     select attempt - ? from holdfast_demo_ledger where job_state = 'failed'
-) as works;
+) as jobs;
 
 -- name: doubled
-select work_id, count(*) over () from holdfast_demo_effect group by work_id having count(*) > 1
-order by work_id limit 5;
+select job_id, count(*) over () from holdfast_demo_effect group by job_id having count(*) > 1
+order by job_id limit 5;
 
 -- name: lost
--- Produced, without effect, and neither waiting nor given up: nobody will ever do it.
-select work.work_id, count(*) over () from holdfast_demo_work as work
-where not exists (select 1 from holdfast_demo_effect as effect where effect.work_id = work.work_id)
+-- Jobs that were produced, have no effect, and are neither waiting nor failed nor cancelled: they will never run.
+select job.job_id, count(*) over () from holdfast_demo_job as job
+where not exists (select 1 from holdfast_demo_effect as effect where effect.job_id = job.job_id)
   and not exists (
       select 1 from holdfast_demo_ledger as ledger
-      where ledger.work_id = work.work_id and ledger.job_state <> 'completed'
+      where ledger.job_id = job.job_id and ledger.job_state <> 'completed'
   )
-order by work.work_id limit 5;
+order by job.job_id limit 5;
 
 -- name: strays
--- Effects that the ledger does not confirm: of a work that was never produced, is not completed, or was completed by
--- another attempt.
-select effect.work_id, count(*) over () from holdfast_demo_effect as effect
-where not exists (select 1 from holdfast_demo_work as work where work.work_id = effect.work_id)
+-- Effects that the ledger does not confirm: the job was never produced, is not completed, or was completed by another
+-- attempt.
+select effect.job_id, count(*) over () from holdfast_demo_effect as effect
+where not exists (select 1 from holdfast_demo_job as job where job.job_id = effect.job_id)
    or not exists (
       select 1 from holdfast_demo_ledger as ledger
-      where ledger.work_id = effect.work_id and ledger.job_state = 'completed' and ledger.attempt = effect.attempt
+      where ledger.job_id = effect.job_id and ledger.job_state = 'completed' and ledger.attempt = effect.attempt
    )
-order by effect.work_id limit 5;
+order by effect.job_id limit 5;
 
 -- name: list_sqlite_tables
 select name from sqlite_schema where type in ('table', 'view') and substr(name, 1, 7) <> 'sqlite_';

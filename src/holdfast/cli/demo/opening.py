@@ -1,4 +1,4 @@
-"""Open the store of a demo, and the run in it."""
+"""Open the store of a demo and the run in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @contextlib.asynccontextmanager
 async def closing(app: App) -> AsyncGenerator[App]:
-    """Close an app that was perhaps opened."""
+    """Close an app, whether or not it was opened."""
     try:
         yield app
     finally:
@@ -35,9 +35,9 @@ async def closing(app: App) -> AsyncGenerator[App]:
 
 
 def with_records(url: str, work: Callable[[Records], Awaitable[T]], *, creates: bool = True, fresh: bool = False) -> T:
-    """Do something to the store of a demo, and close it.
+    """Open the store of a demo, run `work`, and close the store.
 
-    With `creates` it may come into being, and what is there of a finished run, or with `fresh` of any, is removed.
+    With `creates`, the store is created if needed, and a finished run (with `fresh`, any run) is removed first.
     """
     quieten()
 
@@ -58,47 +58,47 @@ def with_records(url: str, work: Callable[[Records], Awaitable[T]], *, creates: 
 
 
 async def _require_store(app: App) -> None:
-    """Refuse to look at a store that is not there."""
+    """Raise `ExitError` if the store does not exist."""
     try:
         require_file(app)
         await app.backend.schema.check()
     except (StoreUnavailable, SchemaMismatch) as error:
         if isinstance(error, StoreUnavailable) and not is_sqlite(app):
-            raise  # a server that is away
+            raise  # the server cannot be reached
         message = (
-            f"there is no demo at {app.backend.url}: `holdfast demo produce` begins one, or name another with --url"
+            f"there is no demo at {app.backend.url}: start one with `holdfast demo produce`, or pass another --url"
         )
         raise ExitError(message, ExitCode.UNAVAILABLE) from error
 
 
 def quieten() -> None:
-    """Keep what the store logs out of the picture."""
+    """Suppress the store's warnings, which would break the display."""
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
 
 
 async def required_run(records: Records) -> DemoRun:
-    """Return the run that the store holds; refuse if there is none."""
+    """Return the run in the store; raise `ExitError` if there is none."""
     run = await records.run()
     if run is None:
-        raise ExitError("the store holds no run of a demo: `holdfast demo produce` begins one")
+        raise ExitError("the store contains no run of a demo: start one with `holdfast demo produce`")
     return run
 
 
 async def prepared_run(records: Records, plan: DemoPlan) -> DemoRun:
-    """Return the run to go on with, or a new one."""
+    """Return the unfinished run, or a new one."""
     run = await records.run()
     if run is None:
         return await records.begin(plan)
     context = click.get_current_context()
     given = [name for name in DemoPlan.__struct_fields__ if source(context, name) is ParameterSource.COMMANDLINE]
     if any(getattr(run.plan, name) != getattr(plan, name) for name in given):
-        click.echo("An unfinished run goes on by its own plan; --fresh begins a new one.")
+        click.echo("The unfinished run continues with its own plan; --fresh starts a new one.")
     return run
 
 
 def stopped(where: str = "") -> ExitError:
-    """Return the end of a demo that somebody has interrupted."""
-    remedy = "the same command goes on from there"
+    """Return the exit error of an interrupted demo."""
+    remedy = "repeat the command to continue"
     if click.get_current_context().params["fresh"]:
-        remedy = "without --fresh the same command goes on from there"
+        remedy = "repeat the command without --fresh to continue"
     return ExitError(f"interrupted{where}; {remedy}", ExitCode.INTERRUPTED)

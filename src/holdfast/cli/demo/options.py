@@ -1,4 +1,4 @@
-"""The options of the demo's commands, and which store they lead to."""
+"""The options of the demo's commands, and the store that they select."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _SHORTEST = 0.5
 
 
 def _lease(text: str) -> float:
-    """Return a duration that a consumer can keep to."""
+    """Return a lease duration that is long enough for a batch."""
     seconds = duration(text)
     if seconds < _SHORTEST:
-        raise click.BadParameter(f"{text} is too short for a batch: give at least {_SHORTEST:g} seconds")
+        raise click.BadParameter(f"{text} is too short for a batch: use at least {_SHORTEST:g} seconds")
     return seconds
 
 
 url_option = click.option(
     "--url",
     envvar="HOLDFAST_URL",
-    help=f"Where the demo makes a store of its own; or $HOLDFAST_URL.  [default: {URL}]",
+    help=f"Where the demo creates its separate store; or $HOLDFAST_URL.  [default: {URL}]",
 )
 batch_option = click.option(
     "--batch-size",
@@ -36,11 +36,11 @@ batch_option = click.option(
     metavar="N",
     default=100,
     show_default=True,
-    help="Works per claim and commit.",
+    help="Jobs per claim and commit.",
 )
 _PLAN = (
     click.option(
-        "--jobs", type=click.IntRange(1), metavar="N", default=100_000, show_default=True, help="How many works."
+        "--jobs", type=click.IntRange(1), metavar="N", default=100_000, show_default=True, help="The number of jobs."
     ),
     click.option(
         "--success-rate",
@@ -48,7 +48,7 @@ _PLAN = (
         metavar="P",
         default=0.9,
         show_default=True,
-        help="Chance of one try.",
+        help="The probability that an attempt succeeds.",
     ),
     click.option(
         "--max-attempts",
@@ -56,7 +56,7 @@ _PLAN = (
         metavar="N",
         default=10,
         show_default=True,
-        help="Tries before giving up.",
+        help="Attempts before a job fails.",
     ),
     click.option(
         "--work-timeout",
@@ -64,27 +64,27 @@ _PLAN = (
         default="5s",
         show_default=True,
         metavar="DURATION",
-        help="The lease: after this, the works of a dead consumer are free again.",
+        help="The lease: after this time, the jobs of a dead consumer are available again.",
     ),
-    click.option("--seed", type=int, metavar="N", help="Makes the outcome of every try repeatable."),
-    click.option("--fresh", is_flag=True, help="Begin anew, though a run of the demo is unfinished."),
+    click.option("--seed", type=int, metavar="N", help="Makes the outcome of every attempt reproducible."),
+    click.option("--fresh", is_flag=True, help="Discard an unfinished run and start a new one."),
 )
 
 
 def plan_options(command: Command) -> Command:
-    """Give a command the options that make a plan."""
+    """Add the options of a plan to a command."""
     for option in reversed(_PLAN):
         command = option(command)
     return command
 
 
 def source(context: click.Context, name: str) -> ParameterSource | None:
-    """Return where the value of an option came from."""
+    """Return the source of an option's value."""
     return context.get_parameter_source(name)
 
 
 def chosen_url(url: str | None) -> str:
-    """Return the URL of the demo's own store: given to the command, to `demo` before it, or by the environment."""
+    """Return the URL of the demo's store: from the command, from `demo` before it, or from the environment."""
     context = click.get_current_context()
     check_url(url)
     above: str | None = context.obj

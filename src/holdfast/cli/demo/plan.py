@@ -1,4 +1,4 @@
-"""A run: what was asked for, and how far it has come."""
+"""The plan of a run, and its progress."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 
 import msgspec
 
-from holdfast.cli.demo.attempt_distribution import Law
+from holdfast.cli.demo.attempt_distribution import AttemptDistribution
 
 
 class DemoPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run consists of; it is kept in the store, and an interrupted run goes on by it."""
+    """The parameters of a run; they are stored, and an interrupted run continues with them."""
 
     jobs: int
     success_rate: float
@@ -19,18 +19,18 @@ class DemoPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
     @property
-    def law(self) -> Law:
-        """What is to be expected."""
-        return Law(self.success_rate, self.max_attempts)
+    def distribution(self) -> AttemptDistribution:
+        """The expected distribution of used attempts."""
+        return AttemptDistribution(self.success_rate, self.max_attempts)
 
-    def succeeds(self, number: int, tries: int) -> bool:
-        """Draw whether this try of a work succeeds: by the seed alone, whoever tries and whenever."""
-        draw = random.Random(f"{self.seed}/{number}/{tries}").random()  # noqa: S311 - a demo's chance, no secret
+    def succeeds(self, number: int, used_attempts: int) -> bool:
+        """Draw whether this used attempt of a job succeeds; it depends only on the seed."""
+        draw = random.Random(f"{self.seed}/{number}/{used_attempts}").random()  # noqa: S311 - not used for security
         return draw < self.success_rate
 
 
 class DemoRun(msgspec.Struct, frozen=True):
-    """A run as the store knows it; its works are in a queue of their own."""
+    """A run as stored; its jobs are in a separate queue."""
 
     queue: str
     plan: DemoPlan
@@ -41,5 +41,5 @@ class DemoRun(msgspec.Struct, frozen=True):
 
     @property
     def is_produced(self) -> bool:
-        """Whether all works have been produced."""
+        """Whether all jobs have been produced."""
         return self.produced >= self.plan.jobs

@@ -1,4 +1,4 @@
-"""The verdict as people and programs read it."""
+"""Print the verdict."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ _COLUMNS = (
     Column("expected", right=True),
     Column("verdict", coloured=True),
 )
-_TRIES = (Column("tries", right=True), Column("works", right=True), Column("expected", right=True))
+_ATTEMPTS = (Column("attempts", right=True), Column("jobs", right=True), Column("expected", right=True))
 
 
 def show_verdict(run: DemoRun, tally: DemoTotals) -> DemoVerdict:
     """Print the verdict and return it."""
     verdict = judge(run.plan, tally)
     lines = [(each.what, each.found, each.expected, each.word) for each in verdict.lines]
-    rows = [(tries, f"{works:,}", _expected(expected)) for tries, works, expected in histogram(run.plan, tally)]
-    show_beside((_COLUMNS, lines), (_TRIES, rows))
+    rows = [
+        (used_attempts, f"{jobs:,}", _expected(expected))
+        for used_attempts, jobs, expected in histogram(run.plan, tally)
+    ]
+    show_beside((_COLUMNS, lines), (_ATTEMPTS, rows))
     click.echo()
     if verdict.is_good:
-        _say(verdict.summary, "green bold")
+        _print(verdict.summary, "green bold")
     for problem in verdict.unfinished:
-        _say(f"Unfinished: {problem}; `holdfast demo` goes on with them.", "yellow")
+        _print(f"Unfinished: {problem}; `holdfast demo` continues the run.", "yellow")
     for problem in verdict.problems:
-        _say(f"Bad: {problem}", "red bold")
+        _print(f"Bad: {problem}", "red bold")
     return verdict
 
 
-def _expected(works: float) -> str:
-    return f"{works:,.0f}" if works >= 10 or works < 0.05 else f"{works:.1f}"  # noqa: PLR2004 - a digit of it says more
+def _expected(jobs: float) -> str:
+    return f"{jobs:,.0f}" if jobs >= 10 or jobs < 0.05 else f"{jobs:.1f}"  # noqa: PLR2004 - a digit of it says more
 
 
-def _say(text: str, style: str) -> None:
-    """Print a sentence: as wide as the terminal, but whole in a pipe."""
+def _print(text: str, style: str) -> None:
+    """Print a sentence: wrapped on a terminal, on one line in a pipe."""
     out = console()
     out.print(line(text), style=style, soft_wrap=not out.is_terminal)

@@ -1,4 +1,4 @@
-"""The steps of a run: plan it, produce its works, let them be consumed."""
+"""The steps of a run: plan it, produce its jobs, consume them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _CHUNK = 5000
 
 
 class DemoWorkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who consumes, in this run."""
+    """The consumers of a run, and how many of them are killed."""
 
     consumers: int
     batch_size: int
     kill: int
 
 
-class DemoInterrupted(Exception):  # noqa: N818 - what happened, not an error
-    """Somebody asked to stop; the run can go on later."""
+class DemoInterrupted(Exception):  # noqa: N818 - a request, not an error
+    """The user interrupted the run; it can be resumed later."""
 
     def __init__(self, ended: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class DemoInterrupted(Exception):  # noqa: N818 - what happened, not an error
 
 
 async def produce(records: Records, run: DemoRun, progress: Callable[[int], None], asked: asyncio.Event) -> DemoRun:
-    """Enqueue the works that are missing, chunk by chunk; an interruption loses nothing."""
+    """Enqueue the jobs that are missing, in chunks; an interruption loses nothing."""
     produced = run.produced
     while produced < run.plan.jobs:
         if asked.is_set():
@@ -49,22 +49,22 @@ async def produce(records: Records, run: DemoRun, progress: Callable[[int], None
 
 
 async def consume(
-    records: Records, run: DemoRun, crew: DemoWorkers, *, url: str, view: DemoView, asked: asyncio.Event
+    records: Records, run: DemoRun, workers: DemoWorkers, *, url: str, view: DemoView, asked: asyncio.Event
 ) -> None:
-    """Let consumers do what is left of a run; raise `DemoInterrupted` if that did not come to its end."""
-    # A session's kills are drawn anew: those of the sessions before it are done.
-    chance = random.Random(f"{run.plan.seed}/kills/{run.killed}")  # noqa: S311 - a demo's chance, no secret
+    """Run consumers until no job is left; raise `DemoInterrupted` if the run was interrupted."""
+    # Each session draws its own kills: those of earlier sessions have already happened.
+    chance = random.Random(f"{run.plan.seed}/kills/{run.killed}")  # noqa: S311 - not used for security
     conductor = DemoConductor(
         url,
-        consumers=crew.consumers,
-        batch_size=crew.batch_size,
-        killings=Killings(max(0, crew.kill - run.killed), run.plan.jobs, chance),
+        consumers=workers.consumers,
+        batch_size=workers.batch_size,
+        killings=Killings(max(0, workers.kill - run.killed), run.plan.jobs, chance),
         ended_before=await records.ended(run),
-        told=view.event,
+        on_event=view.event,
     )
     began = time.monotonic()
     view.consuming(conductor, run.plan.jobs)
-    watch = asyncio.create_task(_stop_when_asked(asked, conductor))
+    watch = asyncio.create_task(_stop_on_request(asked, conductor))
     is_finished = False
     try:
         await conductor.run(view.refresh, every=view.period)
@@ -76,8 +76,8 @@ async def consume(
         raise DemoInterrupted(conductor.ended)
 
 
-async def _stop_when_asked(asked: asyncio.Event, conductor: DemoConductor) -> None:
-    """Pass every request to stop on: the first is gentle, the second is not."""
+async def _stop_on_request(asked: asyncio.Event, conductor: DemoConductor) -> None:
+    """Forward every request to stop: the first lets batches complete, the second kills the consumers."""
     while True:
         await asked.wait()
         asked.clear()
@@ -86,7 +86,7 @@ async def _stop_when_asked(asked: asyncio.Event, conductor: DemoConductor) -> No
 
 @contextlib.contextmanager
 def stopping(asked: asyncio.Event) -> Generator[None]:
-    """Turn Ctrl-C and SIGTERM into requests."""
+    """Set the event on Ctrl-C and SIGTERM."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
@@ -99,7 +99,7 @@ def stopping(asked: asyncio.Event) -> Generator[None]:
 
 
 def new_plan(*, jobs: int, success_rate: float, max_attempts: int, work_timeout: float, seed: int | None) -> DemoPlan:
-    """Return the plan of a new run; without a seed one is drawn."""
+    """Return the plan of a new run, with a random seed if none is given."""
     return DemoPlan(
         jobs=jobs,
         success_rate=success_rate,

@@ -1,4 +1,4 @@
-"""The steps of a demo one by one, for those who start consumers themselves."""
+"""The steps of a demo as separate commands, for users who start the consumers themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from holdfast.runtime.exit_code import ExitCode
 @url_option
 @debug_option
 def produce_command(*, url: str | None, fresh: bool, **options: Any) -> None:
-    """Produce the works of a run, or those that are missing."""
+    """Produce the jobs of a run, or the missing ones of an unfinished run."""
 
     async def whole(records: Records) -> None:
         run = await prepared_run(records, new_plan(**options))
@@ -43,47 +43,49 @@ def produce_command(*, url: str | None, fresh: bool, **options: Any) -> None:
                 run = await produce(records, run, lambda number: view.producing(number, run.plan.jobs), asked)
             except DemoInterrupted:
                 raise stopped() from None
-        click.echo(f"{run.produced:,} works are produced; start consumers with `holdfast demo consume`.")
+        click.echo(f"{run.produced:,} jobs produced; start consumers with `holdfast demo consume`.")
 
     with_records(chosen_url(url), whole, fresh=fresh)
 
 
-@click.command("consume", short_help="Consume works until none is left.")
-@click.option("--name", default="consumer", show_default=True, metavar="NAME", help="What this consumer is called.")
+@click.command("consume", short_help="Consume jobs until none is left.")
+@click.option("--name", default="consumer", show_default=True, metavar="NAME", help="The name of this consumer.")
 @batch_option
 @url_option
 @debug_option
 def consume_command(*, name: str, batch_size: int, url: str | None) -> None:
-    """Consume works until none is left; start as many of these as you like, and kill them as you like."""
+    """Consume jobs until none is left. Start several of these, and kill them at any time."""
 
     async def whole(records: Records) -> None:
         run = await required_run(records)
         shown = [0]
 
-        def tell(report: ConsumerReport) -> None:
+        def show(report: ConsumerReport) -> None:
             if report.done >= shown[0] + 1000:
                 shown[0] = report.done
-                click.echo(f"{name} (pid {os.getpid()}): {report.done:,} done, {report.failed_tries:,} failed tries")
+                click.echo(
+                    f"{name} (pid {os.getpid()}): {report.done:,} done, {report.failed_attempts:,} failed attempts"
+                )
 
-        consumer = DemoConsumer(records, run, name=name, batch_size=batch_size, told=tell)
+        consumer = DemoConsumer(records, run, name=name, batch_size=batch_size, on_report=show)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, consumer.stop)
         report = await consumer.run()
         click.echo(
-            f"{name} (pid {os.getpid()}) has ended: {report.done:,} done, {report.failed_tries:,} failed tries, "
-            f"{report.rescued:,} rescued from others, {report.lost:,} lost to others"
+            f"{name} (pid {os.getpid()}) stopped: {report.done:,} done, {report.failed_attempts:,} failed attempts, "
+            f"{report.rescued:,} rescued from other consumers, {report.lost:,} lost to other consumers"
         )
 
     with_records(chosen_url(url), whole, creates=False)
 
 
-@click.command("verify", short_help="Compare works, effects and ledger.")
+@click.command("verify", short_help="Compare jobs, effects and ledger.")
 @url_option
 @debug_option
 @click.pass_context
 def verify_command(ctx: click.Context, *, url: str | None) -> None:
-    """Compare what was produced with the effects and the ledger; exit code 1 if anything is wrong."""
+    """Compare the produced jobs with the effects and the ledger; exit code 1 on any mismatch."""
 
     async def whole(records: Records) -> bool:
         run = await required_run(records)
@@ -92,12 +94,12 @@ def verify_command(ctx: click.Context, *, url: str | None) -> None:
     ctx.exit(ExitCode.FINE if with_records(chosen_url(url), whole, creates=False) else ExitCode.WRONG)
 
 
-@click.command("clean", short_help="Remove what a demo has left.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.command("clean", short_help="Remove the data of a demo.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @url_option
 @debug_option
 def clean_command(*, url: str | None, yes: bool) -> None:
-    """Remove what a demo has left: the file or schema if it holds nothing else, or else the demo's own tables."""
+    """Remove the data of a demo: the file or schema if it contains nothing else, otherwise only the demo's tables."""
     quieten()
 
     async def whole() -> str:
@@ -105,7 +107,7 @@ def clean_command(*, url: str | None, yes: bool) -> None:
         try:
             require_file(app)
         except StoreUnavailable:
-            return f"There is no demo to clean at {app.backend.url}."
+            return f"There is no demo to remove at {app.backend.url}."
         async with closing(app):
             return await clean(Records(app), lambda question: require_consent(question, yes=yes))
 

@@ -1,7 +1,7 @@
-"""Where a demo plays: a store of its own at the place that a URL names, so that it disturbs nobody.
+"""The demo's separate store at the place that a URL names, so that it does not interfere with other data.
 
-- SQLite: the file itself, which must hold nothing but demos;
-- PostgreSQL: a schema of its own beside the one that the URL names, `holdfast_demo` beside `holdfast`.
+- SQLite: the file itself, which must contain nothing but demos;
+- PostgreSQL: a separate schema next to the one that the URL names, `holdfast_demo` for `holdfast`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.errors import ConfigError
 
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
-TABLES: Final = ("run", "work", "effect", "ledger")
+TABLES: Final = ("run", "job", "effect", "ledger")
 _SCHEMES = {"postgres": POSTGRES, "postgresql": POSTGRES}
 _SCHEMA = "holdfast"
 _SUFFIX = "_demo"
@@ -32,14 +32,14 @@ _LISTING = {SQLITE: "list_sqlite_tables", POSTGRES: "list_postgres_tables"}
 
 
 def own_url(url: str) -> str:
-    """Return the URL of the demo's own store at the place that a URL names."""
+    """Return the URL of the demo's separate store at the place that a URL names."""
     scheme = url.partition(":")[0].lower()
     if _SCHEMES.get(scheme) != POSTGRES:
         return url
     place, _, query = url.partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
     settings["schema"] = settings.get("schema", _SCHEMA) + _SUFFIX
-    settings.pop("install", None)  # the demo's tables are the demo's to install
+    settings.pop("install", None)  # the demo installs its own tables
     return f"{place}?{urlencode(settings, quote_via=quote)}"
 
 
@@ -53,7 +53,7 @@ _STATEMENTS = _load()
 
 
 class DemoStatements(msgspec.Struct, frozen=True):
-    """The statements of a demo as its store reads them."""
+    """The statements of a demo in the dialect of its store."""
 
     store: str
     schema: str
@@ -62,13 +62,13 @@ class DemoStatements(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, app: App) -> DemoStatements:
-        """Return the ground for an app's store; refuse one that a demo cannot play on."""
+        """Return the statements for an app's store; raise `ConfigError` if it cannot run a demo."""
         capabilities = app.backend.capabilities
         store = capabilities.store
         if store not in _LISTING or not capabilities.shared or not capabilities.joins_transactions:
             message = (
-                "the demo needs a store that several processes share and whose transactions hold effect and completion "
-                "together: a SQLite file, as in sqlite:///demo.db, or PostgreSQL"
+                "the demo needs a store that several processes can share and that commits effect and completion in one "
+                "transaction: use a SQLite file, as in sqlite:///demo.db, or PostgreSQL"
             )
             raise ConfigError(message)
         _, _, query = app.backend.url.partition("?")
@@ -81,19 +81,19 @@ class DemoStatements(msgspec.Struct, frozen=True):
 
     @property
     def is_shared_place(self) -> bool:
-        """Whether the URL names the very place, which may have been made for something else."""
+        """Whether the URL names the store itself, which may have been created for something else."""
         return self.store == SQLITE
 
     def link(self, connection: Any) -> StatementRunner:
-        """Return what runs the demo's statements through the connection of an open transaction."""
+        """Return a runner of the demo's statements on the connection of an open transaction."""
         return StatementRunner(connection, self.statements)
 
     async def has_tables(self, link: StatementRunner) -> bool:
-        """Tell whether a demo has made its tables here."""
+        """Return whether the demo's tables exist."""
         return ("holdfast_demo_run",) in await link.rows("list_tables")
 
     async def foreign_tables(self, link: StatementRunner) -> list[str]:
-        """Return the tables in the place that neither Holdfast nor a demo has made."""
+        """Return the tables that were created neither by Holdfast nor by a demo."""
         names = {name for (name,) in await link.rows("list_tables")}
         return sorted(names - self.known_tables)
 
@@ -104,7 +104,7 @@ def _for_postgres(text: str, schema: str) -> str:
 
 
 class StatementRunner:
-    """Runs statements by name; the drivers of the stores differ in small things."""
+    """Runs statements by name; hides small differences between the drivers."""
 
     def __init__(self, connection: Any, statements: Mapping[str, str]) -> None:
         self._connection = connection
@@ -115,14 +115,14 @@ class StatementRunner:
         await self._connection.execute(self._statements[name], values)
 
     async def rows(self, name: str, *values: object) -> list[Any]:
-        """Return what a statement finds."""
+        """Return the rows of a statement."""
         found = await self._connection.execute(self._statements[name], values)
         fetched = found.fetchall()
         rows: list[Any] = await fetched if inspect.isawaitable(fetched) else fetched
         return rows
 
     async def number(self, name: str) -> int:
-        """Return the number that a statement finds, 0 for none."""
+        """Return the number that a statement selects, 0 for NULL."""
         return int((await self.rows(name))[0][0] or 0)
 
     async def many(self, name: str, rows: Iterable[Sequence[object]]) -> None:

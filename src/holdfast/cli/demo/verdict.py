@@ -1,4 +1,4 @@
-"""The verdict on a run: what must be, what chance predicts, and what is."""
+"""The verdict on a run: the counts, compared with what is required and with what the success rate predicts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.cli.demo.attempt_distribution import Law
+from holdfast.cli.demo.attempt_distribution import AttemptDistribution
 from holdfast.cli.demo.plan import DemoPlan
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Works about which something is wrong: how many, and the ids of the first few."""
+    """Jobs with a problem: how many, and the ids of the first few."""
 
     count: int = 0
     ids: Sequence[str] = ()
@@ -21,14 +21,14 @@ _NOTHING = Found()
 
 
 class DemoTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted after a run."""
+    """The counts after a run."""
 
     produced: int
     effects: int
     completed: int
     failed: int
     left: int
-    tries: dict[int, int]
+    used_attempts: dict[int, int]
     highest_attempt: int
     lost_attempts: int = 0
     most_lost: int = 0
@@ -41,18 +41,18 @@ class DemoTotals(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def took_effect(self) -> int:
-        """How many works took effect at least once."""
-        return sum(self.tries.values())
+        """How many jobs took effect at least once."""
+        return sum(self.used_attempts.values())
 
     @property
     def retried(self) -> int:
-        """How many works failed at the first try, those given up included."""
-        return sum(count for tries, count in self.tries.items() if tries > 1) + self.failed
+        """How many jobs failed at the first attempt, including those that failed for good."""
+        return sum(count for used_attempts, count in self.used_attempts.items() if used_attempts > 1) + self.failed
 
     @property
-    def highest_tries(self) -> int:
-        """The most tries that a work took."""
-        return max(self.tries, default=0)
+    def most_used(self) -> int:
+        """The largest number of used attempts of a completed job."""
+        return max(self.used_attempts, default=0)
 
 
 class VerdictRow(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class VerdictRow(msgspec.Struct, frozen=True):
 
 
 class DemoVerdict(msgspec.Struct, frozen=True):
-    """What is to be told of a run."""
+    """The verdict on a run."""
 
     lines: list[VerdictRow]
     problems: list[str]
@@ -74,19 +74,19 @@ class DemoVerdict(msgspec.Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was doubled, lost or unexplained, and all is done."""
+        """Whether nothing was doubled, lost or unexplained, and every job has ended."""
         return not self.problems and not self.unfinished
 
 
 def judge(plan: DemoPlan, tally: DemoTotals) -> DemoVerdict:
-    """Hold what was counted against what must be, and against what chance predicts."""
-    lines = [*_musts(plan, tally), *_chances(plan, tally)]
+    """Compare the counts with the requirements and with the predictions of the success rate."""
+    lines = [*_requirements(plan, tally), *_predictions(plan, tally)]
     if tally.seconds > 0:
         lines.append(VerdictRow("jobs/s", f"{tally.took_effect / tally.seconds:,.0f}"))
     return DemoVerdict(lines, _problems(tally), _unfinished(plan, tally), _summary(tally))
 
 
-def _musts(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
+def _requirements(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
     due = tally.produced - tally.failed - tally.cancelled
     return [
         VerdictRow(
@@ -100,17 +100,21 @@ def _musts(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
     ]
 
 
-def _chances(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
-    """Compare with the law. An attempt that was lost with its consumer was no try, but raises the attempt's number."""
-    law = plan.law
+def _predictions(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
+    """Compare with the distribution. An attempt lost with its consumer is not used, but raises the attempt number."""
+    distribution = plan.distribution
     ended = tally.took_effect + tally.failed
-    low, high = law.highest(ended)
-    most = plan.max_attempts if tally.failed else tally.highest_tries
+    low, high = distribution.highest(ended)
+    most = plan.max_attempts if tally.failed else tally.most_used
     above = high + tally.most_lost
     return [
-        _counted("failed", tally.failed, ended, law.failing, law),
-        *([_counted("retried", tally.retried, ended, law.retrying, law)] if plan.max_attempts > 1 else []),
-        VerdictRow("most tries", f"{most}", _range(low, high), _chance(low <= most <= high)),
+        _counted("failed", tally.failed, ended, distribution.failing, distribution),
+        *(
+            [_counted("retried", tally.retried, ended, distribution.retrying, distribution)]
+            if plan.max_attempts > 1
+            else []
+        ),
+        VerdictRow("most attempts used", f"{most}", _range(low, high), _chance(low <= most <= high)),
         VerdictRow("attempts lost", f"{tally.lost_attempts:,}"),
         VerdictRow(
             "highest attempt",
@@ -118,12 +122,14 @@ def _chances(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
             _range(low, above),
             _chance(low <= tally.highest_attempt <= above),
         ),
-        VerdictRow("spread of tries", "as shown", "geometric", _chance(law.fits(tally.tries, tally.failed))),
+        VerdictRow(
+            "distribution", "as shown", "geometric", _chance(distribution.fits(tally.used_attempts, tally.failed))
+        ),
     ]
 
 
-def _counted(what: str, count: int, works: int, chance: float, law: Law) -> VerdictRow:
-    return VerdictRow(what, f"{count:,}", _about(works * chance), _chance(law.allows(count, works, chance)))
+def _counted(what: str, count: int, jobs: int, chance: float, distribution: AttemptDistribution) -> VerdictRow:
+    return VerdictRow(what, f"{count:,}", _about(jobs * chance), _chance(distribution.allows(count, jobs, chance)))
 
 
 def _range(low: int, high: int) -> str:
@@ -131,49 +137,51 @@ def _range(low: int, high: int) -> str:
 
 
 def histogram(plan: DemoPlan, tally: DemoTotals) -> list[tuple[str, int, float]]:
-    """Return, for each number of tries, how many works took so many, and how many the law expects."""
+    """Return, for each number of used attempts, the count of jobs and the expected count."""
     ended = tally.took_effect + tally.failed
     rows = [
-        (f"{tries}", tally.tries.get(tries, 0), ended * plan.law.chance(tries))
-        for tries in range(1, min(plan.max_attempts, max(tally.highest_tries, 1)) + 1)
+        (f"{used_attempts}", tally.used_attempts.get(used_attempts, 0), ended * plan.distribution.chance(used_attempts))
+        for used_attempts in range(1, min(plan.max_attempts, max(tally.most_used, 1)) + 1)
     ]
-    rest = sum(ended * plan.law.chance(tries) for tries in range(len(rows) + 1, plan.max_attempts + 1))
+    rest = sum(
+        ended * plan.distribution.chance(used_attempts) for used_attempts in range(len(rows) + 1, plan.max_attempts + 1)
+    )
     if rest:
         rows.append(("more", 0, rest))
-    return [*rows, ("given up", tally.failed, ended * plan.law.failing)]
+    return [*rows, ("exhausted", tally.failed, ended * plan.distribution.failing)]
 
 
 def _problems(tally: DemoTotals) -> list[str]:
     found = [
         (tally.doubled, "took effect more than once"),
-        (tally.lost, "lost: neither done, nor given up, nor waiting"),
-        (tally.strays, "took effect though the ledger does not say so"),
+        (tally.lost, "lost: neither completed, nor failed, nor waiting"),
+        (tally.strays, "took effect, but the ledger does not confirm it"),
     ]
-    return [f"{_works(works.count)} {what}: {_named(works)}" for works, what in found if works.count]
+    return [f"{_jobs(jobs.count)} {what}: {_named(jobs)}" for jobs, what in found if jobs.count]
 
 
 def _unfinished(plan: DemoPlan, tally: DemoTotals) -> list[str]:
     unfinished: list[str] = []
     if tally.produced < plan.jobs:
-        unfinished.append(f"{_works(plan.jobs - tally.produced)} still to be produced")
+        unfinished.append(f"{_jobs(plan.jobs - tally.produced)} still to be produced")
     if tally.left:
-        unfinished.append(f"{_works(tally.left)} still to be done")
+        unfinished.append(f"{_jobs(tally.left)} still to be consumed")
     return unfinished
 
 
 def _summary(tally: DemoTotals) -> str:
-    kills = f", though {tally.killed} consumers were killed" if tally.killed > 1 else ""
-    kills = ", though a consumer was killed" if tally.killed == 1 else kills
-    given_up = f"; {_works(tally.failed)} given up after the last attempt" if tally.failed else ""
-    return f"Every work that was completed took effect exactly once{kills}; none was lost{given_up}."
+    kills = f", although {tally.killed} consumers were killed" if tally.killed > 1 else ""
+    kills = ", although a consumer was killed" if tally.killed == 1 else kills
+    failed = f"; {_jobs(tally.failed)} failed after the last attempt" if tally.failed else ""
+    return f"Every completed job took effect exactly once{kills}; none was lost{failed}."
 
 
-def _works(count: int) -> str:
-    return f"{count:,} work" if count == 1 else f"{count:,} works"
+def _jobs(count: int) -> str:
+    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
 
 
-def _named(works: Found) -> str:
-    return ", ".join(works.ids) + (" …" if works.count > len(works.ids) else "")
+def _named(jobs: Found) -> str:
+    return ", ".join(jobs.ids) + (" …" if jobs.count > len(jobs.ids) else "")
 
 
 def _about(expected: float) -> str:

@@ -1,4 +1,4 @@
-"""Count what a run has come to, from the effects and the ledger; nothing that the consumers told is believed."""
+"""Count the results of a run from the effects and the ledger, independently of the consumers' reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.model.job import FINAL_STATES, JobState
 
 
 async def count(records: Records, run: DemoRun) -> DemoTotals:
-    """Return the tally of a run, and note it as finished if nothing is left of it."""
+    """Return the counts of a run, and mark it as finished if no job is left."""
     await records.copy_ledger(run)
     tally = await _counted(records, run)
     if not run.is_finished and not tally.left and tally.produced == run.plan.jobs:
@@ -23,13 +23,13 @@ async def _counted(records: Records, run: DemoRun) -> DemoTotals:
         states = dict(await link.rows("count_states"))
         ((lost_attempts, most_lost),) = await link.rows("lost_attempts", run.plan.max_attempts)
         return DemoTotals(
-            produced=await link.number("count_works"),
+            produced=await link.number("count_jobs"),
             effects=await link.number("count_effects"),
             completed=states.get(JobState.COMPLETED, 0),
             failed=states.get(JobState.FAILED, 0),
             cancelled=states.get(JobState.CANCELLED, 0),
             left=sum(number for state, number in states.items() if state not in FINAL_STATES),
-            tries=dict(await link.rows("histogram")),
+            used_attempts=dict(await link.rows("histogram")),
             highest_attempt=await link.number("highest"),
             lost_attempts=lost_attempts,
             most_lost=most_lost,
@@ -43,4 +43,4 @@ async def _counted(records: Records, run: DemoRun) -> DemoTotals:
 
 async def _found(link: StatementRunner, statement: str) -> Found:
     rows: list[tuple[str, int]] = await link.rows(statement)
-    return Found(rows[0][1], [work_id for work_id, _ in rows]) if rows else Found()
+    return Found(rows[0][1], [job_id for job_id, _ in rows]) if rows else Found()

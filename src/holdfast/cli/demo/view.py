@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live picture on a terminal, lines in a pipe."""
+"""The display during a run: live on a terminal, lines in a pipe."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _EVENTS = 4
 
 
 class Rate:
-    """How many works end in a second, over the last few seconds."""
+    """The number of jobs that end per second, over the last few seconds."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
     def add(self, now: float, ended: int) -> float:
-        """Note how many have ended; return the rate."""
+        """Record how many have ended; return the rate."""
         self._seen.append((now, ended))
-        while len(self._seen) > 2 and now - self._seen[1][0] > _RATE_OVER:  # noqa: PLR2004 - two make a distance
+        while len(self._seen) > 2 and now - self._seen[1][0] > _RATE_OVER:  # noqa: PLR2004 - a rate needs two points
             self._seen.pop(0)
         first, number = self._seen[0]
         return (ended - number) / (now - first) if now > first else 0.0
 
 
 class DemoView:
-    """Shows a run; used in a `with` block."""
+    """Displays a run; used in a `with` block."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -81,7 +81,7 @@ class DemoView:
             self._out.print()
 
     def producing(self, produced: int, jobs: int) -> None:
-        """Show how far production has come."""
+        """Show the progress of production."""
         self._ended, self._jobs = produced, jobs
         self._draw(is_last=produced == jobs)
 
@@ -92,13 +92,13 @@ class DemoView:
         self._ended_first = conductor.ended
 
     def event(self, text: str) -> None:
-        """Tell that something has happened."""
+        """Show an event."""
         if self._live is None:
             click.echo(line(text))
         self._events = [*self._events, text][-_EVENTS:]
 
     def refresh(self) -> None:
-        """Show the present state."""
+        """Show the current state."""
         if self._conductor is not None:
             self._ended = self._conductor.ended
             self._draw(is_last=all(seat.state is SeatState.ENDED for seat in self._conductor.seats))
@@ -149,9 +149,9 @@ class DemoView:
 
 
 def _seats(seats: list[DemoSeat]) -> Table:
-    """Return what each consumer does, and how many of its works were done at the first try, the second, and so on."""
+    """Return the state of each consumer, and its completed jobs by the used attempts they took."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 2))
-    for name in ("consumer", "pid", "done", "1st try", "2nd", "3rd", "later", "failed", "killed"):
+    for name in ("consumer", "pid", "done", "1st attempt", "2nd", "3rd", "later", "failed", "killed"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", min_width=max(map(len, SeatState)))
     for seat in seats:
@@ -160,16 +160,16 @@ def _seats(seats: list[DemoSeat]) -> Table:
             str(seat.number),
             str(seat.pid or ""),
             f"{total.done:,}",
-            *_by_try(total.tries),
-            f"{total.failed_tries:,}",
+            *_by_attempt(total.used_attempts),
+            f"{total.failed_attempts:,}",
             Text(f"{seat.killed}", style="red" if seat.killed else ""),
             Text(seat.state, style=_STYLES[seat.state]),
         )
     return table
 
 
-def _by_try(tries: Mapping[int, int]) -> tuple[str, str, str, str]:
-    """Return how many works were done at the first try, the second, the third, and later."""
-    first, second, third = (tries.get(number, 0) for number in (1, 2, 3))
-    more = sum(tries.values()) - first - second - third
+def _by_attempt(used_attempts: Mapping[int, int]) -> tuple[str, str, str, str]:
+    """Return how many jobs completed at the first attempt, the second, the third, and later."""
+    first, second, third = (used_attempts.get(number, 0) for number in (1, 2, 3))
+    more = sum(used_attempts.values()) - first - second - third
     return (f"{first:,}", f"{second:,}", f"{third:,}", f"{more:,}")

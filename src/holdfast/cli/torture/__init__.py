@@ -1,4 +1,4 @@
-"""`holdfast torture`: prove on your own database that nothing is lost and nothing is doubled.
+"""`holdfast torture`: test on your own database that no job is lost and no effect happens twice.
 
-What is done lies in `holdfast.torture`; here is what a person types and sees.
+The run itself is in `holdfast.torture`; this package is its command line.
 """

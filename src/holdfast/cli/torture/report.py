@@ -1,4 +1,4 @@
-"""The report as a person reads it."""
+"""The report as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FAULTS = (Column("fault"), Column("done", right=True), Column("wanted", right=T
 _INVARIANTS = (
     Column("invariant"),
     Column("name"),
-    Column("judged", right=True),
+    Column("checked", right=True),
     Column("violated", right=True),
     Column("verdict", coloured=True),
     Column("forbids"),
@@ -21,7 +21,7 @@ _INVARIANTS = (
 
 
 def show_report(report: RunReport) -> None:
-    """Print the report; the verdict comes last, where the eye ends."""
+    """Print the report, with the verdict at the end."""
     click.echo()
     _show_figures(report)
     click.echo()
@@ -43,10 +43,10 @@ def show_report(report: RunReport) -> None:
 
 
 def _mark(tally: InvariantResult) -> str:
-    """An empty search has found nothing, and shows nothing."""
+    """Return the verdict on one invariant; without a single check there is none."""
     if tally.violated:
         return "bad"
-    return "ok" if tally.checked else "not judged"
+    return "ok" if tally.checked else "not checked"
 
 
 def _show_figures(report: RunReport) -> None:
@@ -56,19 +56,19 @@ def _show_figures(report: RunReport) -> None:
     lines = [
         f"{report.jobs:,} {report.unit}: {states}; {report.effects:,} effects in the store",
         f"{report.jobs_per_second:,.0f} {report.unit}/s; faults for {faults:.0f} s, drained in {drained:.0f} s",
-        f"{report.workers_started} workers started, {report.workers_died} of them died",
+        f"{report.workers_started} workers started, {report.workers_died} died",
     ]
     if report.unit == "jobs":
-        lines.append(f"attempts without completion: {lost}; most attempts of a job: {report.most_attempts}")
+        lines.append(f"attempts without completion: {lost}; most attempts of one job: {report.most_attempts}")
     what, taken = ("jobs", "claimed") if report.unit == "jobs" else ("shares", "owned")
     if recovered.get("count"):
         lines.append(
             f"{recovered['count']:,.0f} {what} of killed workers were {taken} again after {recovered['median']:.1f} s "
-            f"(median), {recovered['most']:.1f} s (most)"
+            f"(median), {recovered['most']:.1f} s (maximum)"
         )
     if report.latency:
         lines.append(
-            "enqueued to completed, at the first attempt: "
+            "from enqueue to completion, on the first attempt: "
             + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.latency.items())
         )
     if report.links_cut:
@@ -83,39 +83,39 @@ def _show_figures(report: RunReport) -> None:
 
 def _show_limits(report: RunReport) -> None:
     bounds = "; ".join(f"{name} below about {rate:.2g}" for name, rate in report.bounds.items())
-    for text in (report.shows, *report.cannot, f"By that rule, had nothing gone wrong: {bounds}."):
-        _say(text, "dim")
+    for text in (report.shows, *report.cannot, f"Rates that a clean run bounds by that rule: {bounds}."):
+        _print(text, "dim")
 
 
 def _show_verdict(report: RunReport) -> None:
     for violation in report.violations:
-        _say(f"VIOLATED {violation}", "red bold")
+        _print(f"VIOLATED {violation}", "red bold")
     if report.verdict is not None and report.verdict.timeline:
         click.echo(block(mask(report.verdict.timeline)))
     run = f"Seed {report.seed}, profile {report.profile}."
     if report.is_clean and report.reached:
-        _say(f"Nothing was lost and nothing was doubled. {run}", "green bold")
+        _print(f"Nothing was lost and nothing was doubled. {run}", "green bold")
         return
     if not report.reached:
-        _say(f"The profile's counts were not reached: {unreached(report)}.", "yellow")
+        _print(f"The counts of the profile were not reached: {unreached(report)}.", "yellow")
     if report.is_clean:
-        _say(
-            "Clean, but not all that was planned could be done: nothing was lost and nothing was doubled, and yet this "
-            f"shows less than it was to. {run}",
+        _print(
+            "Clean, but the run did less than planned: nothing was lost and nothing was doubled, but this is weaker "
+            f"evidence than intended. {run}",
             "yellow bold",
         )
     else:
-        _say(f"The run is bad. {run}", "red bold")
+        _print(f"The run found violations. {run}", "red bold")
 
 
 def unreached(report: RunReport) -> str:
-    """Say which counts of the profile a run has not reached."""
+    """Return which counts of the profile a run has not reached."""
     short = [
         f"{name} {fault.done} of {fault.wanted}" for name, fault in report.faults.items() if fault.done < fault.wanted
     ]
-    return "; ".join(short) or f"{report.jobs:,} {report.unit} alone were produced"
+    return "; ".join(short) or f"only {report.jobs:,} {report.unit} were produced"
 
 
-def _say(text: str, style: str) -> None:
+def _print(text: str, style: str) -> None:
     out = console()
     out.print(line(text), style=style, soft_wrap=not out.is_terminal)

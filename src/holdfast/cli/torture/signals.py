@@ -1,4 +1,4 @@
-"""How signals end the command: once, and with everything ended that it has started."""
+"""Signal handling: the first signal ends the command, and everything that it has started is stopped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _INTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Unwinding:
-    """What has become of the signals that ask for an end. The first unwinds; those that follow change nothing."""
+    """The state of an interruption. The first signal unwinds the command; further ones are ignored."""
 
     def __init__(self) -> None:
         self.has_begun = False
-        """Whether the command is ending, by a signal or by itself: whatever is still to be ended must be."""
+        """Whether the command is ending, by a signal or by itself; its cleanup must not be interrupted."""
 
-    def heard(self, _number: int, _frame: object) -> None:
-        """Take in a signal."""
+    def on_signal(self, _number: int, _frame: object) -> None:
+        """Handle a signal: the first raises KeyboardInterrupt."""
         if not self.has_begun:
             self.has_begun = True
             raise KeyboardInterrupt
@@ -28,12 +28,12 @@ class Unwinding:
 
 @contextlib.contextmanager
 def unwound_by_signals() -> Generator[Unwinding]:
-    """Have every signal that asks for an end unwind the command: whatever it has started is ended.
+    """Make every terminating signal unwind the command, so that everything it has started is stopped.
 
-    What the caller has set to be ignored, as nohup does, stays ignored.
+    Signals that the caller ignores, as under nohup, stay ignored.
     """
     unwinding = Unwinding()
-    before = {number: signal.signal(number, unwinding.heard) for number in asking()}
+    before = {number: signal.signal(number, unwinding.on_signal) for number in terminating()}
     try:
         yield unwinding
     finally:
@@ -41,6 +41,6 @@ def unwound_by_signals() -> Generator[Unwinding]:
             signal.signal(number, handler)
 
 
-def asking() -> set[signal.Signals]:
-    """Return the signals that ask for an end, and are not ignored."""
+def terminating() -> set[signal.Signals]:
+    """Return the terminating signals that are not ignored."""
     return {number for number in _INTERRUPTED if signal.getsignal(number) is not signal.SIG_IGN}

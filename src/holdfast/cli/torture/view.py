@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live picture on a terminal, lines in a pipe."""
+"""The display during a run: live on a terminal, lines in a pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINE_PERIOD = 5.0
 
 
 class TortureView:
-    """Shows a run; used in a `with` block."""
+    """Displays a run; used in a `with` block."""
 
     def __init__(self, out: Console, progress: RunProgress) -> None:
         self._out = out
@@ -53,7 +53,7 @@ class TortureView:
             self._out.print()
 
     def refresh(self) -> None:
-        """Show the present state."""
+        """Show the current state."""
         now = time.monotonic()
         progress = self._progress
         rate = self._rate.add(now, progress.ended)
@@ -76,7 +76,7 @@ class TortureView:
         progress = self._progress
         parts: list[RenderableType] = [self._bar(rate), Text(), _counts(progress), Text(), _faults(progress)]
         if progress.doubled:
-            parts += [Text(), Text(f"{progress.doubled} effects were seen twice", style="red bold")]
+            parts += [Text(), Text(f"{progress.doubled} effects happened twice", style="red bold")]
         if progress.events:
             parts += [Text(), *(Text(line(text), style="dim", no_wrap=True) for text in progress.events)]
         return Group(*parts)

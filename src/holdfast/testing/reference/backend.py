@@ -10,10 +10,12 @@ from datetime import timedelta
 from typing import NoReturn
 
 from holdfast.errors import Unsupported
+from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs import JobStore
+from holdfast.store.stream_values import Beat
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -75,7 +77,7 @@ class ReferenceBackend:
 
     def extender(self) -> ReferenceExtender:
         """Return the blocking verbs."""
-        return ReferenceExtender(self.model)
+        return ReferenceExtender(self.model, self.streams.model)
 
 
 class ReferenceJobs:
@@ -139,8 +141,9 @@ class ReferenceJobs:
 class ReferenceExtender:
     """`Extender` over the model."""
 
-    def __init__(self, model: Reference) -> None:
+    def __init__(self, model: Reference, streams: StreamReference) -> None:
         self._model = model
+        self._streams = streams
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
         return self._model.extend_all(leases, duration)
@@ -150,6 +153,12 @@ class ReferenceExtender:
 
     def beat(self, beat: WorkerBeat) -> None:
         self._model.beat(beat)
+
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:
+        return self._streams.beat(node, timing)
+
+    def owned(self, node: NodeKey) -> Beat:
+        return self._streams.owned(node)
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -25,7 +25,7 @@ class CutAtCommit(FaultInjector):
     def why_not(self, run: RunContext) -> str | None:
         """Needs a network on which statements can be read."""
         if run.proxy is None:
-            return "SQLite has no connections to cut"
+            return "the store has no connections to cut"
         if run.target.is_encrypted():
             return "the connection is encrypted (TLS), so that its statements cannot be seen (use sslmode=disable)"
         return None

@@ -22,7 +22,7 @@ class Cut(FaultInjector):
 
     def why_not(self, run: RunContext) -> str | None:
         """Needs a network."""
-        return "SQLite has no connections to cut" if run.proxy is None else None
+        return "the store has no connections to cut" if run.proxy is None else None
 
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Break one connection, or all."""

@@ -22,8 +22,8 @@ class RestartServer(FaultInjector):
 
     def why_not(self, run: RunContext) -> str | None:
         """Only a server that the run itself started is restarted."""
-        if run.target.kind == "sqlite":
-            return "SQLite has no server"
+        if not run.target.has_server:
+            return "the store has no server"
         return "the server is not the run's own (use --server postgresql)" if run.server is None else None
 
     async def inject(self, run: RunContext, chance: random.Random) -> bool:

@@ -20,9 +20,9 @@ class Skew(FaultInjector):
     kind: ClassVar = Fault.SKEW
 
     def why_not(self, run: RunContext) -> str | None:
-        """On SQLite the machine's clock is the store's: a process with a different one would be on another machine."""
-        if run.target.kind == "sqlite":
-            return "on SQLite the clock of the machine is the store's own, the same for every process"
+        """Without a server the machine's clock is the store's: another clock would mean another machine."""
+        if not run.target.has_server:
+            return "the clock of the machine is the store's own, the same for every process"
         return None
 
     async def inject(self, run: RunContext, chance: random.Random) -> bool:

@@ -34,8 +34,8 @@ class Stop(FaultInjector):
             return False
         seats = running if chance.random() < _ALL else [chance.choice(running)]
         seconds = run.plan.lease * chance.uniform(_SHORTEST, _LONGEST)
-        # A process stopped inside a SQLite transaction keeps the write lock.
-        stalls = run.target.kind == "sqlite" or len(seats) == len(running)
+        # With one write lock, a process stopped inside a transaction blocks all others.
+        stalls = run.target.one_writer or len(seats) == len(running)
         async with contextlib.AsyncExitStack() as stack:
             for seat in seats:
                 pids = [seat.pid, *(descendants(seat.pid) if chance.random() < _WITH_CHILDREN else [])]

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.app.tasks import TaskHandle
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.jobs.enqueue import check_options, new_jobs
+from holdfast.jobs.enqueue import job_template, new_jobs
 from holdfast.model.ids import new_id
 from holdfast.model.instants import to_micros
 from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
@@ -106,7 +106,7 @@ class Enqueuer:
 
     async def _with_own_ids(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
         """Create the jobs here, so that exactly the same ones can be sent again."""
-        jobs = new_jobs(order.task.task, order.calls, check_options(**options))
+        jobs = new_jobs(job_template(order.task.task, **options), order.calls)
 
         async def call(_: str) -> Jobs:
             created = await app.enqueue_new(jobs)
@@ -116,7 +116,7 @@ class Enqueuer:
 
     async def _using(self, work: Work, order: Order, options: dict[str, Any], *, commits: bool) -> list[str]:
         """Join a transaction of the caller, and commit it or roll it back."""
-        jobs = new_jobs(order.task.task, order.calls, check_options(**options))
+        jobs = new_jobs(job_template(order.task.task, **options), order.calls)
         ids = tuple(job.id for job in jobs)
         name = self._called(work, order.task, options, ids=ids, size=len(ids), using=True)
         try:

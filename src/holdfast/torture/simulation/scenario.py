@@ -151,7 +151,7 @@ def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> Simulat
         batch_max=1 if tiny else rng.choice((3, 500)),
         flush_rows=1 if tiny else rng.choice((2, 500)),
         flush_after=rng.choice((0.005, 0.005, lease * 0.2)),
-        patience=lease * rng.choice((0.1, 0.5, 3.0)),
+        release_timeout=lease * rng.choice((0.1, 0.5, 3.0)),
         drain_timeout=lease * rng.choice((0.1, 0.5, 2.0)),
         abort_grace=lease * rng.choice((0.05, 0.2)),
         until_empty=rng.random() < 0.15,  # noqa: PLR2004

@@ -18,7 +18,8 @@ from holdfast.torture.progress import RunProgress
 from holdfast.torture.server import OwnServer
 from holdfast.torture.streams.names import PARTITIONS
 from holdfast.torture.streams.records import FaultsOver
-from holdfast.torture.streams.target import DONE, PARKED, UNOWNED, WAITING, StreamGround
+from holdfast.torture.target import Target
+from holdfast.torture.target.streams import DONE, PARKED, UNOWNED, WAITING, StreamReader
 
 _SUPERVISED: Final = 0.2
 _LATE: Final = 500  # transitions with numbers this far back may still become visible
@@ -60,12 +61,12 @@ class StreamConductor(Conductor):
     """One stream run on one store."""
 
     producing: ClassVar = "appender"
-    target: StreamGround
+    reader: StreamReader
 
     def __init__(
         self,
         plan: RunPlan,
-        target: StreamGround,
+        target: Target,
         *,
         history: Path,
         progress: RunProgress,
@@ -73,6 +74,9 @@ class StreamConductor(Conductor):
     ) -> None:
         super().__init__(plan, target, history=history, progress=progress, server=server)
         self._seen: set[int] = set()
+
+    def _new_reader(self) -> StreamReader:
+        return self.target.streams
 
     def _new_fleet(self) -> Fleet:
         return NodeFleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
@@ -96,8 +100,8 @@ class StreamConductor(Conductor):
     def _snapshot(self) -> bool:
         """Take a snapshot of counts, shares and transitions; False if the store is unavailable, which is allowed."""
         try:
-            self.progress.counts = dict(self.target.counts())
-            self.log.writer.write(self.target.shares())
+            self.progress.counts = self.reader.counts()
+            self.log.writer.write(self.reader.shares())
             self.record_transitions()
             sent_us = now_us()
             store_us = self.target.clock()
@@ -111,7 +115,7 @@ class StreamConductor(Conductor):
 
     def record_transitions(self) -> None:
         """Record the transitions of shares since the last snapshot: the store keeps only the latest."""
-        for step in self.target.transitions(max(self._seen, default=0) - _LATE):
+        for step in self.reader.transitions(max(self._seen, default=0) - _LATE):
             if step.number not in self._seen:
                 self._seen.add(step.number)
                 self.log.writer.write(step)

@@ -30,7 +30,7 @@ from holdfast.torture.streams.names import (
     THREADS,
 )
 from holdfast.torture.streams.records import Handled
-from holdfast.torture.work.app import statements
+from holdfast.torture.work.app import target
 
 _BATCH: Final = 50
 _AGAIN: Final = 0.05  # seconds
@@ -53,7 +53,8 @@ class NodeProcess:
 
 def _insert(rows: int) -> str:
     """Return the statement that inserts a number of effects."""
-    return statements()["insert_stream_effect"] + ", ".join([statements()["stream_effect_values"]] * rows)
+    statements = target().statements
+    return statements["insert_stream_effect"] + ", ".join([statements["stream_effect_values"]] * rows)
 
 
 def _values(events: Sequence[Event], ctx: EventContext) -> tuple[object, ...]:
@@ -87,9 +88,14 @@ async def _take_effect(events: Sequence[Event], ctx: EventContext) -> None:
 
 @app.consumer(SINGLE, category=SINGLES, batch=_BATCH, retry=_AGAIN)
 async def single(event: Event, ctx: EventContext) -> None:
-    """Write effects event by event."""
+    """Write effects event by event, in a pipeline if supported: the session of a stopped process stays in it."""
     await _pass_through(event, ctx)
-    await _take_effect([event], ctx)
+    if not target().has_pipelines:
+        await _take_effect([event], ctx)
+        return
+    async with ctx.transaction() as connection, connection.pipeline():
+        await connection.execute(_insert(1), _values([event], ctx))
+        await asyncio.sleep(0)  # the pipeline is open while others have their turn
 
 
 @app.consumer(BATCH, category=MAIN, batch=_BATCH, retry=_AGAIN)

@@ -7,13 +7,13 @@ from holdfast.torture.events import Dumped
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
 from holdfast.torture.streams.records import EventRow, StreamEffectRow
-from holdfast.torture.streams.target import StreamGround
+from holdfast.torture.target import Target
 
 
-def dump_streams(target: StreamGround, log: Log, *, processes: int) -> Figures:
+def dump_streams(target: Target, log: Log, *, processes: int) -> Figures:
     """Read the store; `processes` is the number of processes of the run that are still there."""
     events = effects = 0
-    for row in target.dumped():
+    for row in target.streams.dumped():
         log.writer.write(row)
         events += isinstance(row, EventRow)
         effects += isinstance(row, StreamEffectRow)
@@ -30,5 +30,5 @@ def dump_streams(target: StreamGround, log: Log, *, processes: int) -> Figures:
             integrity=left.integrity,
         )
     )
-    counts = target.counts()
+    counts = target.streams.counts()
     return Figures(states={state: counts[state] for state in ("done", "waiting")}, effects=effects)

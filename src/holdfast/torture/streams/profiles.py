@@ -47,7 +47,7 @@ _STANDARD: Final = Profile(
         Fault.RESTART: 2,
     },
 )
-_RELEASE_POSTGRES: Final = Profile(
+_RELEASE: Final = Profile(
     jobs=200_000,
     seconds=360.0,
     limit=720.0,
@@ -66,22 +66,22 @@ _RELEASE_POSTGRES: Final = Profile(
         Fault.RESTART: 4,
     },
 )
-_RELEASE_SQLITE: Final = msgspec.structs.replace(
-    _RELEASE_POSTGRES,
+_RELEASE_ONE_WRITER: Final = msgspec.structs.replace(
+    _RELEASE,
     jobs=50_000,
     workers=3,
     faults={Fault.KILL: 60, Fault.FAILPOINT: 40, Fault.STOP: 50, Fault.TERM: 12},
 )
 
 
-def stream_profile_of(name: str, store: str) -> Profile:
-    """Return the profile of this name for a kind of store; its `jobs` are events."""
+def stream_profile_of(name: str, *, one_writer: bool) -> Profile:
+    """Return the profile of this name, as `profile_of` does; its `jobs` are events."""
     match name:
         case "smoke":
             return _SMOKE
         case "standard":
             return _STANDARD
         case "release":
-            return _RELEASE_SQLITE if store == "sqlite" else _RELEASE_POSTGRES
+            return _RELEASE_ONE_WRITER if one_writer else _RELEASE
         case _:
             raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")

@@ -1,19 +1,37 @@
-"""The tortured store as the conductor sees it, with the driver alone: what it reads owes nothing to Holdfast's code."""
+"""Targets: the stores under torture, each created by the run, read through the driver alone, and dropped by the run."""
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
+from holdfast.errors import ConfigError, Unsupported
 from holdfast.torture.target.base import Target
-from holdfast.torture.target.sqlite import SqliteGround
-from holdfast.torture.urls import store_of
+from holdfast.torture.target.sqlite import SqliteTarget
+
+_EXAMPLES = "sqlite:///scratch.db or postgresql://user@localhost:5432/scratch"
 
 
-def ground_of(url: str) -> Target:
-    """Return the ground under a URL; raises as `store_of` does."""
-    if store_of(url) == "sqlite":
-        return SqliteGround(url)
-    from holdfast.torture.target.postgres import PostgresGround
+def target_of(url: str) -> Target:
+    """Return the target at a URL.
 
-    return PostgresGround(url)
+    Raises `ConfigError` for what is no URL, and `Unsupported` for a store that torture does not know.
+    """
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:  # the text is not shown: it may hold a password
+        raise ConfigError(f"the URL of the store cannot be read ({error}): it must look like {_EXAMPLES}") from None
+    if "://" not in url:
+        shown = "this" if "@" in url else repr(url)
+        raise ConfigError(f"{shown} is not the URL of a store: it must look like {_EXAMPLES}")
+    match scheme:
+        case "sqlite":
+            return SqliteTarget(url)
+        case "postgres" | "postgresql":
+            from holdfast.torture.target.postgres import PostgresTarget
+
+            return PostgresTarget(url)
+        case _:
+            raise Unsupported(f"torture knows sqlite:// and postgresql://, not {scheme}://")
 
 
-__all__ = ["Target", "ground_of"]
+__all__ = ["Target", "target_of"]

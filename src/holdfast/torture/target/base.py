@@ -1,64 +1,38 @@
-"""What the conductor needs of a store besides Holdfast's own verbs."""
+"""A store under torture: created by the run, read through the driver alone, and dropped by the run."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.model.turn import run_at_of
-from holdfast.torture.events import AttemptRow, EffectRow, JobRow
-from holdfast.torture.history import now_us
-from holdfast.torture.names import EFFECTS
+from holdfast.torture.target.jobs import JobReader
+from holdfast.torture.target.streams import StreamReader
 
-STATES = ("scheduled", "blocked", "ready", "running", "completed", "failed", "cancelled")
-LEFT = ("scheduled", "blocked", "ready", "running")
-FOREIGN = {"job": "count_foreign", "category": "count_foreign_streams"}
-"""Tables of Holdfast that may hold what is not of a run, and the statements that count it."""
-TABLES = (*EFFECTS, "stream_effect")
-"""The tables that a run makes."""
-MADE = "torture_made"
-"""A table that stands where a run has made the file or the schema: these alone are ever removed as a whole."""
-INSTALLED = frozenset(
-    {
-        *("meta", "queue", "lane", "job", "key_line", "attempt", "worker", *STATES),
-        *("category", "head", "event", "trimmed_stream", "consumer", "allocation", "parked", "node", "leadership"),
-        *("transition", MADE, *(f"torture_{name}" for name in TABLES)),
-    }
-)
-"""The tables of Holdfast and of runs that both dialects have."""
-CLEARING = (
-    *((state, "clear_jobs") for state in STATES),
-    ("attempt", "clear_jobs"),
-    ("key_line", "clear_queues"),
-    *((table, "clear_counts") for table in ("count", "tally", "minute_count")),
-    ("job", "clear_jobs"),
-    ("lane", "clear_queues"),
-    ("queue", "clear_queues"),
-    ("worker", "clear_workers"),
-    ("node", "clear_nodes"),
-    *((table, "clear_consumers") for table in ("allocation", "parked", "transition", "consumer")),
-    *(
-        (table, "clear_categories")
-        for table in ("allocation", "parked", "transition", "event", "trimmed_stream", "head", "category")
-    ),
-)
-"""The tables of Holdfast that hold rows of runs, each with the statement that removes those alone, in this order."""
-CLEARED = "The tables of the run are gone, and so are its jobs and events; nothing else was removed."
+if TYPE_CHECKING:
+    from holdfast.torture.proxy import Proxy
+    from holdfast.torture.target.statements import TargetStatements
+
+TABLES = ("effect", "step", "stream_effect")
+"""The tables that a run creates besides Holdfast's."""
 NOTHING = "There was nothing to remove."
 
 
 class Reserved(ConfigError):  # noqa: N818 - reads as the sentence it states
-    """Another run goes on there."""
+    """Another run uses the target."""
 
     def __init__(self, shown: str) -> None:
         super().__init__(
-            f"another torture run goes on on {shown}: wait for its end, or name another database, schema or file"
+            f"another torture run uses {shown}: wait for its end, or name another database, schema or file"
         )
+
+
+class Foreign(ConfigError):  # noqa: N818 - reads as the sentence it states
+    """The target was not created by a run, or holds something that is not of a run."""
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,143 +44,165 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     integrity: str = ""
 
 
-class Target(Protocol):
-    """A store under torture. Every call opens a connection of its own, and closes it."""
+class Query(Protocol):
+    """Reads statements by name, all in one snapshot of the store."""
 
-    kind: str
-    url: str
-    """Where Holdfast finds the store; the tables of the run are there, and nowhere else."""
+    def all(self, name: str, **names: str | int) -> list[tuple[Any, ...]]:
+        """Return all rows."""
+        ...
 
-    @property
-    def shown(self) -> str:
+    def each(self, name: str) -> Iterator[tuple[Any, ...]]:
+        """Go over rows that may be too many for memory."""
+        ...
+
+
+class Target(ABC):
+    """A store under torture. Every call opens a connection and closes it.
+
+    A run creates the file, schema or database of its target and drops it at the end. The marker, a table that is
+    created with it, lists what the run has created there. What exists without the marker is refused, and so is what
+    holds more than the marker lists: neither is ever changed.
+    """
+
+    store: ClassVar[str]
+    """How reports call the store."""
+    has_server: ClassVar[bool] = False
+    """Whether the store is reached by a network, with sessions that can be ended and with a clock of its own."""
+    one_writer: ClassVar[bool] = False
+    """Whether a process that is frozen inside a transaction blocks all other writers."""
+    has_pipelines: ClassVar[bool] = False
+    """Whether the driver has pipelines and COPY."""
+    creating: ClassVar[tuple[str, ...]] = ("create_marker",)
+    """The statements that create the target, empty but for the marker."""
+    errors: tuple[type[Exception], ...]
+    """What the driver raises."""
+
+    def __init__(self, url: str, shown: str, statements: TargetStatements) -> None:
+        self.url = url
+        """The URL for Holdfast."""
+        self.shown = shown
         """The URL without its password."""
-        ...
+        self.statements = statements
+        self.jobs = JobReader(self.snapshot)
+        self.streams = StreamReader(self.snapshot)
 
+    # --- created and dropped ----------------------------------------------------------------------------------------
+
+    @abstractmethod
     def reserved(self) -> AbstractContextManager[None]:
-        """Keep other runs away for as long as this lasts; raises `Reserved` if there is one."""
-        ...
+        """Exclude other runs inside the block; raises `Reserved` if there is one."""
 
-    def foreign(self) -> int:
-        """Count the jobs, categories and consumers that are not of a run, and whatever else lies beside their tables.
+    def require_reservation(self) -> None:  # noqa: B027 - nothing to do unless the store can take a lock away
+        """Raise `Reserved` if the reservation was lost to another run."""
 
-        0 where there is no store yet.
-        """
-        ...
+    def require_own(self) -> None:
+        """Raise `Foreign` unless nothing is there, or only what an earlier run has left."""
+        if not self.exists():
+            return
+        other = "name a database, schema or file that does not exist"
+        with self.snapshot() as query:
+            if not query.all("has_marker")[0][0]:
+                raise Foreign(f"{self.shown} exists, and was not created by a torture run: {other}")
+            count = query.all("count_unlisted")[0][0]
+            if not count and query.all("listed"):
+                count = query.all("count_foreign")[0][0] + query.all("count_foreign_streams")[0][0]
+        if count:
+            raise Foreign(
+                f"{self.shown} was created by a torture run, and holds {count} jobs, tables or other things that are "
+                f"not of a torture run: remove it if you need none of them, or {other}"
+            )
+
+    def create(self) -> None:
+        """Create the target with its marker, and drop first what an earlier run has left; raises as `require_own`."""
+        self.drop()
+        self.run(*self.creating)
 
     def prepare(self) -> None:
-        """Make the tables of effects and steps, empty; Holdfast's own tables are there."""
-        ...
+        """Create the tables of the run, once Holdfast's are there, and list all of them in the marker."""
+        self.run(*(f"{step}_{table}" for table in TABLES for step in ("create", "index")), "list")
 
-    def wipe(self) -> str:
-        """Remove what earlier runs have left, before this one, or all of this run after it; say what was done.
+    def drop(self) -> str:
+        """Drop what a run has created, and return what was done; raises as `require_own`."""
+        self.require_reservation()
+        if not self.exists():
+            return NOTHING
+        self.require_own()
+        self.remove()
+        return f"{self.shown} is gone."
 
-        What was there before the first run stays, and so does everything of others. Raises `ConfigError` if what others
-        have made elsewhere stands on what is to be removed.
-        """
-        ...
+    @abstractmethod
+    def exists(self) -> bool:
+        """Return whether the file, schema or database is there."""
 
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the target; raises `Foreign` if that would remove or break anything that the marker does not list."""
+
+    # --- read and written -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def run(self, *names: str) -> None:
+        """Run statements in one transaction."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Query]:
+        """Read in one snapshot."""
+
+    @contextmanager
+    def held_snapshot(self) -> Iterator[None]:
+        """Hold a snapshot open, as a backup or a forgotten session does."""
+        with self.snapshot() as query:
+            query.all("hold")
+            yield
+
+    @abstractmethod
+    def connection(self) -> AbstractContextManager[Any]:
+        """Open a connection of the driver in a transaction, as a user's program does; raises `StoreUnavailable`."""
+
+    # --- observed ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
     def clock(self) -> int:
         """Return the store's clock, in microseconds."""
-        ...
-
-    def counts(self) -> Mapping[str, int]:
-        """Return how many jobs of the run stand in each state, read in one snapshot."""
-        ...
-
-    def effects_seen(self, after: int) -> tuple[int, int]:
-        """Return the last number among the effects, and how many of those after `after` are there twice."""
-        ...
-
-    def rows(self) -> Iterator[JobRow]:
-        """Go over all jobs of the run, once for each state that shows them."""
-        ...
-
-    def effects(self) -> Iterator[EffectRow]:
-        """Go over all effects."""
-        ...
-
-    def wrong_steps(self) -> list[tuple[str, str]]:
-        """Return jobs whose steps or order are wrong, and how.
-
-        A step is there once under a fence, and under that of the effect; effects of a key are in the order of enqueues.
-        """
-        ...
 
     def leftovers(self) -> Leftovers:
-        """Look for what a run should not leave behind."""
-        ...
+        """Return what a run should not leave behind."""
+        with self.snapshot() as query:
+            leases = query.all("count_state", state="running")[0][0] + query.all("count_owned")[0][0]
+        transactions, connections = self.open_transactions(), self.open_connections()
+        return Leftovers(leases=leases, transactions=transactions, connections=connections, integrity=self.integrity())
+
+    @abstractmethod
+    def open_transactions(self) -> int:
+        """Return how many transactions of the run are open."""
+
+    @abstractmethod
+    def open_connections(self) -> int:
+        """Return how many connections or processes of the run use the store."""
+
+    @abstractmethod
+    def integrity(self) -> str:
+        """Return what is damaged, or an empty text."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Return versions and settings for the report; no secrets."""
+
+    # --- attacked ---------------------------------------------------------------------------------------------------
+
+    def proxy(self) -> Proxy | None:
+        """Start a proxy before the server; None where there is none."""
+        return None
 
     def is_encrypted(self) -> bool:
-        """Tell whether what is said to the store cannot be read on the way."""
-        ...
+        """Return whether statements cannot be read on their way to the store."""
+        return False
 
-    def held_snapshot(self) -> AbstractContextManager[object]:
-        """Hold a snapshot open, as a backup or a forgotten session does."""
-        ...
+    def sessions(self) -> list[int]:
+        """Return the sessions of workers and producers."""
+        return []
 
-    def versions(self) -> dict[str, str]:
-        """Return what to tell of the store in a report: versions and settings; no secrets."""
-        ...
-
-
-def job_row(row: tuple[Any, ...], attempts: Iterable[AttemptRow]) -> JobRow:
-    """Return a record of a row as both dialects select it."""
-    (job, state, attempt, max_attempts, seq, completions, worker, turn, priority, enqueued, finished, reason, headers,
-     queue, task) = row  # fmt: skip
-    return JobRow(
-        at_us=now_us(),
-        job=str(job),
-        state=state,
-        attempt=attempt,
-        max_attempts=max_attempts,
-        seq=seq,
-        completions=completions,
-        worker=worker or "",
-        run_us=run_at_of(turn, priority),
-        enqueued_us=enqueued,
-        finished_us=finished or 0,
-        reason=reason or "",
-        call=json.loads(headers).get("call", "") if headers else "",
-        queue=queue,
-        task=task,
-        attempts=tuple(attempts),
-    )
-
-
-def attempt_row(row: tuple[Any, ...]) -> AttemptRow:
-    """Return an attempt as both dialects select it, after the seq of its job."""
-    attempt, outcome, worker, started, ended, error = row
-    return AttemptRow(attempt, outcome, worker, started, ended, error or "")
-
-
-def joined(jobs: Iterator[tuple[Any, ...]], attempts: Iterator[tuple[Any, ...]]) -> Iterator[JobRow]:
-    """Join jobs and their attempts, both in the order of seq, without keeping more than one job."""
-    pending = next(attempts, None)
-    kept_seq: int | None = None
-    kept: list[AttemptRow] = []
-    for row in jobs:
-        seq: int = row[4]
-        if seq != kept_seq:
-            kept_seq, kept = seq, []
-            while pending is not None and pending[0] <= seq:
-                if pending[0] == seq:
-                    kept.append(attempt_row(pending[1:]))
-                pending = next(attempts, None)
-        yield job_row(row, kept)
-
-
-def effect_row(row: tuple[Any, ...]) -> EffectRow:
-    """Return an effect as both dialects select it."""
-    job, fence, attempt, worker, number = row
-    return EffectRow(at_us=now_us(), job=job, fence=fence, attempt=attempt, worker=worker, seq=number)
-
-
-def wrong(
-    doubled: Iterable[tuple[Any, ...]], missing: Iterable[tuple[Any, ...]], early: Iterable[tuple[Any, ...]]
-) -> list[tuple[str, str]]:
-    """Say in words what is wrong with steps and order."""
-    return [
-        *((job, f"its step is there twice under fence {fence}") for job, fence in doubled),
-        *((job, "its effect is there without the step of the same attempt") for (job,) in missing),
-        *((job, "its effect came after that of a later job of its order_key") for (job,) in early),
-    ]
+    def terminate(self, sessions: list[int]) -> int:
+        """End sessions, and return how many of them there still were; raises `StoreUnavailable`."""
+        del sessions  # there are none
+        return 0

@@ -1,4 +1,4 @@
-"""A file that one process alone may hold, however it ends."""
+"""A file that one process can lock, until it ends in whatever way."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 @contextmanager
 def held_file(path: Path) -> Generator[None]:
-    """Hold a file, made if need be, and remove it afterwards; raises `BlockingIOError` if somebody else holds it.
+    """Lock a file, created if need be, and remove it afterwards; raises `BlockingIOError` if a process has locked it.
 
-    The kernel lets go of it when the process ends. A file that is left behind then holds nobody up.
+    The kernel unlocks it when the process ends, so a file that is left behind blocks no other.
     """
     descriptor = _held(path)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # still held: whoever waits for the next one sees that this one is gone
+        path.unlink(missing_ok=True)  # still locked: the next process sees that this file is gone
         os.close(descriptor)
 
 
@@ -33,7 +33,7 @@ def _held(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its last holder has removed it meanwhile: the next one is another file
+        os.close(descriptor)  # it was removed meanwhile: the next one is another file
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

@@ -1,34 +1,69 @@
--- What is said differently on PostgreSQL.
+-- What is different on PostgreSQL. {at}torture_made is the marker: it lists what a run has created in its schema.
 
--- name: create_effect
-create table {at}torture_effect (
-    effect_number bigint primary key generated always as identity,
-    job_id text not null,
-    attempt integer not null,
-    fence bigint not null,
-    worker_id text not null
-);
+-- name: copy_effect
+copy {at}torture_effect (job_id, attempt, fence, worker_id) from stdin;
 
--- name: create_stream_effect
-create table {at}torture_stream_effect (
-    effect_number bigint primary key generated always as identity,
-    consumer text not null,
-    category text not null,
-    partition_id integer not null,
-    position_id bigint not null,
-    event_id text not null,
-    generation bigint not null,
-    node_id text not null
-);
+-- name: create_schema
+create schema "{schema}";
 
--- name: create_step
-create table {at}torture_step (
-    step_number bigint primary key generated always as identity,
-    job_id text not null,
-    attempt integer not null,
-    fence bigint not null,
-    worker_id text not null
-);
+-- name: create_marker
+create table {at}torture_made (created_oid oid not null, name text not null, kind "char" not null);
+
+-- name: list
+-- Tables, and the sequences that belong to no column.
+insert into {at}torture_made
+select class.oid, class.relname, class.relkind from pg_class as class
+where class.relnamespace = cast('"{schema}"' as regnamespace) and class.relkind in ('r', 'S')
+  and not exists (
+    select 1 from pg_depend as owned
+    where owned.classid = cast('pg_class' as regclass) and owned.objid = class.oid and owned.deptype in ('a', 'i')
+  );
+
+-- name: exists
+select count(*) from pg_namespace where nspname = '{schema}';
+
+-- name: has_marker
+select count(*) from pg_tables where schemaname = '{schema}' and tablename = 'torture_made';
+
+-- name: count_unlisted
+-- Everything that is in a schema depends on it: tables, views, sequences, types, functions, extensions and the rest.
+-- What comes with a table (its indexes, its row type, the array of that) depends on the table instead; the sequence of a
+-- column and a partition depend on both, and are not counted besides their table.
+select count(*) from pg_depend as member
+join pg_namespace as space on space.oid = member.refobjid
+where member.refclassid = cast('pg_namespace' as regclass) and member.deptype = 'n' and space.nspname = '{schema}'
+  and not (
+    member.classid = cast('pg_class' as regclass)
+    and (
+        member.objid in (select created_oid from {at}torture_made)
+        or member.objid = cast('{at}torture_made' as regclass)
+        or exists (
+            select 1 from pg_depend as owned join pg_class as class on class.oid = owned.refobjid
+            where owned.classid = member.classid and owned.objid = member.objid
+              and owned.refclassid = member.classid and owned.refobjid <> owned.objid
+              and class.relnamespace = space.oid and owned.deptype in ('a', 'i')
+        )
+    )
+  );
+
+-- name: listed_now
+-- The marker goes with the rest.
+select class.relkind, format('{at}%I', class.relname) from pg_class as class
+where class.oid in (select created_oid from {at}torture_made) or class.oid = cast('{at}torture_made' as regclass);
+
+-- name: drop_listed
+-- All at once and without cascade: they may depend on one another, and nothing else that depends on them is dropped.
+drop {what} {names};
+
+-- name: drop_schema
+-- Without cascade: what the marker does not list is not dropped.
+drop schema "{schema}";
+
+-- name: clock
+select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint);
+
+-- name: frozen
+set transaction isolation level repeatable read;
 
 -- name: make_amcheck
 create extension if not exists amcheck;
@@ -41,71 +76,8 @@ join pg_am as method on method.oid = index.relam
 join pg_index as made on made.indexrelid = index.oid
 where space.nspname = '{schema}' and index.relkind = 'i' and method.amname = 'btree' and made.indisvalid;
 
--- name: clock
-select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint);
-
--- name: tables
-select tablename from pg_tables where schemaname = '{schema}';
-
--- name: has_schema
-select count(*) from pg_namespace where nspname = '{schema}';
-
--- name: has_meta
--- A table of this name alone could be anybody's.
-select count(*) from pg_attribute as attribute
-join pg_class as class on class.oid = attribute.attrelid
-join pg_namespace as space on space.oid = class.relnamespace
-where space.nspname = '{schema}' and class.relname = 'meta' and class.relkind = 'r'
-  and attribute.attname in ('only_row', 'schema_version');
-
--- name: count_strangers
--- Everything that lies in a schema depends on it: tables, views, sequences, types, functions, extensions and the rest.
--- What comes with a table (its indexes, its row type, the array of that) depends on the table instead; the sequence of a
--- column and a partition depend on both, and are not counted besides their table.
-with here as (
-    select class.oid, class.relname, class.relkind from pg_class as class
-    join pg_namespace as space on space.oid = class.relnamespace where space.nspname = '{schema}'
-)
-select count(*) from pg_depend as lies
-join pg_namespace as space on space.oid = lies.refobjid
-where lies.refclassid = cast('pg_namespace' as regclass) and lies.deptype = 'n' and space.nspname = '{schema}'
-  and not (
-    lies.classid = cast('pg_class' as regclass)
-    and (
-        lies.objid in (select oid from here where relkind in ('r', 'S') and relname in ({known}))
-        or exists (
-            select 1 from pg_depend as owned
-            where owned.classid = lies.classid and owned.objid = lies.objid and owned.refclassid = lies.classid
-              and owned.refobjid in (select oid from here) and owned.refobjid <> owned.objid
-              and owned.deptype in ('a', 'i')
-        )
-    )
-  );
-
--- name: drop_tables
--- All at once and without cascade: they may stand on one another, and nothing that stands on them elsewhere is dropped.
-drop table {tables};
-
--- name: drop_sequences
-drop sequence if exists {at}fence, {at}job_seq;
-
--- name: drop_schema
-drop schema "{schema}";
-
--- name: mark_as_made
-create table {at}torture_made (by_a_run boolean);
-
--- name: clear_workers
-delete from {at}worker where cast(beat as jsonb) -> 'queues' ?| array[{ours}];
-
--- name: clear_nodes
-delete from {at}node
-where exists (
-    select 1 from jsonb_array_elements(cast(members as jsonb)) as member where member ->> 'consumer' in ({consumers})
-);
-
 -- name: outlast
--- The session that keeps other runs away does nothing for as long as a run lasts: no limit of the server may end it.
+-- The session that excludes other runs is idle for as long as a run lasts: no timeout of the server may end it.
 select set_config(name, '0', true) from pg_settings
 where name in ('idle_in_transaction_session_timeout', 'transaction_timeout');
 
@@ -117,29 +89,11 @@ select cast(pg_try_advisory_xact_lock(hashtextextended('holdfast torture {schema
 select 1;
 
 -- name: sessions
-select pid from pg_stat_activity where datname = current_database() and application_name = '{sessions}' order by pid;
-
--- name: count_sessions
-select count(*) from pg_stat_activity where datname = current_database() and application_name = '{sessions}';
-
--- name: count_open
-select count(*) from pg_stat_activity
-where datname = current_database() and application_name = '{sessions}' and state like 'idle in transaction%';
+select pid, state like 'idle in transaction%' from pg_stat_activity
+where datname = current_database() and application_name = '{sessions}' order by pid;
 
 -- name: terminate
-select pg_terminate_backend({pid});
-
--- name: frozen
-set transaction isolation level repeatable read;
+select cast(pg_terminate_backend({session}) as integer);
 
 -- name: show
 show {setting};
-
--- name: wrong_order
-select job_id from (
-    select effect.job_id, job.seq, lag(job.seq) over (partition by job.order_key order by effect.effect_number) as earlier
-    from {at}torture_effect as effect join {at}job as job on job.id = cast(effect.job_id as uuid)
-    where job.order_key is not null
-) as placed
-where earlier > seq
-limit 20;

@@ -1,4 +1,4 @@
-"""The statements of the ground, from `.sql` files, with names of our own filled in."""
+"""The statements of a target, from `.sql` files, with names of our own filled in."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from holdfast.torture.streams.names import CONSUMERS, PARTITIONS
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return names of our own as they stand in a statement."""
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-_OURS = {"ours": listed(QUEUES), "categories": listed(PARTITIONS), "consumers": listed(CONSUMERS)}
-_MARKS = {"sqlite": "?", "postgres": "%s"}
+_OURS = {"ours": _listed(QUEUES), "categories": _listed(PARTITIONS), "consumers": _listed(CONSUMERS)}
 
 
 @cache
 def _load(dialect: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
-    for name in ("ground.sql", "streams.sql", f"{dialect}.sql"):
+    for name in ("jobs.sql", "streams.sql", f"{dialect}.sql"):
         parts = _HEADER.split(files("holdfast.torture.target").joinpath(name).read_text(encoding="utf-8"))
         texts = zip(parts[1::2], parts[2::2], strict=True)
         found.update({statement: text.strip().rstrip(";") for statement, text in texts})
@@ -33,12 +31,14 @@ def _load(dialect: str) -> Mapping[str, str]:
 
 
 class TargetStatements:
-    """The statements for one store; `at` stands before the names of its tables."""
+    """The statements for one store.
 
-    def __init__(self, dialect: str, at: str, **names: str) -> None:
-        self.at = at
+    `at` is the prefix of its tables, `mark` that of a parameter, `number` the type of a column that counts its rows.
+    """
+
+    def __init__(self, dialect: str, *, at: str, mark: str, number: str, **names: str) -> None:
         self._texts = _load(dialect)
-        self._names = {"at": at, "mark": _MARKS[dialect], **_OURS, **names}
+        self._names = {"at": at, "mark": mark, "number": number, **_OURS, **names}
 
     def __getitem__(self, name: str) -> str:
         """Return a statement."""
@@ -47,13 +47,3 @@ class TargetStatements:
     def with_names(self, name: str, **more: str | int) -> str:
         """Return a statement with more names or numbers of our own in it."""
         return self._texts[name].format_map({**self._names, **more})
-
-
-def sqlite_statements() -> TargetStatements:
-    """Return the statements for SQLite."""
-    return TargetStatements("sqlite", "holdfast_")
-
-
-def postgres_statements(schema: str, **names: str) -> TargetStatements:
-    """Return the statements for a schema on PostgreSQL, whose name was checked when the URL was read."""
-    return TargetStatements("postgres", f'"{schema}".', schema=schema, **names)

@@ -1,6 +1,18 @@
--- What the conductor reads of streams, in words that both dialects understand.
+-- What a run of streams reads and writes, in words that all dialects understand.
 --
 -- {categories} and {consumers} are those of runs. The table of effects has no unique constraint on purpose.
+
+-- name: create_stream_effect
+create table {at}torture_stream_effect (
+    effect_number {number},
+    consumer text not null,
+    category text not null,
+    partition_id integer not null,
+    position_id bigint not null,
+    event_id text not null,
+    generation bigint not null,
+    node_id text not null
+);
 
 -- name: count_foreign_streams
 select (select count(*) from {at}category where category not in ({categories}))
@@ -13,15 +25,6 @@ values
 
 -- name: stream_effect_values
 ({mark}, {mark}, {mark}, {mark}, {mark}, {mark}, {mark})
-
--- name: drop_stream_effect
-drop table if exists {at}torture_stream_effect;
-
--- name: clear_consumers
-delete from {at}{table} where consumer in ({consumers});
-
--- name: clear_categories
-delete from {at}{table} where category_id in (select category_id from {at}category where category in ({categories}));
 
 -- name: index_stream_effect
 create index torture_stream_effect_by_share

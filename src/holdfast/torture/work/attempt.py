@@ -13,7 +13,7 @@ from holdfast.model.outcome import Cancel, Retry, Snooze
 from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
-from holdfast.torture.work.app import recording, statements
+from holdfast.torture.work.app import recording, target
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _observed(ctx: Context, error: BaseException) -> ObservedOutcome:
 
 def insert_into(name: str) -> str:
     """Return the statement that inserts an effect or a step; neither table has a unique constraint."""
-    return statements()[f"insert_{name}"]
+    return target().statements[f"insert_{name}"]
 
 
 def row(job: LeasedJob) -> tuple[str, int, int, str]:

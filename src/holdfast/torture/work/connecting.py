@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.torture.urls import postgres_url, sqlite_path
-from holdfast.torture.work.app import URL, dialect
-
-_BUSY = 10.0  # seconds
+from holdfast.torture.work.app import target
 
 
 class Connected:
@@ -30,7 +25,7 @@ class Connected:
             raise StoreUnavailable(str(error)) from error
 
     def commit(self) -> None:
-        """Commit; raises `OutcomeUnknown` if the reply is lost."""
+        """Commit; raises `OutcomeUnknown` if the reply was lost."""
         try:
             self.raw.commit()
         except self._trouble as error:
@@ -47,18 +42,5 @@ class Connected:
 @contextmanager
 def connected() -> Generator[Connected]:
     """Open a connection to the store of this run, in a transaction; it is rolled back unless committed."""
-    url = os.environ[URL]
-    if dialect() == "sqlite":
-        with closing(sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=_BUSY)) as raw:
-            connection = Connected(raw, (sqlite3.Error,))
-            connection.execute("begin immediate")
-            yield connection
-        return
-    import psycopg
-
-    try:
-        session = psycopg.connect(postgres_url(url), connect_timeout=5)
-    except psycopg.Error as error:
-        raise StoreUnavailable(str(error)) from error
-    with closing(session):
-        yield Connected(session, (psycopg.Error,))
+    with target().connection() as raw:
+        yield Connected(raw, target().errors)

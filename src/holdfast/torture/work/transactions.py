@@ -1,13 +1,22 @@
-"""Effects in the store, committed together with the completion: in the loop, in threads, in processes, in steps."""
+"""Effects in the store, committed together with the completion: in the loop, in threads, in processes, in steps.
+
+On PostgreSQL also in a pipeline and in a COPY. A process that is stopped there leaves a session that is not idle in its
+transaction, so that no timeout of the server ends it.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from typing import Final
 
 from holdfast.jobs.context import Context
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
-from holdfast.torture.work.app import AGAIN, app
+from holdfast.torture.work.app import AGAIN, app, target
 from holdfast.torture.work.attempt import attempt, insert_into, row, take_effect, take_effect_blocking
 from holdfast.torture.work.base import Work, calls_of
+
+_MOMENT: Final = 0.02  # seconds
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
@@ -41,9 +50,39 @@ async def transfer_in_steps(ctx: Context) -> None:
         await take_effect(ctx)
 
 
+@app.task(queue=QUEUE, retry=AGAIN)
+async def transfer_in_pipeline(ctx: Context) -> None:
+    """Write the effect in a pipeline, and stay in it for a moment."""
+    with attempt(ctx):
+        if not target().has_pipelines:
+            await take_effect(ctx)
+            return
+        async with ctx.transaction() as connection, connection.pipeline():
+            await connection.execute(insert_into("effect"), row(ctx.job))
+            await asyncio.sleep(_MOMENT)  # the work
+
+
+@app.task(queue=QUEUE, retry=AGAIN)
+async def transfer_by_copy(ctx: Context) -> None:
+    """Write the effect by COPY, and stay in it for a moment."""
+    with attempt(ctx):
+        if not target().has_pipelines:
+            await take_effect(ctx)
+            return
+        async with (
+            ctx.transaction() as connection,
+            connection.cursor() as cursor,
+            cursor.copy(target().statements["copy_effect"]) as copy,
+        ):
+            await copy.write_row(row(ctx.job))
+            await asyncio.sleep(_MOMENT)  # the work
+
+
 WORKS = (
     Work(name="transfer", weight=12, takes=Takes.TRANSACTION, draw=calls_of(transfer)),
     Work(name="transfer_in_thread", weight=5, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_thread)),
     Work(name="transfer_in_process", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_process)),
     Work(name="transfer_in_steps", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_steps)),
+    Work(name="transfer_in_pipeline", weight=2, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_pipeline)),
+    Work(name="transfer_by_copy", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_by_copy)),
 )

@@ -27,7 +27,7 @@ from functools import reduce
 from typing import Final
 
 from holdfast.errors import ConfigError
-from holdfast.jobs.attempt_lease import Settling
+from holdfast.jobs.effect import Settling
 from holdfast.jobs.run import outcome_of_error, outcome_of_timeout
 from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob

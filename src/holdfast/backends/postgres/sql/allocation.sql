@@ -84,19 +84,26 @@ from {schema}.node as node cross join (select {now} as now) as instant
 order by node.node_id;
 
 -- name: forget_silent_nodes
-delete from {schema}.node as node
-where node.beat_at < {now} - %(span)s::bigint
-  and not exists (select 1 from {schema}.allocation as share where share.owner = node.node_id);
+delete from {schema}.node
+where node_id = any(array(
+    select node_id from {schema}.node as node
+    where node.beat_at < {now} - %(span)s::bigint
+      and not exists (select 1 from {schema}.allocation as share where share.owner = node.node_id)
+    for update skip locked
+));
 
 -- name: take_leadership
--- One who leads extends; another takes it when the lease is over or was given up, or when it is so long that the clock
--- must have been set back. Whoever allots holds the row until the end of its transaction, so that this waits for it, or
--- comes first.
+-- The leader extends; another node takes it when the lease is over or was given up, or when it is so long that the clock
+-- must have been set back. A leader that allots holds the row until the end of its transaction: this waits for it, or
+-- comes first. It waits for a second: a frozen leader is ended by those who wait no longer.
+with bounded as materialized (select set_config('lock_timeout', '1s', true))
 update {schema}.leadership
 set epoch = epoch + case when node_id = %(node_id)s::text and incarnation = %(incarnation)s::text then 0 else 1 end,
     node_id = %(node_id)s::text, incarnation = %(incarnation)s::text, until_at = {now} + %(lease)s::bigint
-where (node_id = %(node_id)s::text and incarnation = %(incarnation)s::text) or node_id is null or until_at < {now}
-   or until_at > {now} + 2 * %(lease)s::bigint
+where exists (select 1 from bounded) and (
+    (node_id = %(node_id)s::text and incarnation = %(incarnation)s::text) or node_id is null or until_at < {now}
+    or until_at > {now} + 2 * %(lease)s::bigint
+)
 returning epoch;
 
 -- name: hold_leadership

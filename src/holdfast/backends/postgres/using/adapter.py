@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from psycopg import AsyncConnection, Connection
@@ -15,6 +15,14 @@ class AsyncpgStatement(Protocol):
 
     async def fetch(self, *args: object) -> list[Any]:
         """Run it."""
+        ...
+
+    def get_attributes(self) -> Sequence[object]:
+        """Describe its columns."""
+        ...
+
+    def get_statusmsg(self) -> str:
+        """Return the command tag of the last run."""
         ...
 
 

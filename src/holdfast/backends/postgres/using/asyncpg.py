@@ -19,11 +19,12 @@ from typing import Any, TypeGuard, TypeVar, cast
 
 import psycopg
 
-from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Ask, Asked, Rows, Steps, Together
+from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Kind, is_closed, no_transaction
 from holdfast.backends.postgres.using.optional_types import comes_from, errors_of
+from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Rows, Together
 from holdfast.errors import ConfigError
+from holdfast.store.steps import Steps
 
 T = TypeVar("T")
 _PARAMETER = re.compile(r"%\((\w+)\)s(::)?|%%")
@@ -87,19 +88,32 @@ async def drive(connection: AsyncpgConnection, statements: Statements, steps: St
 
 
 async def _answer(connection: AsyncpgConnection, statements: Statements, asked: Asked) -> Rows:
+    if isinstance(asked, BecameReady):
+        return []
     if isinstance(asked, Together):
         return [await _answer(connection, statements, ask) for ask in asked.asks]
+    if isinstance(asked, Each):
+        asked = transposed(asked)
     if not isinstance(asked, Ask):
-        raise TypeError(asked)  # COPY and migrations run on connections of our own alone
+        raise TypeError(asked)  # COPY and migrations run only on connections of our own
     text, places = numbered(statements.text(asked.statement))
     values = arguments(places, statements.parameters(asked.parameters))
     try:
         statement = await connection.prepare(text, name="")
-        return [tuple(row) for row in await statement.fetch(*values)]
+        found = await statement.fetch(*values)
+        if not statement.get_attributes():
+            return [()] * _changed(statement.get_statusmsg())
+        return [tuple(row) if asked.record is None else asked.record(*row) for row in found]
     except errors_of("asyncpg", "PostgresError", "InterfaceError", "InternalClientError") as error:
         raise as_psycopg(error) from error
     except OSError as error:  # the link; or the connection's own limit for a command, a TimeoutError
         raise as_psycopg(error) from error
+
+
+def _changed(status: str) -> int:
+    """Return how many rows a statement without columns has changed, from a tag such as `INSERT 0 5`."""
+    number = status.rpartition(" ")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def as_psycopg(error: Any) -> psycopg.Error:

@@ -17,9 +17,10 @@ from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps, row
 from holdfast.backends.postgres.timeouts import bounded_blocking
+from holdfast.backends.sql.steps import Ready, row
 from holdfast.errors import ConfigError
+from holdfast.store.steps import Steps
 
 
 class StoreIdentity(NamedTuple):
@@ -62,8 +63,8 @@ class Identity:
     def _ask(self) -> StoreIdentity:
         connection = connect_blocking(self._location)
         try:
-            with bounded_blocking(connection, self._location.patience):
-                return drive_blocking(connection, self._statements, look())
+            with bounded_blocking(connection, self._location.reply_timeout):
+                return drive_blocking(connection, self._statements, look(), Ready())
         except psycopg.Error as error:
             raise translate(error, self._location.url, broken=connection.closed) from error
         finally:

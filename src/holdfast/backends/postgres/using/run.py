@@ -16,15 +16,15 @@ from psycopg import AsyncConnection, Connection
 from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.runners import Verb
 from holdfast.backends.postgres.statement_threads import in_own_thread, where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.steps import Steps
 from holdfast.backends.postgres.using import asyncpg
 from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Blocking, Kind, has_failed
 from holdfast.backends.postgres.using.detect import recognise
 from holdfast.backends.postgres.using.identity import Identity, look
+from holdfast.backends.sql.steps import Ready
 from holdfast.errors import Unsupported
+from holdfast.store.steps import Steps, Verb
 
 T = TypeVar("T")
 _WHERE = "the caller's connection"
@@ -58,8 +58,8 @@ class Callers:
         raw = kind.reach()
         with _explained(raw):
             if not self._identity.is_known(raw):
-                self._identity.compare(raw, drive_blocking(raw, self._statements, look()))
-            return drive_blocking(raw, self._statements, steps)
+                self._identity.compare(raw, drive_blocking(raw, self._statements, look(), Ready()))
+            return drive_blocking(raw, self._statements, steps, Ready())
 
     async def drive(self, kind: Async, steps: Steps[T]) -> T:
         """Run a verb on a connection whose calls are awaited."""
@@ -72,12 +72,15 @@ class Callers:
 
     async def _drive(self, raw: AsyncConnection[Any] | AsyncpgConnection, steps: Steps[T]) -> T:
         if isinstance(raw, AsyncConnection):
-            return await drive(raw, self._statements, steps)
+            return await drive(raw, self._statements, steps, Ready())
         return await asyncpg.drive(raw, self._statements, steps)
 
 
 class CallersRunner:
-    """`Runner` in one caller's transaction: whatever a verb is, it runs now and there."""
+    """`Runner` in one caller's transaction: whatever a verb is, it runs now and there.
+
+    Nothing is reported as ready: what is in the caller's transaction becomes visible at a commit that is not seen here.
+    """
 
     def __init__(self, callers: Callers, kind: Kind) -> None:
         self._callers = callers

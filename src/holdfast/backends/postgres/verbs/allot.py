@@ -1,7 +1,9 @@
 """What the leader sees, and the moves that it asks for.
 
 The moves of a call are judged one after the other, on rows that are locked first: consumers, nodes, shares, each
-kind in order. Who plans a seizure waits for a transaction of the owner; a revocation passes it by.
+kind in order. A seizure waits for a transaction of the owner, for a moment; a revocation does not wait for it. A call
+that has waited in vain is repeated without waiting: the moves whose rows are locked elsewhere are refused then, and the
+others are carried out.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from holdfast.backends.postgres.steps import Ask, Rows, Steps, rows, run, together
 from holdfast.backends.postgres.verbs.consumers import partitions_of
 from holdfast.backends.postgres.verbs.nodes import hold_leadership, nodes
 from holdfast.backends.postgres.verbs.transitions import Step, record
+from holdfast.backends.sql.steps import Ask, Rows, rows, run, together
 from holdfast.model.allocation import (
     AllocationState,
     GrantTo,
@@ -28,9 +30,11 @@ from holdfast.model.allocation import (
 )
 from holdfast.model.instants import span_micros
 from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Allotted, Survey
 
 _FORGET_NODES_AFTER = timedelta(days=1)
+_WAIT = 500  # milliseconds for one lock: a verb of an owner takes less, and a seizure in vain is planned again
 
 
 def survey() -> Steps[Survey]:
@@ -175,12 +179,46 @@ class _Court:
         row.is_changed = True
 
 
-def allot(leadership: Leadership, moves: Sequence[Move], grace: timedelta) -> Steps[list[bool] | None]:
-    """Carry out moves, each only if what it was planned on still holds."""
+def allot(
+    leadership: Leadership, moves: Sequence[Move], grace: timedelta, *, waits: bool = True
+) -> Steps[list[bool] | None]:
+    """Carry out moves, each only if what it was planned on still holds.
+
+    Fails with the server's error for a lock timeout if another session keeps a row locked; with `waits=False` it
+    refuses the moves that need such a row.
+    """
     if not (yield from hold_leadership(leadership)):
         return None
     if not moves:
         return []
+    yield from rows("wait_at_most", milliseconds=_WAIT)
+    if not waits:
+        free = yield from _lockable(moves)
+        done = iter((yield from _carry_out(leadership, [move for move in moves if move in free], grace)))
+        return [move in free and next(done) for move in moves]
+    return (yield from _carry_out(leadership, moves, grace))
+
+
+def _lockable(moves: Sequence[Move]) -> Steps[set[Move]]:
+    """Lock what moves need as far as no other session has, without waiting; return the moves for which that is all."""
+    shares = sorted({move.share for move in moves})
+    found, consumers = yield from together(
+        Ask("free_shares", names_of(shares)),
+        Ask("locked_consumers", {"consumers": sorted({share.consumer for share in shares})}),
+    )
+    owners = {shares[int(place) - 1]: owner for place, owner in found}
+    nodes_of = {
+        move: move.node.node_id if isinstance(move, GrantTo) else owners[move.share]
+        for move in moves
+        if move.share in owners
+    }
+    node_ids = sorted({node_id for node_id in nodes_of.values() if node_id is not None})
+    elsewhere = {name for (name,) in (yield from rows("locked_nodes", node_ids=node_ids))}
+    away = {name for (name,) in consumers}
+    return {move for move, node_id in nodes_of.items() if node_id not in elsewhere and move.share.consumer not in away}
+
+
+def _carry_out(leadership: Leadership, moves: Sequence[Move], grace: timedelta) -> Steps[list[bool]]:
     consumers = yield from rows("hold_consumers", consumers=sorted({move.share.consumer for move in moves}))
     seen_nodes = yield from _lock_nodes(moves)
     seen, now = yield from _lock_shares(moves)
@@ -197,7 +235,7 @@ def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _Node]]:
     """Lock the nodes that moves speak of; those that may be seized from for their silence cannot report meanwhile."""
     owned = {move.share for move in moves if not isinstance(move, GrantTo)}
     silent = {move.share for move in moves if isinstance(move, Seize) and move.reason is SeizeReason.SILENT}
-    held, still = yield from together(Ask("owners_of", _names(owned)), Ask("owners_of", _names(silent)))
+    held, still = yield from together(Ask("owners_of", names_of(owned)), Ask("owners_of", names_of(silent)))
     node_ids = {name for (name,) in held} | {move.node.node_id for move in moves if isinstance(move, GrantTo)}
     found = yield from together(
         Ask("still_nodes", {"node_ids": sorted(name for (name,) in still)}),
@@ -210,14 +248,15 @@ def _lock_shares(moves: Sequence[Move]) -> Steps[tuple[dict[Share, _Row], int]]:
     seized = sorted({move.share for move in moves if isinstance(move, Seize)})
     others = sorted({move.share for move in moves} - set(seized))
     waited, locked, ((now,),) = yield from together(
-        Ask("lock_shares_to_seize", _names(seized)), Ask("lock_shares", _names(others)), Ask("store_clock", {})
+        Ask("lock_shares_to_seize", names_of(seized)), Ask("lock_shares", names_of(others)), Ask("store_clock", {})
     )
     found = [(seized, row) for row in waited] + [(others, row) for row in locked]
     seen = [_Row(shares[int(place) - 1], columns) for shares, (place, *columns) in found]
     return {row.share: row for row in seen}, now
 
 
-def _names(shares: Iterable[Share]) -> dict[str, object]:
+def names_of(shares: Iterable[Share]) -> dict[str, object]:
+    """Return the parameters that name shares in a statement, in ascending order."""
     listed = sorted(shares)
     return {
         "consumers": [share.consumer for share in listed],

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from psycopg.types.numeric import Int4, Int8  # a plain int is sent by its size: each would be prepared by itself
 
-from holdfast.backends.postgres.steps import Ask, Rows, Steps, load, rows, run, together
-from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.copying import event_row, stream
 from holdfast.backends.postgres.verbs.events import Category, find_categories, make_categories
+from holdfast.backends.sql.steps import Ask, Numbers, Rows, load, rows, run, together
 from holdfast.errors import VersionConflict
 from holdfast.model.event import DEFAULT_PARTITIONS, Appended, NewEvent, partition_of
+from holdfast.store.steps import Steps
 
 Place = tuple[int, int]  # category and partition
 _encode = msgspec.json.encode
@@ -57,8 +57,8 @@ def _lock(places: Sequence[Place]) -> Ask:
 
 def _arrays(places: Sequence[Place]) -> dict[str, object]:
     return {
-        "category_ids": numbers(category_id for category_id, _ in places),
-        "partition_ids": numbers(partition_id for _, partition_id in places),
+        "category_ids": Numbers(category_id for category_id, _ in places),
+        "partition_ids": Numbers(partition_id for _, partition_id in places),
     }
 
 
@@ -174,7 +174,7 @@ def copy(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Step
         Ask("known_events", {"ids": f"{{{','.join(event.id for event in events)}}}"}),
         Ask(
             "stream_versions",
-            {"category_ids": numbers(number for number, _ in streams), "streams": [name for _, name in streams]},
+            {"category_ids": Numbers(number for number, _ in streams), "streams": [name for _, name in streams]},
         ),
     )
     work = _Copy(heads, versions)
@@ -223,6 +223,6 @@ class _Copy:
         places = sorted(self._positions)
         return {
             **_arrays(places),
-            "position_ids": numbers(self._positions[place] for place in places),
-            "recorded_ats": numbers(self._recorded[place] for place in places),
+            "position_ids": Numbers(self._positions[place] for place in places),
+            "recorded_ats": Numbers(self._recorded[place] for place in places),
         }

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.backends.postgres.claim_floor import Place
-from holdfast.backends.postgres.steps import Steps, rows
+from holdfast.backends.sql.steps import rows
 from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob
+from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
 from holdfast.backends.postgres.verbs.consumers import begin_at, heads_of, require_consumer
 from holdfast.backends.postgres.verbs.transitions import Step, record
+from holdfast.backends.sql.steps import rows, run, value
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import AllocationState, Share
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import ConsumerView, ShareView, Start, Subscription
 
 

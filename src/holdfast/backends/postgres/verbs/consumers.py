@@ -9,14 +9,15 @@ from typing import NamedTuple
 import psycopg
 from psycopg.types.numeric import Int8  # a plain int is sent by its size, and each size is a statement to prepare
 
-from holdfast.backends.postgres.steps import Ask, Steps, row, rows, run, together, value
 from holdfast.backends.postgres.verbs import parking
 from holdfast.backends.postgres.verbs.events import position_at, stored, version_at
 from holdfast.backends.postgres.verbs.transitions import Step, record
-from holdfast.errors import ConfigError, ConsumerNotFound, LeaseLost
+from holdfast.backends.sql.steps import Ask, row, rows, run, together, value
+from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.allocation import AllocationState, Grant, Share
 from holdfast.model.event import partition_of
 from holdfast.model.instants import to_micros
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent, Start, StartAt, Subscription
 
 
@@ -192,15 +193,9 @@ def verify(grant: Grant) -> Steps[int | None]:
     return position
 
 
-def hold(grant: Grant, milliseconds: int) -> Steps[None]:
-    """Hold the share until the end of the transaction; raise `LeaseLost` if the grant is stale."""
-    if not (yield from run("lock_share", **_names(grant), milliseconds=milliseconds)):
-        share = grant.share
-        message = (
-            f"consumer {share.consumer} on partition {share.partition_id} of {share.category}: generation "
-            f"{grant.generation} is stale: the share was taken away, and another node may have it. Nothing was written"
-        )
-        raise LeaseLost(message)
+def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
+    """Lock the share until the end of the transaction; False if the grant is stale."""
+    return (yield from run("lock_share", **_names(grant), milliseconds=milliseconds))
 
 
 def release(grant: Grant) -> Steps[bool]:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Rows, Steps, load, rows
-from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
 from holdfast.backends.postgres.verbs.lines import Line, LineName, Placed, settle, take_lines
 from holdfast.backends.postgres.verbs.moves import Moves
+from holdfast.backends.sql.steps import Numbers, Rows, load, rows
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
+from holdfast.store.steps import Steps
 
 CHUNK = 5_000
 _encode = msgspec.json.encode
@@ -66,11 +66,11 @@ def _insert_some(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[Rows]:
 def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
     return {
         "ids": [job.id for job in jobs],
-        "lane_ids": numbers(lanes[job.queue, job.task] for job in jobs),
+        "lane_ids": Numbers(lanes[job.queue, job.task] for job in jobs),
         "payloads": [job.payload for job in jobs],
         "headers": [_headers(job) for job in jobs],
-        "priorities": numbers(job.priority for job in jobs),
-        "max_attempts": numbers(job.max_attempts for job in jobs),
+        "priorities": Numbers(job.priority for job in jobs),
+        "max_attempts": Numbers(job.max_attempts for job in jobs),
         "timeouts": [job.timeout for job in jobs],
         "run_ats": [_instant(job) for job in jobs],
         "delays": [_delay(job) for job in jobs],

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
+from holdfast.backends.sql.steps import rows, run, value
 from holdfast.errors import CategoryNotFound, ConfigError
 from holdfast.model.event import DEFAULT_PARTITIONS, StoredEvent
 from holdfast.model.instants import to_micros
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import CategoryView
 
 _NO_VERSION = 2**62  # above every version

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
-from holdfast.backends.postgres.verbs.arrays import numbers
-from holdfast.backends.postgres.verbs.lines import Placed, heads_left
+from holdfast.backends.postgres.verbs.lines import heads_left
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.backends.postgres.verbs.rescue import lock, lose
+from holdfast.backends.sql.steps import Numbers, became_ready, rows, run, value
 from holdfast.model.budget import after_return
 from holdfast.model.instants import span_micros
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Retried, Snoozed
+from holdfast.store.steps import Steps
 from holdfast.store.values import Finish, Standing, Verdict
 
 _WORDS = {
@@ -50,8 +50,8 @@ def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[Completion
     results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
     ((count, seqs, fences, heads),) = yield from rows(
         "complete",
-        seqs=numbers(seq for seq, _ in ordered),
-        fences=numbers(fence for _, fence in ordered),
+        seqs=Numbers(seq for seq, _ in ordered),
+        fences=Numbers(fence for _, fence in ordered),
         results=results if any(results) else None,
         number=len(ordered),
         keyed=keyed,
@@ -59,13 +59,13 @@ def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[Completion
     return Completions(set(ordered if count == len(ordered) else zip(seqs, fences, strict=True)), heads)
 
 
-def complete(lease: Lease, result: str | None, ready: list[Placed] | None = None) -> Steps[Verdict]:
-    """Complete one job under its fence, last of all in a transaction; `ready` is told where what it brought up lies."""
+def complete(lease: Lease, result: str | None) -> Steps[Verdict]:
+    """Complete one job under its fence, as the last statement of a transaction."""
     completed = yield from complete_all([Finish(lease, Completed(result))], keyed=True)
     if completed.heads:
-        brought_up = yield from heads_left(completed.heads)
-        if ready is not None:
-            ready += brought_up
+        places = yield from heads_left(completed.heads)
+        if places:
+            yield from became_ready(places)
     return Verdict.DONE if completed.done else Verdict.LOST
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Steps, row, rows
+from holdfast.backends.sql.steps import row, rows
 from holdfast.errors import JobNotFound
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
 from holdfast.model.turn import run_at_of
+from holdfast.store.steps import Steps
 from holdfast.store.values import (
     AttemptView,
     Count,

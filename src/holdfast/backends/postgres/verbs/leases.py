@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Steps, rows, run
-from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.text import clean_or_none
+from holdfast.backends.sql.steps import Numbers, rows, run
 from holdfast.model.instants import span_micros
 from holdfast.model.job import Lease
+from holdfast.store.steps import Steps
 from holdfast.store.values import Extension, Verdict, WorkerBeat
 
 _encode = msgspec.json.encode
@@ -21,8 +21,8 @@ def extend_many(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension
     """Extend those that are held under their fence, expired or not; what a transaction has locked is left to it."""
     found = yield from rows(
         "extend_many",
-        seqs=numbers(lease.seq for lease in leases),
-        fences=numbers(lease.fence for lease in leases),
+        seqs=Numbers(lease.seq for lease in leases),
+        fences=Numbers(lease.fence for lease in leases),
         span=span_micros(duration),
     )
     there = {(seq, fence): (asked, extended) for seq, fence, asked, extended in found}

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, rows, run
-from holdfast.backends.postgres.verbs.arrays import numbers
+from holdfast.backends.sql.steps import Numbers, rows, run
 from holdfast.model.budget import Counters
+from holdfast.store.steps import Steps
 
 LineName = tuple[str, str]
 Placed = tuple[int, int, int]  # lane_id, turn, seq
@@ -38,10 +38,10 @@ def take_lines(wanted: Iterable[LineName]) -> Steps[dict[LineName, Line]]:
 def settle(vacant: Sequence[int], heads: dict[int, int]) -> Steps[None]:
     """Note the heads, by line, of lines that had none; remove those that have none still."""
     if heads:
-        yield from run("set_heads", line_ids=numbers(heads), seqs=numbers(heads.values()))
+        yield from run("set_heads", line_ids=Numbers(heads), seqs=Numbers(heads.values()))
     empty = [line_id for line_id in vacant if line_id not in heads]
     if empty:
-        yield from run("drop_lines", line_ids=numbers(empty))
+        yield from run("drop_lines", line_ids=Numbers(empty))
 
 
 def end_of_line(name: LineName, seq: int, counters: Counters) -> Steps[list[Placed]]:
@@ -61,9 +61,9 @@ def end_of_line(name: LineName, seq: int, counters: Counters) -> Steps[list[Plac
 
 def heads_left(seqs: Sequence[int]) -> Steps[list[Placed]]:
     """The heads of some lines have ended: bring up the next of each; return where those lie that are ready."""
-    held = yield from rows("lock_lines", seqs=numbers(seqs))
+    held = yield from rows("lock_lines", seqs=Numbers(seqs))
     return (yield from _bring_up([line_id for (line_id,) in held])) if held else []
 
 
 def _bring_up(line_ids: Sequence[int]) -> Steps[list[Placed]]:
-    return (yield from rows("bring_up", line_ids=numbers(line_ids)))
+    return (yield from rows("bring_up", line_ids=Numbers(line_ids)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, rows
 from holdfast.backends.postgres.verbs.lines import heads_left
 from holdfast.backends.postgres.verbs.text import clean, clean_or_none
+from holdfast.backends.sql.steps import rows
 from holdfast.model.budget import Counters
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Failure
 from holdfast.model.turn import turn_of
+from holdfast.store.steps import Steps
 
 KEEP_FIRST = 5
 KEEP_LAST = 20

@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Ask, Steps, row, rows, run, together, value
 from holdfast.backends.postgres.verbs.transitions import forget_old
+from holdfast.backends.sql.steps import Ask, row, rows, run, together, value
 from holdfast.model.allocation import AllocationState, Grant, Leadership, NodeKey, Share, Timing
 from holdfast.model.instants import span_micros
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Beat, LeaderView, Member, NewNode, NodeView, Owned
+
+_WAIT = 1000  # milliseconds for a transaction of the process that had the same node id
 
 
 def _key(node: NodeKey) -> dict[str, object]:
@@ -32,6 +35,7 @@ def join(new: NewNode) -> Steps[None]:
         members=msgspec.json.encode(new.members).decode(),
         ttl=span_micros(new.timing.ttl),
     )
+    yield from rows("wait_at_most", milliseconds=_WAIT)
     yield from _free_all(new.node.node_id, None, target=new.node.node_id, lost=1)
 
 

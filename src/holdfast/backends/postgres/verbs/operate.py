@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, row, rows, run, value
 from holdfast.backends.postgres.verbs.lines import end_of_line
 from holdfast.backends.postgres.verbs.moves import Moves, Running
 from holdfast.backends.postgres.verbs.text import clean
+from holdfast.backends.sql.steps import row, rows, run, value
 from holdfast.errors import JobNotFound, StoreUnavailable
 from holdfast.model.budget import Counters, after_retry, after_return
 from holdfast.model.outcome import Failure
 from holdfast.model.turn import run_at_of, turn_of
+from holdfast.store.steps import Steps
 from holdfast.store.values import Cancellation
 
 _TRIES = 50

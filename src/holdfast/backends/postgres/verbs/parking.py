@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
 from holdfast.backends.postgres.verbs.text import clean
+from holdfast.backends.sql.steps import rows, run, value
 from holdfast.model.allocation import Share
 from holdfast.model.outcome import Failure
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, Park, ParkedView, Unpark
 
 

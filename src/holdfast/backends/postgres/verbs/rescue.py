@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from holdfast.backends.postgres.steps import Steps, rows, run, value
-from holdfast.backends.postgres.verbs.arrays import numbers
 from holdfast.backends.postgres.verbs.moves import Moves, Running
+from holdfast.backends.sql.steps import Numbers, rows, run, value
 from holdfast.model.budget import after_interruption, after_loss, after_return, was_alone
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
+from holdfast.store.steps import Steps
 from holdfast.store.values import Rescued, Verdict
 
 _LATE = 4  # a wait of more than this part of a lease breaks the access of whoever waited
@@ -26,7 +26,7 @@ def lock(leases: Iterable[tuple[int, int]]) -> Steps[list[Running]]:
     """Lock the rows of those leases, (seq, fence), that are held."""
     ordered = sorted(leases)
     found = yield from rows(
-        "lock_leases", seqs=numbers(seq for seq, _ in ordered), fences=numbers(fence for _, fence in ordered)
+        "lock_leases", seqs=Numbers(seq for seq, _ in ordered), fences=Numbers(fence for _, fence in ordered)
     )
     return [Running(*row) for row in found]
 
@@ -73,6 +73,7 @@ def rescue_worker(worker_id: str, reason: str, limit: int) -> Steps[tuple[list[R
 def _take(taken: Sequence[tuple[Running, int]], reason: str) -> Steps[tuple[list[Rescued], Moves]]:
     """Take running jobs, each with the number of jobs that its worker held."""
     moves = Moves()
+    taken = yield from _within_reach(taken)
     if not taken:
         return [], moves
     described = yield from rows("describe_jobs", seqs=[running.seq for running, _ in taken])
@@ -87,6 +88,21 @@ def _take(taken: Sequence[tuple[Running, int]], reason: str) -> Steps[tuple[list
     yield from moves.write()
     yield from run("isolate_no_more", worker_ids=sorted({running.worker_id for running, _ in taken}))
     return rescued, moves
+
+
+def _within_reach(taken: Sequence[tuple[Running, int]]) -> Steps[Sequence[tuple[Running, int]]]:
+    """Leave out jobs whose end needs an order key that another session has locked: others do not wait for it."""
+    ending = {running.seq for running, held in taken if running.keyed and _ends(running, held)}
+    if not ending:
+        return taken
+    locked = {seq for (seq,) in (yield from rows("locked_lines", seqs=Numbers(sorted(ending))))}
+    return [(running, held) for running, held in taken if running.seq not in locked]
+
+
+def _ends(running: Running, held: int) -> bool:
+    alone = was_alone(isolated=running.isolated, held=held)
+    verdict = after_loss(running.counters, max_attempts=running.max_attempts, alone=alone)
+    return running.cancel_asked or verdict.failed_because is not None
 
 
 def release(leases: Sequence[Lease], *, started: bool) -> Steps[tuple[list[Verdict], Moves]]:

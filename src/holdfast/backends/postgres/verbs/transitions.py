@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.backends.postgres.steps import Steps, rows, run
+from holdfast.backends.sql.steps import rows, run
 from holdfast.model.allocation import AllocationState, Share
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Transition
 
 _FORGET_EVERY = 100

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.backends.postgres.steps import Rows, Steps, row, rows, run, value
 from holdfast.backends.postgres.verbs.events import require_category
+from holdfast.backends.sql.steps import Rows, row, rows, run, value
 from holdfast.model.event import partition_of
 from holdfast.model.instants import span_micros
+from holdfast.store.steps import Steps
 
 
 def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> Steps[int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.backends.postgres.steps import Rows, Steps, rows, run, value
+from holdfast.backends.sql.steps import Rows, rows, run, value
 from holdfast.model.instants import span_micros
+from holdfast.store.steps import Steps
 from holdfast.store.values import Promotion, Retention
 
 _FORGET_WORKERS_AFTER = timedelta(days=1)

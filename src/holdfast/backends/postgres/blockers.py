@@ -1,0 +1,154 @@
+"""End the sessions for which recovery would wait: the server's side of a client that is frozen.
+
+A live client rolls a transaction back when its limit has passed. A frozen one cannot. While its session is idle in the
+transaction a timeout of the server ends it; but inside a pipeline, a COPY or a half-sent statement the session is
+active, waits for its client, and no timeout before PostgreSQL 17 sees it. So whoever recovers ends it, with
+`pg_terminate_backend`:
+
+```text
+   lease expired ─▶ row locked? ─▶ by which transaction? ─▶ older than a handler's may be? ─▶ end its session
+                        no │               (xmax)                     no │
+                           ▼                                             ▼
+                      take the lease                              left until the next pass
+```
+
+What waits for a row of ours otherwise, for instance an append for the head of a partition, is not recovery: a session
+that is stuck there is ended once it is older than any handler's transaction may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import psycopg
+
+from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.postgres.verbs.allot import names_of
+from holdfast.backends.sql.steps import Rows, rows, value
+from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.model.allocation import Share
+from holdfast.model.instants import span_micros
+from holdfast.store.steps import Steps
+
+_logger = logging.getLogger("holdfast.postgres")
+_PAUSE = timedelta(seconds=5)
+_LEAST = timedelta(seconds=30)
+_WAIT = 500  # milliseconds that a session of ours waits for a row, so that the server tells who holds it
+_LOOK_AGAIN = 0.05
+
+
+def waited_in_vain(error: StoreError) -> bool:
+    """Tell whether a verb gave up because of a lock that another session holds."""
+    return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
+
+
+class _Held(NamedTuple):
+    """A row that recovery wants: who holds it, how long a transaction may, how long its lease has been over."""
+
+    holder: str
+    allowed: int
+    overdue: int
+    seq: int | None
+
+
+class Blockers:
+    """Ends sessions that hold what others wait for past their limit; logs each, and each role that it may not end."""
+
+    def __init__(self, runner: PoolRunner, *, pause: timedelta = _PAUSE, least: timedelta = _LEAST) -> None:
+        """`pause`: a session that stands still for so long in the middle of a verb is stuck; so often we look for one.
+
+        `least`: for so long others wait for the transaction of a handler or a caller that is stuck, or longer.
+        """
+        self._runner = runner
+        self._pause = pause
+        self._least = least
+        self._looked = float("-inf")
+        self._refused: set[str] = set()
+
+    async def end_for_leases(self, unbroken: timedelta | None) -> None:
+        """End the sessions that hold expired leases: rows of running jobs, or the order keys that their ends lock."""
+        access = None if unbroken is None else span_micros(unbroken)
+        held = await self._end("holders_of_leases", unbroken=access)
+        late = [each for each in held if each.overdue > each.allowed]
+        if late and not self._runner.joins:  # the others are gone, or have just begun
+            await self._end_while_waiting(max(late, key=lambda each: each.overdue))
+
+    async def end_for_shares(self, shares: Iterable[Share]) -> None:
+        """End the sessions that hold shares which are to be seized."""
+        await self._end("holders_of_shares", **names_of(shares))
+
+    async def end_stuck(self) -> None:
+        """End the sessions that are stuck in the middle of what their client sends; looks every few seconds at most."""
+        now = time.monotonic()
+        if now - self._looked >= self._pause.total_seconds():
+            self._looked = now
+            spans = {"pause": span_micros(self._pause), "least": span_micros(self._least)}
+            self._note(await self._runner.apart(lambda: rows("end_stuck_sessions", **spans)))
+
+    async def _end(self, look: str, **parameters: object) -> list[_Held]:
+        held = [_Held(*row) for row in await self._runner.apart(lambda: rows(look, **parameters))]
+        if held:
+            self._note(await self._runner.apart(lambda: _end(held, waiting=None)))
+        return held
+
+    async def _end_while_waiting(self, held: _Held) -> None:
+        """End those for whom a session of ours waits when it wants to lock the row of a lease; it gives up soon."""
+        number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        waiter = asyncio.ensure_future(self._runner.write(lambda: _wait(held.seq, number)))
+        try:
+            either: set[asyncio.Future[Any]] = {waiter, number}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            while not waiter.done():
+                self._note(await self._runner.apart(lambda: _end([held], waiting=number.result())))
+                await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
+            await waiter
+        except StoreUnavailable as error:
+            if not waited_in_vain(error):
+                raise
+        finally:
+            waiter.cancel()
+
+    def _note(self, found: Sequence[tuple[int, str, int, bool | None]]) -> None:
+        for pid, role, age, ended in found:
+            if ended is not None:
+                _logger.warning(
+                    "ended session %d of role %s: its transaction was open for %.1f s, past its limit, and held rows "
+                    "that others wait for. Its client was frozen, or too slow",
+                    pid,
+                    role,
+                    age / 1_000_000,
+                )
+            elif role not in self._refused:
+                self._refused.add(role)
+                _logger.warning(
+                    "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or "
+                    "shares stay with their frozen client until it goes on. Connect as the same role, or grant the "
+                    "role of the workers %s or pg_signal_backend. This is logged once for each role",
+                    pid,
+                    role,
+                    role,
+                )
+
+
+def _end(held: Sequence[_Held], *, waiting: int | None) -> Steps[Rows]:
+    return rows(
+        "end_holders",
+        holders=[each.holder for each in held],
+        allowed=[each.allowed for each in held],
+        overdue=[each.overdue for each in held],
+        waiting=waiting,
+    )
+
+
+def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:
+    found = yield from value("session_number")
+    if not number.done():  # the verb may be repeated
+        number.set_result(found)
+    yield from rows("wait_at_most", milliseconds=_WAIT)
+    yield from rows("wait_for_running", seq=seq)
+    yield from rows("wait_for_line", seq=seq)

@@ -1,0 +1,217 @@
+-- Sessions that hold rows for which recovery waits, and how they are ended.
+--
+-- A row names the transaction that has locked it, in `xmax`, and pg_locks names the session of each transaction that is
+-- open. So a session is ended only while it holds this very row. `xmax` is the number of a group of transactions where
+-- several share a lock. It is that of a savepoint where the row was locked inside one, and when the savepoint was released
+-- no view tells whose it is: the server tells it only of a session that waits for the row.
+
+-- name: holders_of_leases
+-- Of leases that have expired: who holds the row, or the row of the order key that the end of the job must lock; for how
+-- long a transaction may; and for how long the lease has been over. A handler's transaction may last a third of the lease.
+with expired as materialized (
+    select running.seq, running.xmax::text as holder, running.keyed, running.lease_span / 2 as allowed,
+           instant.now - running.lease_until as overdue
+    from {schema}.running as running cross join (select {now} as now) as instant
+    where lease_until <= instant.now and (%(unbroken)s::bigint is null or lease_span <= 2 * %(unbroken)s::bigint)
+)
+select holder, allowed, overdue, seq from expired where holder <> '0'
+union all
+select line.holder, expired.allowed, expired.overdue, expired.seq
+from expired
+cross join lateral (select lane_id, order_key from {schema}.job where seq = expired.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+cross join lateral (
+    select xmax::text as holder from {schema}.key_line
+    where queue = lane.queue and order_key = job.order_key and xmax::text <> '0' limit 1
+) as line
+where expired.keyed;
+
+-- name: holders_of_shares
+-- The same of shares that are to be seized. A handler's transaction may last less than the time to live of its node.
+select allocation.holder, coalesce(node.ttl, longest.ttl),
+       coalesce(instant.now - node.beat_at - node.ttl, longest.ttl), null::bigint
+from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
+    as given (consumer, category, partition_id)
+cross join lateral (
+    select xmax::text as holder, owner from {schema}.allocation
+    where consumer = given.consumer and partition_id = given.partition_id
+      and category_id = (select category_id from {schema}.category where category = given.category) limit 1
+) as allocation
+cross join (select {now} as now) as instant
+cross join (select max(ttl) as ttl from {schema}.node) as longest
+left join {schema}.node as node on node.node_id = allocation.owner
+where allocation.holder <> '0';
+
+-- name: end_holders
+-- End the sessions of these transactions, or those for which the session `waiting` waits, if their transactions have been
+-- open for longer than is allowed. The start of a transaction of another role may be hidden: then the lease must have been
+-- over for so long. Null: we have no right to.
+with given as materialized (
+    select holder::xid as holder, min(allowed) as allowed, min(overdue) as overdue
+    from unnest(%(holders)s::text[], %(allowed)s::bigint[], %(overdue)s::bigint[]) as given (holder, allowed, overdue)
+    group by holder
+),
+lock as materialized (
+    select pid, locktype, transactionid, relation from pg_locks
+    where granted and (
+        locktype = 'transactionid' or locktype = 'relation' and mode in ('RowShareLock', 'RowExclusiveLock')
+    )
+),
+-- To ask for the members of a group that there is not, or no longer, would be an error.
+grouped as materialized (
+    select * from given
+    where mxid_age(holder) between 1 and (select max(mxid_age(datminmxid)) from pg_database)
+      and not exists (select 1 from lock where lock.transactionid = given.holder)
+),
+holding as (
+    select lock.pid, given.allowed, given.overdue from given join lock on lock.transactionid = given.holder
+    union all
+    select lock.pid, grouped.allowed, grouped.overdue
+    from grouped cross join lateral pg_get_multixact_members(grouped.holder) as member
+    join lock on lock.transactionid = member.xid
+    union all
+    select blocking.pid, given.allowed, given.overdue
+    from given cross join unnest(pg_blocking_pids(%(waiting)s::integer)) as blocking (pid)
+    where %(waiting)s::integer is not null
+),
+late as materialized (
+    select activity.pid, activity.usesysid, activity.usename,
+           coalesce((extract(epoch from clock_timestamp() - activity.xact_start) * 1000000)::bigint, holding.overdue)
+               as age
+    from holding join pg_stat_activity as activity on activity.pid = holding.pid
+    where activity.datname = current_database() and activity.pid <> pg_backend_pid()
+      and coalesce(
+          clock_timestamp() - activity.xact_start > holding.allowed * interval '1 microsecond',
+          holding.overdue > holding.allowed
+      )
+      and exists (
+          select 1 from lock as ours join pg_class on pg_class.oid = ours.relation
+          where ours.pid = holding.pid
+            and pg_class.relnamespace = (select relnamespace from pg_class where oid = '{schema}.job'::regclass)
+      )
+),
+-- One row for each session, however many of our rows it holds.
+session as materialized (
+    select pid, usesysid, usename, max(age) as age from late group by pid, usesysid, usename
+)
+select session.pid, session.usename::text, session.age, case when
+    (pg_has_role(session.usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage'))
+    and (not victim.rolsuper or ourselves.rolsuper)
+    then pg_terminate_backend(session.pid, 100) end
+from session
+join pg_roles as victim on victim.oid = session.usesysid
+join pg_roles as ourselves on ourselves.rolname = current_user;
+
+-- name: end_stuck_sessions
+-- A client that is stopped in the middle of what it sends leaves a session that is active, and waits for the rest of it:
+-- no timeout of the server ends it. Rows of leadership and node are locked only by our own verbs, which take
+-- milliseconds. Others may be held by a transaction of a handler or of a caller: it is ended if it has been open for
+-- longer than any handler's may, and for `least`, and another session has been waiting for one of our rows that it holds.
+with stuck as materialized (
+    select pid, usesysid, usename, xact_start, state_change from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and state = 'active'
+      and wait_event_type = 'Client' and state_change < clock_timestamp() - %(pause)s::bigint * interval '1 microsecond'
+),
+ours as materialized (
+    select oid from pg_class
+    where exists (select 1 from stuck)
+      and relnamespace = (select relnamespace from pg_class where oid = '{schema}.job'::regclass)
+),
+lock as materialized (
+    select pid, granted, locktype, relation, mode, waitstart from pg_locks where exists (select 1 from stuck)
+),
+longest as materialized (
+    select greatest(
+        %(least)s::bigint, (select max(lease_span) / 2 from {schema}.running), (select max(ttl) from {schema}.node)
+    ) * interval '1 microsecond' as span
+    where exists (select 1 from stuck)
+),
+waiting as materialized (
+    select pid from lock
+    where not granted and waitstart < clock_timestamp() - %(pause)s::bigint * interval '1 microsecond'
+      and (locktype = 'tuple' and relation in (select oid from ours)
+           or pid in (select pid from lock where granted and locktype = 'tuple' and relation in (select oid from ours)))
+),
+session as materialized (
+    select * from stuck
+    where exists (
+        select 1 from lock where lock.pid = stuck.pid and lock.granted and lock.locktype = 'relation'
+            and lock.relation in ('{schema}.leadership'::regclass, '{schema}.node'::regclass)
+            and lock.mode in ('RowShareLock', 'RowExclusiveLock')
+    ) or (
+        stuck.xact_start < clock_timestamp() - (select span from longest)
+        and stuck.pid = any(array(select unnest(pg_blocking_pids(waiting.pid)) from waiting))
+    )
+)
+select session.pid, session.usename::text,
+       (extract(epoch from clock_timestamp() - session.xact_start) * 1000000)::bigint, case when
+    (pg_has_role(session.usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage'))
+    and (not victim.rolsuper or ourselves.rolsuper)
+    then pg_terminate_backend(session.pid, 100) end
+from session
+join pg_roles as victim on victim.oid = session.usesysid
+join pg_roles as ourselves on ourselves.rolname = current_user;
+
+-- name: session_number
+select pg_backend_pid();
+
+-- name: wait_for_running
+-- The row of a lease, and that of its order key.
+select 1 from {schema}.running where seq = %(seq)s for update;
+
+-- name: wait_for_line
+select 1 from {schema}.key_line
+where line_id = (
+    select line.line_id
+    from {schema}.job as job
+    join {schema}.lane as lane on lane.lane_id = job.lane_id
+    join {schema}.key_line as line on line.queue = lane.queue and line.order_key = job.order_key
+    where job.seq = %(seq)s
+)
+for update;
+
+-- name: wait_at_most
+select set_config('lock_timeout', %(milliseconds)s::text, true);
+
+-- name: locked_lines
+-- Lock the order keys of those of these jobs whose keys nobody else has locked; return the other jobs.
+with line as materialized (
+    select given.seq, line.line_id
+    from unnest(%(seqs)s::bigint[]) as given (seq)
+    cross join lateral (select lane_id, order_key from {schema}.job where seq = given.seq limit 1) as job
+    join {schema}.lane as lane on lane.lane_id = job.lane_id
+    cross join lateral (
+        select line_id from {schema}.key_line where queue = lane.queue and order_key = job.order_key limit 1
+    ) as line
+),
+free as materialized (
+    select line_id from {schema}.key_line where line_id = any(array(select line_id from line)) for update skip locked
+)
+select seq from line where line_id not in (select line_id from free);
+
+-- name: free_shares
+-- Lock those of these shares that nobody else has locked; return their places among those given, and their owners.
+select given.place, allocation.owner
+from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[]) with ordinality
+    as given (consumer, category, partition_id, place)
+cross join lateral (
+    select owner from {schema}.allocation
+    where consumer = given.consumer and partition_id = given.partition_id
+      and category_id = (select category_id from {schema}.category where category = given.category) limit 1
+    for update skip locked
+) as allocation;
+
+-- name: locked_nodes
+-- Lock those of these nodes that nobody else has locked; return the others.
+with free as materialized (
+    select node_id from {schema}.node where node_id = any(%(node_ids)s::text[]) for share skip locked
+)
+select node_id from {schema}.node
+where node_id = any(%(node_ids)s::text[]) and node_id not in (select node_id from free);
+
+-- name: locked_consumers
+with free as materialized (
+    select consumer from {schema}.consumer where consumer = any(%(consumers)s::text[]) for key share skip locked
+)
+select consumer from {schema}.consumer
+where consumer = any(%(consumers)s::text[]) and consumer not in (select consumer from free);

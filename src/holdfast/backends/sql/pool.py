@@ -1,0 +1,245 @@
+"""Connections kept for reuse, within a bound.
+
+No thread and no task maintains the pool. A connection is opened when one is needed, so an outage is reported at once
+with its reason, and the first request after it reaches the server again. A broken connection is dropped, never reused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+from holdfast.errors import StoreUnavailable
+
+C = TypeVar("C")
+D_contra = TypeVar("D_contra", contravariant=True)
+_SLOT_TIMEOUT: Final = 30.0
+
+
+class Connections(Protocol[D_contra]):
+    """What a pool asks of a driver."""
+
+    @property
+    def url(self) -> str:
+        """Where the connections lead, for messages."""
+        ...
+
+    @property
+    def limit(self) -> int:
+        """How many may be open in one pool."""
+        ...
+
+    def is_closed(self, connection: D_contra) -> bool:
+        """Whether a returned connection has broken; costs nothing."""
+        ...
+
+    def is_reusable(self, connection: D_contra) -> bool:
+        """Whether a returned connection is open and between transactions."""
+        ...
+
+    def is_broken(self, connection: D_contra) -> bool:
+        """Whether an idle connection must not be used any more."""
+        ...
+
+    def drop(self, connection: D_contra) -> None:
+        """Close without waiting; from any thread."""
+        ...
+
+    def lent(self, connection: D_contra) -> AbstractContextManager[None]:
+        """Restore, in the end, what the borrower has set on the connection object."""
+        ...
+
+
+class _Idle(Generic[C]):
+    """Idle connections. Any thread may empty it at any time."""
+
+    def __init__(self, connections: Connections[C], lost: Callable[[], None]) -> None:
+        self._connections = connections
+        self._lost = lost
+        self._idle: list[C] = []
+        self.is_closed = False
+
+    def take(self) -> C | None:
+        """Return the last one that is whole; broken ones are dropped."""
+        while (connection := self._popped()) is not None:
+            if not self._connections.is_broken(connection):
+                return connection
+            self._lost()
+            self._connections.drop(connection)
+        return None
+
+    def put(self, connection: C) -> None:
+        """Keep a connection for the next borrower, or drop it."""
+        if self._connections.is_reusable(connection) and not self.is_closed:
+            self._idle.append(connection)
+        else:
+            self._connections.drop(connection)
+
+    def drop_all(self) -> None:
+        """Close all idle connections."""
+        while (connection := self._popped()) is not None:
+            self._connections.drop(connection)
+
+    def _popped(self) -> C | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+
+class AsyncPool(Generic[C]):
+    """The connections of one event loop; `lost` is called whenever one has broken, or is suspected to have."""
+
+    def __init__(
+        self,
+        connections: Connections[C],
+        connect: Callable[[], Awaitable[C]],
+        *,
+        users: str,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._connections = connections
+        self._connect = connect
+        self._users = users
+        self._lost = lost
+        self._idle = _Idle(connections, lost)
+        self._slots = asyncio.Semaphore(connections.limit)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[C]:
+        """Lend a connection that is between transactions; one that is returned otherwise is dropped."""
+        connection = await self.take()
+        try:
+            with self._connections.lent(connection):
+                yield connection
+        finally:
+            self.put(connection)
+
+    async def take(self) -> C:
+        """Lend a connection until `put`, without the cost of a context manager."""
+        if self._slots.locked():
+            try:
+                async with asyncio.timeout(_SLOT_TIMEOUT):
+                    await self._slots.acquire()
+            except TimeoutError:
+                raise _exhausted(self._connections, self._users) from None
+        else:
+            await self._slots.acquire()
+        try:
+            return self._idle.take() or await self._connect()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def put(self, connection: C) -> None:
+        """Return a connection."""
+        if self._connections.is_closed(connection):
+            self._lost()
+        self._idle.put(connection)
+        self._slots.release()
+
+    def weed(self) -> None:
+        """Drop idle connections that have broken, up to the first whole one: the one to be lent next."""
+        connection = self._idle.take()
+        if connection is not None:
+            self._idle.put(connection)
+
+    def drop_idle(self) -> None:
+        """Close idle connections; from any thread."""
+        self._lost()
+        self._idle.drop_all()
+
+    def close(self) -> None:
+        """Close idle connections, and those in use when they are returned."""
+        self._idle.is_closed = True
+        self.drop_idle()
+
+
+class AsyncPools(Generic[C]):
+    """A pool for each event loop that uses the store: a connection belongs to the loop that opened it."""
+
+    def __init__(self, connections: Connections[C], connect: Callable[[], Awaitable[C]], *, users: str) -> None:
+        self._connections = connections
+        self._connect = connect
+        self._users = users
+        self._pools: dict[asyncio.AbstractEventLoop, AsyncPool[C]] = {}
+        self.losses = 0
+        """Grows whenever a connection has broken: what was cached through it may no longer be true."""
+
+    @property
+    def here(self) -> AsyncPool[C]:
+        """The pool of the running loop."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            self._forget_ended_loops()
+            pool = AsyncPool(self._connections, self._connect, users=f"{self._users} in one event loop", lost=self.lose)
+            self._pools[loop] = pool
+        return pool
+
+    def lose(self) -> None:
+        """Record that a connection has broken, or leads to another database."""
+        self.losses += 1
+
+    def _forget_ended_loops(self) -> None:
+        for loop, pool in list(self._pools.items()):
+            if loop.is_closed():
+                self._pools.pop(loop, None)
+                pool.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Close idle connections in all of them; from any thread."""
+        self.lose()
+        for pool in list(self._pools.values()):
+            pool.drop_idle()
+
+    def close(self) -> None:
+        """Close idle connections, and those in use when they are returned."""
+        for pool in list(self._pools.values()):
+            pool.close()
+        self.lose()
+
+
+class BlockingPool(Generic[C]):
+    """The connections of threads."""
+
+    def __init__(self, connections: Connections[C], connect: Callable[[], C], *, users: str) -> None:
+        self._connections = connections
+        self._connect = connect
+        self._users = users
+        self._idle = _Idle(connections, lambda: None)
+        self._slots = threading.Semaphore(connections.limit)
+
+    @contextmanager
+    def connection(self) -> Generator[C]:
+        """Lend a connection that is between transactions; one that is returned otherwise is dropped."""
+        if not self._slots.acquire(timeout=_SLOT_TIMEOUT):
+            raise _exhausted(self._connections, self._users)
+        try:
+            connection = self._idle.take() or self._connect()
+            try:
+                with self._connections.lent(connection):
+                    yield connection
+            finally:
+                self._idle.put(connection)
+        finally:
+            self._slots.release()
+
+    def drop_idle(self) -> None:
+        """Close idle connections; from any thread."""
+        self._idle.drop_all()
+
+    def close(self) -> None:
+        """Close idle connections, and those in use when they are returned."""
+        self._idle.is_closed = True
+        self.drop_idle()
+
+
+def _exhausted(connections: Connections[C], users: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{connections.url}: all connections for {users} ({connections.limit}) have been in use for "
+        f"{_SLOT_TIMEOUT:g} s: keep transactions short, or set pool= in the URL higher"
+    )

@@ -1,0 +1,86 @@
+"""Run the steps of a verb in an open transaction of SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Ready, Rows, Together
+from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.statements import STATEMENTS
+from holdfast.store.steps import Steps, Verb
+
+T = TypeVar("T")
+_encode = msgspec.json.encode
+
+
+class Direct(NamedTuple):
+    """Work of a hot path, done on the open transaction itself: one request for many statements."""
+
+    work: Callable[[Tx], Any]
+
+
+def direct(work: Callable[[Tx], T]) -> Verb[T]:
+    """Return the verb that does `work` on the open transaction."""
+
+    def verb() -> Steps[T]:
+        answer: T = yield Direct(work)
+        return answer
+
+    return verb
+
+
+def drive(tx: Tx, steps: Steps[T], ready: Ready) -> T:
+    """Run a verb to its end; the clock of `tx` is the clock of all its statements."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(_answer(tx, asked, ready))
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        steps.close()
+
+
+def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
+    match asked:
+        case Direct(work):
+            return work(tx)
+        case Ask():
+            return _rows(tx, asked)
+        case Together(asks):
+            return [_rows(tx, ask) for ask in asks]
+        case Each(statement, rows):
+            tx.raw.executemany(STATEMENTS[statement], ({**bound(row), "now": tx.now} for row in rows))
+            return []
+        case BecameReady():
+            ready.add(asked)
+            return []
+        case _:
+            raise TypeError(asked)  # COPY is PostgreSQL's; migrations run by themselves
+
+
+def _rows(tx: Tx, ask: Ask) -> Rows:
+    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": tx.now})
+    if cursor.description is None:
+        return [()] * cursor.rowcount
+    found = cursor.fetchall()
+    if ask.record is None:
+        return found
+    check_columns(ask, tuple(column[0] for column in cursor.description))
+    return [ask.record(*row) for row in found]
+
+
+def check_columns(ask: Ask, columns: tuple[str, ...]) -> None:
+    """Raise `RuntimeError` unless a statement names its columns as the fields of its record: rows go by name."""
+    fields: Any = ask.record._fields
+    if columns != fields:
+        message = f"the statement {ask.statement} returns {columns}, {ask.record.__name__} has {fields}"
+        raise RuntimeError(message)
+
+
+def bound(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return parameters as SQLite takes them: a list as its JSON text."""
+    return {name: _encode(value).decode() if isinstance(value, list) else value for name, value in parameters.items()}

@@ -1,0 +1,146 @@
+"""The effect of an attempt at a job: it commits together with the job's completion, under the fence of the lease."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from holdfast.errors import ConfigError, LeaseLost
+from holdfast.model.job import Lease, LeasedJob
+from holdfast.runtime.effect import Effect, EffectStage
+from holdfast.runtime.payload import encode_result_or_reason
+from holdfast.store.backend import Backend
+from holdfast.store.values import Standing, Verdict
+
+_TRANSACTION_PART = 3
+
+
+def transaction_limit(lease: timedelta) -> timedelta:
+    """Return how long a transaction of a handler may last: a third of the lease."""
+    return lease / _TRANSACTION_PART
+
+
+class Settling(Protocol):
+    """The keeper of the lease, as far as a handler's own completion concerns it."""
+
+    def settling(self, seq: int) -> None:
+        """From now on the lease may vanish because the job is being completed."""
+
+    def settled(self, seq: int) -> None:
+        """The job was completed: there is no lease any more."""
+
+    def unsettled(self, seq: int) -> None:
+        """The job was not completed: the transaction was rolled back."""
+
+
+class JobEffect(Effect):
+    """The effect of one attempt, and whether its handler has completed the job by itself."""
+
+    def __init__(self, job: LeasedJob, backend: Backend, *, span: timedelta, keeper: Settling | None) -> None:
+        super().__init__(backend, transaction_limit(span))
+        self.job = job
+        self.span = span
+        self.completed_by: str | None = None
+        self.result: object = None
+        self._keeper = keeper
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which everything is written."""
+        return self.job.lease
+
+    def result_text(self, result: object = None) -> str | None:
+        """Return the result as it is to be stored."""
+        return encode_result_or_reason(self.result if result is None else result)
+
+    # --- the transaction ----------------------------------------------------------------------------------------------
+
+    def refuse_second(self) -> None:
+        """Raise if the handler has completed the job already."""
+        self.refuse_after_completion("open a transaction")
+
+    def begin(self) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction under the lease."""
+        return self.backend.transactions.begin(self.lease, limit=self.limit)
+
+    def begin_blocking(self) -> AbstractContextManager[Any]:
+        """The same for a thread."""
+        return self.backend.transactions.begin_blocking(self.lease, limit=self.limit)
+
+    def write_end(self, transaction: Any) -> Any:
+        """Write the completion, with the result that the handler has set."""
+        return transaction.complete(self.lease, self.result_text())
+
+    def is_accepted(self, verdict: Any) -> bool:
+        """Tell whether the completion was written."""
+        return verdict is not Verdict.LOST
+
+    async def refusal(self, verdict: Any) -> Exception:
+        """Return `LeaseLost`; `ConfigError` if the job was completed before, inside this very transaction."""
+        del verdict
+        if await self.backend.jobs.verify(self.lease) is Standing.COMPLETED:  # joins the transaction
+            message = (
+                f"job {self.job.id} was completed inside its own transaction, and leaving that block completes the job "
+                "by itself: leave out the other completion and set ctx.result, or open the block with completes=False. "
+                "Nothing was written"
+            )
+            return ConfigError(message)
+        return self._lost()
+
+    async def ask(self) -> EffectStage:
+        """Ask the store whether the job is completed under this lease."""
+        is_completed = await self.backend.jobs.verify(self.lease) is Standing.COMPLETED
+        return EffectStage.COMMITTED if is_completed else EffectStage.OPEN
+
+    def committing(self) -> None:
+        """Note that the completion is being written."""
+        super().committing()
+        if self._keeper is not None:
+            self._keeper.settling(self.job.seq)
+
+    def committed(self) -> None:
+        """Note that the completion was committed."""
+        super().committed()
+        self.completed_by = "transaction"
+        if self._keeper is not None:
+            self._keeper.settled(self.job.seq)
+
+    def interrupted(self, error: BaseException) -> None:
+        """Note that no completion was committed; if one was, after all, the store refuses what is written later."""
+        super().interrupted(error)
+        self.uncompleted()
+
+    # --- completion in the caller's own transaction -------------------------------------------------------------------
+
+    def completing(self, verdict: Verdict) -> None:
+        """Note that the completion was written in the caller's own transaction, which may or may not commit."""
+        self.require_held(verdict)
+        self.committing()
+        self.completed_by = "using"
+
+    def uncompleted(self) -> None:
+        """Note that the job is not completed: the transaction was rolled back."""
+        self.completed_by = None
+        if self._keeper is not None:
+            self._keeper.unsettled(self.job.seq)
+
+    # --- refusals -----------------------------------------------------------------------------------------------------
+
+    def require_held(self, verdict: Verdict) -> None:
+        """Raise `LeaseLost`, and signal it, if a write was refused."""
+        if verdict is Verdict.LOST:
+            raise self._lost()
+
+    def _lost(self) -> LeaseLost:
+        self.lease_lost.set()
+        return LeaseLost(
+            f"job {self.job.id} is no longer held under fence {self.job.fence}: its lease expired or was taken "
+            "away, and another worker may run it. Nothing was written"
+        )
+
+    def refuse_after_completion(self, what: str) -> None:
+        """Raise if the handler has completed the job already."""
+        if self.completed_by is not None:
+            message = f"job {self.job.id} is completed already, by its own transaction: it is too late to {what}"
+            raise ConfigError(message)

@@ -1,0 +1,28 @@
+"""How long a rescuer waits before it takes an expired lease: the ratios that every store applies.
+
+An expired lease has two possible causes: its worker is dead, or its worker could not reach the store. A healthy worker
+extends its leases at half their duration, so the two cases can be told apart by waiting:
+
+```text
+   store access returns                    the rescuer may take leases that are still expired
+   │                                       │
+   ├───────────── lease / 2 ───────────────┤
+   │  healthy workers extend their leases  │
+```
+
+Both ratios are divisors, because a store compares integers: `RESCUE_ACCESS_PARTS * access >= lease`.
+`runtime.reachability` explains how access is measured.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+RESCUE_ACCESS_PARTS: Final = 2
+"""A rescuer needs unbroken access to the store for at least `lease / RESCUE_ACCESS_PARTS`."""
+
+LATE_PARTS: Final = 4
+"""A call that took longer than `lease / LATE_PARTS` breaks access: meanwhile workers may have been unable to extend.
+
+A rescue that waited this long for a lock or for the network therefore leaves the lease alone.
+"""

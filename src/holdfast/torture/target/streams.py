@@ -1,0 +1,146 @@
+"""What a run of streams reads of its target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.torture.history import now_us
+from holdfast.torture.streams.names import SHARES
+from holdfast.torture.streams.records import (
+    EventRow,
+    ParkedRow,
+    ShareObserved,
+    ShareRow,
+    SharesSeen,
+    StreamEffectRow,
+    TransitionSeen,
+)
+
+if TYPE_CHECKING:
+    from holdfast.torture.target.base import Query
+
+WAITING, DONE, PARKED, UNOWNED = "waiting", "done", "parked", "unowned"
+
+
+class StreamReader:
+    """Reads the events, shares and effects of a run."""
+
+    def __init__(self, snapshot: Callable[[], AbstractContextManager[Query]]) -> None:
+        self._snapshot = snapshot
+
+    def counts(self) -> dict[str, int]:
+        """Return how many events there are by state; one is done when every consumer has passed it."""
+        with self._snapshot() as query:
+            partitions = query.all("partitions_done")
+            (parked,), (shares,), (owned,) = (
+                query.all(name)[0] for name in ("count_parked", "count_shares", "count_owned")
+            )
+        head, done = sum(row[2] for row in partitions), sum(row[3] for row in partitions)
+        if shares < SHARES:  # some consumers have not subscribed yet
+            done = 0
+        return {WAITING: head - done, DONE: done, PARKED: parked, UNOWNED: SHARES - owned}
+
+    def effects_seen(self, after: int) -> tuple[int, int]:
+        """Return the last number among the effects, and how many of those after `after` are doubles."""
+        with self._snapshot() as query:
+            return query.all("last_stream_effect")[0][0], query.all("doubled_stream_effects", after=after)[0][0]
+
+    def shares(self) -> SharesSeen:
+        """Return all shares."""
+        sent_us = now_us()
+        with self._snapshot() as query:
+            shares = tuple(ShareObserved(*row) for row in query.all("shares_seen"))
+            epoch = query.all("epoch_seen")[0][0]
+        return SharesSeen(at_us=now_us(), shares=shares, epoch=epoch, sent_us=sent_us)
+
+    def transitions(self, after: int) -> list[TransitionSeen]:
+        """Return the transitions of shares whose number is above `after`."""
+        with self._snapshot() as query:
+            return [_transition(row) for row in query.all("transitions_seen", after=after)]
+
+    def dumped(self) -> Iterator[EventRow | StreamEffectRow | ParkedRow | ShareRow]:
+        """Go over all that the run has left."""
+        with self._snapshot() as query:
+            for name, record in _DUMPED.items():
+                yield from map(record, query.each(name))
+
+
+def _transition(row: tuple[Any, ...]) -> TransitionSeen:
+    number, consumer, category, partition, epoch, generation, old_state, new_state, node, at = row
+    return TransitionSeen(
+        at_us=now_us(),
+        store_us=at,
+        number=number,
+        consumer=consumer,
+        category=category,
+        partition=partition,
+        epoch=epoch,
+        generation=generation,
+        old_state=old_state,
+        new_state=new_state,
+        node=node or "",
+    )
+
+
+def _event(row: tuple[Any, ...]) -> EventRow:
+    event, category, partition, position, stream, version, name = row
+    return EventRow(
+        at_us=now_us(),
+        event=event,
+        category=category,
+        partition=partition,
+        position=position,
+        stream=stream,
+        version=version,
+        name=name,
+    )
+
+
+def _effect(row: tuple[Any, ...]) -> StreamEffectRow:
+    consumer, category, partition, generation, position, event, node, number = row
+    return StreamEffectRow(
+        at_us=now_us(),
+        consumer=consumer,
+        category=category,
+        partition=partition,
+        generation=generation,
+        position=position,
+        event=event,
+        node=node,
+        number=number,
+    )
+
+
+def _parked(row: tuple[Any, ...]) -> ParkedRow:
+    consumer, category, partition, position, event, stream, failure = row
+    return ParkedRow(
+        at_us=now_us(),
+        consumer=consumer,
+        category=category,
+        partition=partition,
+        position=position,
+        event=event,
+        stream=stream,
+        failure="" if failure is None else str(json.loads(failure).get("error_class", "?")),
+    )
+
+
+def _share(row: tuple[Any, ...]) -> ShareRow:
+    consumer, category, partition, generation, state, position, head = row
+    return ShareRow(
+        at_us=now_us(),
+        consumer=consumer,
+        category=category,
+        partition=partition,
+        generation=generation,
+        state=state,
+        position=position,
+        head=head,
+    )
+
+
+_DUMPED = {"all_events": _event, "all_stream_effects": _effect, "all_parked": _parked, "all_shares": _share}
+"""The statements of the final dump, and the record of a row of each."""
