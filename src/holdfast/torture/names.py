@@ -1,20 +1,20 @@
-"""The names of a run: its queues, its schema, its sessions."""
+"""Names that a run uses in a store: queues, schema, sessions."""
 
 from __future__ import annotations
 
 from typing import Final
 
 QUEUE: Final = "holdfast-torture"
-STRANGERS: Final = "holdfast-torture-strangers"
+RARE_QUEUE: Final = "holdfast-torture-knows_rare_task"
 """A queue that most workers do not serve."""
 PAUSED: Final = "holdfast-torture-paused"
-"""A queue that is paused now and then."""
+"""A queue that is paused at times."""
 USUAL: Final = (QUEUE, PAUSED)
-QUEUES: Final = (*USUAL, STRANGERS)
+QUEUES: Final = (*USUAL, RARE_QUEUE)
 SESSIONS: Final = "holdfast-torture"
-"""What the names of all sessions of workers and producers on PostgreSQL begin with."""
+"""The prefix of the session names of all workers and producers on PostgreSQL."""
 ORDERED: Final = "ordered"
-"""The task whose jobs have an order_key."""
+"""The task whose jobs have an order key."""
 _SCHEMA: Final = "holdfast"
 _ENDING: Final = "_torture"
 
@@ -26,8 +26,8 @@ def schema_of_runs(schema: str | None) -> str:
 
 
 def sessions_in(schema: str) -> str:
-    """Return the application name of workers and producers in a schema of runs: two in one database differ.
+    """Return the application name of workers and producers in a schema; it distinguishes two runs in one database.
 
-    PostgreSQL cuts such names at 63 bytes; without its ending the longest schema leaves room.
+    PostgreSQL truncates such names to 63 bytes; without its ending the longest schema fits.
     """
     return f"{SESSIONS}.{schema.removesuffix(_ENDING)}"

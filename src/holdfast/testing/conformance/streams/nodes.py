@@ -52,8 +52,8 @@ class TestJoin(StreamConformance):
     """`AllocationStore.join` and `nodes`."""
 
     async def test_a_node_is_registered_with_its_data(self, backend: Backend) -> None:
-        told = msgspec.structs.replace(a_node(NODE_A), members=(Member("a", 3), Member("b")), host="h", pid=9)
-        await backend.streams.allocations.join(told)
+        new = msgspec.structs.replace(a_node(NODE_A), members=(Member("a", 3), Member("b")), host="h", pid=9)
+        await backend.streams.allocations.join(new)
         (view,) = await backend.streams.allocations.nodes()
         assert (view.node, view.host, view.pid, set(view.members)) == (NODE_A, "h", 9, {Member("a", 3), Member("b")})
         assert (view.is_draining, view.silent, view.joined, view.ttl, view.shares) == (
@@ -289,7 +289,7 @@ class TestLeave(StreamConformance):
         await grant_to(backend, REJOINED_A)
         before = await snapshot(backend)
         await getattr(backend.streams.allocations, verb)(NODE_A)
-        await getattr(backend.streams.allocations, verb)(NodeKey("nobody", "life-1"))
+        await getattr(backend.streams.allocations, verb)(NodeKey("unknown", "life-1"))
         assert await snapshot(backend) == before
 
     async def test_a_node_may_come_back_under_the_same_incarnation(self, backend: Backend) -> None:
