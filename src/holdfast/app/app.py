@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Any, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
@@ -21,7 +21,7 @@ from holdfast.app.open import DEFAULT_URL, open_backend
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.run_worker import run_worker
 from holdfast.app.sync import Blocking, Portal, Sync
-from holdfast.app.tasks import TaskHandle
+from holdfast.app.tasks import TaskDecorator, TaskHandle
 from holdfast.app.worker_settings import (
     DRAIN_SETTINGS,
     WORKER_SETTINGS,
@@ -55,14 +55,6 @@ S = TypeVar("S")
 H = TypeVar("H", bound=Callable[..., Any])
 _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
-
-
-class TaskDecorator(Protocol):
-    """The result of `@app.task(…)`: makes a task of a function and keeps its type."""
-
-    def __call__(self, function: Callable[Q, S], /) -> TaskHandle[Q, S]:
-        """Register the function."""
-        ...
 
 
 class App:

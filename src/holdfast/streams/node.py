@@ -92,7 +92,7 @@ class Node:
         """Whether handlers did not end with the node; they run on until their process ends."""
 
     def incarnate(self, incarnation: str) -> None:
-        """Take this name for the incarnation, before the node runs: its supervisor knows it by that."""
+        """Use this id for the incarnation, before the node runs: a supervisor that knows it can remove a dead node."""
         self.node = NodeKey(self.node.node_id, incarnation)
         self._leader = Leader(self._backend, self.node, self.timing)
 

@@ -84,7 +84,7 @@ class ChildNotStarted(Exception):  # noqa: N818 - as above
     """The child did not come as far as the handler, perhaps for want of memory or time; the text says how far."""
 
 
-class _Call:
+class _PooledCall:
     """What a child is to do, and the child that does it."""
 
     def __init__(self, settlement: Callable[[CompletionStage], None]) -> None:
@@ -93,7 +93,7 @@ class _Call:
         self.has_begun = False
 
 
-class _Attempt(_Call):
+class _Attempt(_PooledCall):
     """A job in the pool, from waiting for a place to its outcome."""
 
     def __init__(self, task: Task, job: LeasedJob, keeper: Settling | None) -> None:
@@ -251,9 +251,11 @@ class ChildPool:
             raise RuntimeError(message)
         _require_main_file(run.module)
         async with self._places:
-            return await self._run_in_some_child(_Call(settlement), run, timeout)
+            return await self._run_in_some_child(_PooledCall(settlement), run, timeout)
 
-    async def _run_in_some_child(self, attempt: _Call, run: RunJob | RunEvents, timeout: float | None) -> Word | None:
+    async def _run_in_some_child(
+        self, attempt: _PooledCall, run: RunJob | RunEvents, timeout: float | None
+    ) -> Word | None:
         while True:
             while self._idle:
                 try:
@@ -283,7 +285,7 @@ class ChildPool:
     async def _run_in(
         self,
         child: ChildProcess,
-        attempt: _Call,
+        attempt: _PooledCall,
         run: RunJob | RunEvents,
         *,
         timeout: float | None,
