@@ -102,7 +102,7 @@ class Calls:
                 given_back()
 
         wire.look(
-            lambda as_of: store.unheard(who, heard, as_of=as_of),
+            lambda as_of: store.unacknowledged_leases(who, heard, as_of=as_of),
             lambda leases: post(lambda: listed(leases)),
             lambda: post(failed),
         )

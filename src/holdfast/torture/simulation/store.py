@@ -21,7 +21,7 @@ from holdfast.store.values import (
     Rescued,
     Standing,
     Verdict,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
 from holdfast.testing.reference import Reference
 from holdfast.torture.simulation.clock import StoreClock
@@ -162,9 +162,9 @@ class Store:
         self.judge.looked(request, left.is_empty, then=then, as_of=as_of, claimed_at=claimed_at)
         return left
 
-    def unheard(self, worker_id: str, after: int, *, as_of: int) -> list[Lease]:
+    def unacknowledged_leases(self, worker_id: str, after: int, *, as_of: int) -> list[Lease]:
         """Return the leases of a worker under larger fences than it knows of."""
-        return self._look(worker_id, "unheard", as_of).unheard(worker_id, after)
+        return self._look(worker_id, "unacknowledged_leases", as_of).unacknowledged_leases(worker_id, after)
 
     def cancel_asked(self, worker_id: str, *, as_of: int) -> list[Lease]:
         """Return the leases whose jobs somebody asked to cancel."""
@@ -175,7 +175,7 @@ class Store:
         recently = self._asked_at is not None and self._world.now - self._asked_at <= 2 * self._oldest
         return recently or bool(self.model.cancel_asked(worker_id))
 
-    def beat(self, beat: WorkerBeat) -> None:
+    def beat(self, beat: WorkerHeartbeat) -> None:
         """Note that a worker lives."""
         self.model.beat(beat)
 

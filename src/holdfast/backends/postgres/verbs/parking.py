@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.backends.postgres.text import clean
 from holdfast.backends.sql.steps import rows, run, value
-from holdfast.backends.sql.text import clean
 from holdfast.model.allocation import Share
 from holdfast.model.outcome import Failure
 from holdfast.store.steps import Steps
