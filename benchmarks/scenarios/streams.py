@@ -228,9 +228,9 @@ class _Side:
         await streams.allocations.join(NewNode(node, "here", 1, (Member("bench"),), Timing(ttl=timedelta(hours=1))))
         leadership = await streams.allocations.lead(node, timedelta(hours=1))
         survey = await streams.allocations.survey()
-        share = survey.allocations[0]
+        share = survey.shares[0]
         assert leadership is not None
-        await streams.allocations.allot(
+        await streams.allocations.move_shares(
             leadership, [GrantTo(share.share, share.generation, node)], grace=timedelta(seconds=1)
         )
         self.grant = Grant(share.share, share.generation + 1)

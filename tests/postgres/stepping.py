@@ -17,9 +17,9 @@ from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.category_cache import Categories
-from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresConsumers, PostgresEvents
-from holdfast.backends.sql.steps import Ask, Rows, Together
+from holdfast.backends.sql.steps import Ask, Each, Rows, Together
 from holdfast.errors import HoldfastError
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
@@ -97,7 +97,7 @@ class GatedRunner:
                 if isinstance(asked, Together):
                     asked = steps.send([await self._answer(ask) for ask in asked.asks])
                 else:
-                    assert isinstance(asked, Ask)
+                    assert isinstance(asked, Ask | Each)
                     asked = steps.send(await self._answer(asked))
         except StopIteration as stop:
             result: T = stop.value
@@ -105,12 +105,14 @@ class GatedRunner:
         finally:
             steps.close()
 
-    async def _answer(self, ask: Ask) -> Rows:
+    async def _answer(self, asked: Ask | Each) -> Rows:
         await self._gate.step()
+        ask = transposed(asked) if isinstance(asked, Each) else asked
         async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             parameters = self._statements.parameters(ask.parameters)
             await cursor.execute(self._statements.text(ask.statement), parameters, binary=True)
-            return await cursor.fetchall() if cursor.description else []
+            rows = await cursor.fetchall() if cursor.description else [()] * cursor.rowcount
+            return rows if ask.record is None else [ask.record(*row) for row in rows]
 
 
 class Verbs:

@@ -30,10 +30,10 @@ from holdfast.testing.conformance.streams.base import (
     NODE_A,
     NODE_B,
     a_node,
-    allotted,
     an_event,
     begin_consumer,
     lead,
+    share_state,
 )
 from holdfast.testing.stores import open_store
 
@@ -57,8 +57,8 @@ async def _two_shares(backend: Backend) -> tuple[Grant, Grant, Leadership]:
     await _join(backend, NODE_A, NODE_B)
     leadership = await lead(backend)
     first, second = (Share(CONSUMER, CATEGORY, number) for number in range(2))
-    moves = [GrantTo(share, (await allotted(backend, share)).generation, NODE_A) for share in (first, second)]
-    assert await backend.streams.allocations.allot(leadership, moves, grace=FAST.grace) == [True, True]
+    moves = [GrantTo(share, (await share_state(backend, share)).generation, NODE_A) for share in (first, second)]
+    assert await backend.streams.allocations.move_shares(leadership, moves, grace=FAST.grace) == [True, True]
     return Grant(first, moves[0].generation + 1), Grant(second, moves[1].generation + 1), leadership
 
 
@@ -87,12 +87,12 @@ async def test_a_share_is_seized_from_a_silent_node_that_stands_still_in_its_tra
         await _silent(backend, watch)
         began = time.monotonic()
         moves = [_seizure(grant), _seizure(other)]
-        first = await allocations.allot(leadership, moves, grace=FAST.grace)
+        first = await allocations.move_shares(leadership, moves, grace=FAST.grace)
         assert time.monotonic() - began < 2.0
         assert first is not None
         assert first[1], "the share that is free does not wait for the one that is locked"
         if not first[0]:  # the session was ended, and had not yet gone
-            assert await soon(lambda: allocations.allot(leadership, moves[:1], grace=FAST.grace)) == [True]
+            assert await soon(lambda: allocations.move_shares(leadership, moves[:1], grace=FAST.grace)) == [True]
         assert watch.stands(pid) is None
 
 
@@ -101,13 +101,13 @@ async def test_a_share_that_is_locked_within_its_right_holds_up_no_other(backend
     allocations = backend.streams.allocations
     await _silent(backend, watch)
     with frozen(backend.streams.consumers.begin_blocking(grant, limit=LONG), "pipeline", watch) as pid:
-        done = await allocations.allot(leadership, [_seizure(grant), _seizure(other)], grace=FAST.grace)
+        done = await allocations.move_shares(leadership, [_seizure(grant), _seizure(other)], grace=FAST.grace)
         assert done == [False, True]
         assert watch.stands(pid) is not None
-        await allocations.beat(NODE_B, FAST)
-        again = await allotted(backend, other.share)
+        await allocations.heartbeat(NODE_B, FAST)
+        again = await share_state(backend, other.share)
         moves = [_seizure(grant), GrantTo(other.share, again.generation, NODE_B)]
-        assert await allocations.allot(leadership, moves, grace=FAST.grace) == [False, True]
+        assert await allocations.move_shares(leadership, moves, grace=FAST.grace) == [False, True]
 
 
 async def test_a_node_that_comes_back_while_its_former_process_stands_still_gets_its_shares(
@@ -126,7 +126,7 @@ async def test_a_node_that_comes_back_while_its_former_process_stands_still_gets
 
         assert await soon(joined)
         assert watch.stands(pid) is None
-    assert (await allotted(backend, grant.share)).owner is None
+    assert (await share_state(backend, grant.share)).owner is None
 
 
 @pytest.mark.parametrize("table", ["node", "consumer"])
@@ -137,15 +137,15 @@ async def test_a_row_of_a_node_or_a_consumer_that_is_locked_holds_up_only_what_n
     allocations = backend.streams.allocations
     await begin_consumer(backend, consumer="other", category="others")
     await _join(backend, NODE_B)
-    free = await allotted(backend, Share("other", "others", 0))
+    free = await share_state(backend, Share("other", "others", 0))
     await _silent(backend, watch)
-    await allocations.beat(NODE_B, FAST)
+    await allocations.heartbeat(NODE_B, FAST)
     moves = [_seizure(grant), GrantTo(free.share, free.generation, NODE_B)]
     with psycopg.connect(parts_of(url)[0]) as locker:
         name = "node_id = 'node-a'" if table == "node" else f"consumer = '{CONSUMER}'"
         locker.execute(f"select 1 from {watch.schema}.{table} where {name} for update".encode())
-        assert await allocations.allot(leadership, moves, grace=FAST.grace) == [False, True]
-    assert await allocations.allot(leadership, moves[:1], grace=FAST.grace) == [True]
+        assert await allocations.move_shares(leadership, moves, grace=FAST.grace) == [False, True]
+    assert await allocations.move_shares(leadership, moves[:1], grace=FAST.grace) == [True]
 
 
 # --- verbs that stand still -------------------------------------------------------------------------------------------
@@ -243,10 +243,10 @@ async def test_all_of_it_works_through_a_transaction_pooler(
                     await _silent(backend, watch)
 
                     async def seized() -> bool:
-                        done = await allocations.allot(leadership, [_seizure(grant)], grace=FAST.grace)
+                        done = await allocations.move_shares(leadership, [_seizure(grant)], grace=FAST.grace)
                         return bool(done and done[0])
 
                     assert await soon(seized)
     except NoServerError as error:
         give_up("PgBouncer", str(error))
-    assert (await allotted(backend, other.share)).owner == NODE_A
+    assert (await share_state(backend, other.share)).owner == NODE_A

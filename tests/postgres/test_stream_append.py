@@ -254,7 +254,7 @@ async def test_streams_work_through_a_pooler(pooler: str):
         async with second.streams.consumers.begin(grant, limit=LIMIT) as transaction:
             await append_to(second, "e")
             assert await transaction.commit(grant, Commit(0, 5)) is CommitVerdict.DONE
-        assert (await second.streams.allocations.beat(NODE_A, TIMING)).owned[0].grant == grant
+        assert (await second.streams.allocations.heartbeat(NODE_A, TIMING)).owned[0].grant == grant
         assert await commit(first, grant, 5, 6) is CommitVerdict.DONE
         assert await first.streams.consumers.verify(grant) == 6
 

@@ -22,6 +22,16 @@ ID = str(UUID(int=1))
 SHARE: dict[str, object] = {"consumer": "billing", "category": "orders", "partition_id": 3, "generation": 1}
 PARKED: dict[str, object] = {"consumer": "billing", "category_id": 1, "partition_id": 3}
 PLACE: dict[str, object] = {"category_id": 1, "partition_id": 3}
+PARK: dict[str, object] = {
+    "consumer": ["billing"],
+    "category_id": [1],
+    "partition_id": [3],
+    "position": [5],
+    "stream": ["order-7"],
+    "failure": [None],
+    "attempts": [0],
+    "retrying": [False],
+}
 MANY = [*range(1, 501)]
 HOT: dict[str, dict[str, object]] = {
     "lock_heads": {"category_ids": [1, 1], "partition_ids": [0, 3]},
@@ -52,15 +62,10 @@ HOT: dict[str, dict[str, object]] = {
     "wait_for_share": SHARE,
     "parked_among": {**PARKED, "streams": ["order-7"], "handled": [1, 2]},
     "retrying_among": {**PARKED, "streams": ["order-7"]},
-    "park": {
-        **PARKED,
-        "positions": [5],
-        "streams": ["order-7"],
-        "failures": [None],
-        "attempts": [0],
-        "retrying": [False],
-        "by_version": False,
-    },
+    "retrying_at": {**PARKED, "positions": [5]},
+    "unpark": PARK,
+    "park_by_position": PARK,
+    "park_by_version": PARK,
     "list_consumers": {},
     "list_parked": {"consumer": "billing", "after_category": "", "after_partition": -1, "after": -1, "limit": 50},
     "read_partition": {"category": "orders", "partition_id": 3, "after": 100, "limit": 100},
@@ -69,9 +74,11 @@ HOT: dict[str, dict[str, object]] = {
     "stream_version": {"category": "orders", "stream": "order-7"},
     "position_at": {"category": "orders", "partition_id": 3, "at": 12_345},
     "version_at": {"category": "orders", "stream": "order-7", "at": 12_345},
-    "heads_of": {"categories": ["orders"], "partition_ids": [3], "stream": "order-7"},
+    "readers_of_partition": {**PLACE, "category": "orders"},
     "position_of_version": {"category_id": 1, "stream": "order-7", "after": 3},
-    "trim_events": {**PLACE, "last": 500, "before": 100, "limit": 500, "past_unread": True},
+    "note_trimmed_streams": {**PLACE, "after": 0, "last": 500},
+    "drop_trimmed_parked": {**PLACE, "after": 0, "last": 500},
+    "trim_events": {**PLACE, "after": 0, "last": 500},
 }
 # What a statement may touch of a table of 200,000 events, in pages.
 PAGES = {

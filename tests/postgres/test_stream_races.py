@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.postgres.stepping import OWN_IDS, Arena, Operation, Verbs, open_arena
 
-from holdfast.backends.postgres.verbs import allot, nodes
+from holdfast.backends.postgres.verbs import share_locks
 from holdfast.model.allocation import GrantTo, Revoke, Seize, SeizeReason, Share
 from holdfast.model.event import NewEvent
 from holdfast.store.stream_values import Commit, Park, StartAt, Unpark
@@ -46,8 +46,8 @@ LOW, HIGH = stream_in(0, 2), stream_in(1, 2)
 @pytest.fixture
 async def arena(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Arena]:
     clock = ManualClock()
-    for verbs in (allot, nodes):  # here it is waited to the end, however slow the machine is
-        monkeypatch.setattr(verbs, "_WAIT", 20_000)
+    for wait in ("_WAIT", "_WAIT_TO_JOIN"):  # here it is waited to the end, however slow the machine is
+        monkeypatch.setattr(share_locks, wait, 20_000)
     async with open_store(url, clock=clock) as backend, open_arena(backend, url, clock) as arena:  # type: ignore[arg-type]
         yield arena
 
@@ -143,7 +143,7 @@ def allotting(reason: SeizeReason | None = None) -> Operation:
             moves = [GrantTo(SHARE, generation, NODE_A)]
         else:
             moves = [Revoke(SHARE, generation, DRAIN, "node-b")]
-        return await verbs.allocations.allot(leadership, moves, grace=GRACE)
+        return await verbs.allocations.move_shares(leadership, moves, grace=GRACE)
 
     return run
 
@@ -157,7 +157,7 @@ async def coming_back(verbs: Verbs, _: Any) -> Any:
 
 
 async def beating(verbs: Verbs, _: Any) -> Any:
-    return await verbs.allocations.beat(NODE_A, TIMING)
+    return await verbs.allocations.heartbeat(NODE_A, TIMING)
 
 
 async def leaving(verbs: Verbs, _: Any) -> Any:
@@ -307,7 +307,7 @@ async def test_a_revocation_passes_by_a_handler_that_has_its_transaction_open(ar
     async with arena.backend.streams.consumers.begin(grant, limit=timedelta(seconds=20)) as transaction:
         async with open_store(arena.url, clock=arena.clock) as other:
             moves = [Revoke(SHARE, grant.generation, DRAIN)]
-            assert await other.streams.allocations.allot(leadership, moves, grace=GRACE) == [True]
+            assert await other.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [True]
         assert await transaction.commit(grant, Commit(0, 1)) == "done"
     assert await arena.backend.streams.consumers.verify(grant) == 1
 
@@ -319,7 +319,9 @@ async def test_grants_of_several_shares_in_opposite_order_do_not_deadlock(arena:
         return await lead(arena.backend)
 
     def granting(*shares: Share) -> Operation:
-        return lambda verbs, given: verbs.allocations.allot(given, [GrantTo(s, 0, NODE_A) for s in shares], grace=GRACE)
+        return lambda verbs, given: verbs.allocations.move_shares(
+            given, [GrantTo(s, 0, NODE_A) for s in shares], grace=GRACE
+        )
 
     low, high = Share(CONSUMER, CATEGORY, 0), Share(CONSUMER, CATEGORY, 1)
     for after in range(8):

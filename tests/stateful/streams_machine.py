@@ -240,8 +240,8 @@ async def _consumers(streams: Any) -> list[Any]:
 async def _survey(streams: Any) -> tuple[Any, ...]:
     """Return what the allocator sees, but for generations, and the nodes."""
     survey = await streams.allocations.survey()
-    allocations = tuple(msgspec.structs.replace(each, generation=0) for each in survey.allocations)
-    return msgspec.structs.replace(survey, allocations=allocations), await streams.allocations.nodes()
+    shares = tuple(msgspec.structs.replace(each, generation=0) for each in survey.shares)
+    return msgspec.structs.replace(survey, shares=shares), await streams.allocations.nodes()
 
 
 def told(fetched: Fetched) -> Fetched | None:

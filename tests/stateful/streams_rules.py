@@ -228,7 +228,7 @@ class StreamsRules(RuleBasedStateMachine):
         self._beat(self.key(data), TIMING.scaled(factor))
 
     def _beat(self, key: NodeKey, timing: Timing) -> None:
-        real, model = self.pair(lambda streams: streams.allocations.beat(key, timing))
+        real, model = self.pair(lambda streams: streams.allocations.heartbeat(key, timing))
         assert real.is_known == model.is_known
         seen = [[(owned.grant.share, owned.state, owned.drain_left) for owned in beat.owned] for beat in (real, model)]
         assert seen[0] == seen[1]
@@ -273,7 +273,7 @@ class StreamsRules(RuleBasedStateMachine):
         real, model = self.pair(lambda streams: streams.allocations.survey())
         return [
             Seen(other.share, Pair(mine.generation, other.generation), other.state)
-            for mine, other in zip(real.allocations, model.allocations, strict=True)
+            for mine, other in zip(real.shares, model.shares, strict=True)
         ]
 
     @precondition(lambda self: self.leaderships and self.keys)
@@ -344,8 +344,8 @@ class StreamsRules(RuleBasedStateMachine):
 
     def _allot(self, leadership: Pair[Leadership], moves: Sequence[Pair[Move]], grace: timedelta) -> None:
         allocations = self.store.streams.allocations
-        real = self.run(allocations.allot(leadership.real, [move.real for move in moves], grace=grace))
-        model = self.model.allot(leadership.model, [move.model for move in moves], grace=grace)
+        real = self.run(allocations.move_shares(leadership.real, [move.real for move in moves], grace=grace))
+        model = self.model.move_shares(leadership.model, [move.model for move in moves], grace=grace)
         assert real == model
         for move, done in zip(moves, model or [], strict=False):
             if done and isinstance(move.real, GrantTo):

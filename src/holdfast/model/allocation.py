@@ -33,6 +33,12 @@ _QUICKEST = 2.0
 _Span = TypeVar("_Span", int, timedelta)
 
 
+KEPT_TRANSITIONS = 1000
+"""So many steps of shares, the last ones, are kept by every store."""
+
+FORGET_NODES_AFTER = timedelta(days=1)
+"""A node that was silent for longer and owns nothing is forgotten."""
+
 SUSPECTED = 3
 """After this many losses of a share in a row, its next event is suspected of killing the nodes that handle it."""
 
@@ -90,6 +96,14 @@ class Leadership(msgspec.Struct, frozen=True):
 
     node: NodeKey
     epoch: int
+
+
+def can_lead(node: NodeKey, holder: NodeKey | None, *, left: int, lease: int) -> bool:
+    """Return whether a node may take or extend leadership; `left` is what is left of the holder's lease.
+
+    A lease with more than twice the requested length left counts as expired: the store's clock was set back.
+    """
+    return holder is None or holder == node or not 0 <= left <= 2 * lease
 
 
 class Timing(msgspec.Struct, frozen=True):

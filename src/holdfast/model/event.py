@@ -33,6 +33,11 @@ def partition_of(stream: str, partitions: int) -> int:
     return int.from_bytes(blake2b(stream.encode(), digest_size=8).digest()) % partitions
 
 
+def partitions_read(stream: str | None, partitions: int) -> list[int]:
+    """Return the partitions that a subscription to a category, or to one stream of it, reads."""
+    return list(range(partitions)) if stream is None else [partition_of(stream, partitions)]
+
+
 class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """An event to append, validated and encoded.
 

@@ -1,4 +1,4 @@
-"""The port's verbs for consumers: subscribe, fetch, commit, park; and what people do to them."""
+"""The port's verbs for consumers: subscribe, fetch, commit, park; and those of operators."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ from holdfast.store.stream_values import (
 
 
 class ConsumerStore(Protocol):
-    """The life of a consumer's positions. Every method is one atomic step of the store, and safe to repeat.
+    """Consumers and their positions. Every method is one atomic step, and safe to repeat.
 
     A position is the place of the last event that is done. For a subscription to a category or to the log it is the
     event's `position` in its partition; for a subscription to one stream it is its `version`.
 
-    A grant is live while its generation is that of the allocation and this is granted or revoking; else it is stale.
-    Verbs that name a consumer raise `ConsumerNotFound` if there is none.
+    A grant is live while the share has its generation and is granted or revoking; otherwise it is stale. Verbs that
+    name a consumer raise `ConsumerNotFound` if there is none.
     """
 
     async def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:
-        """Make a consumer known; True if it is new.
+        """Register a consumer; True if it is new.
 
-        1. A consumer that is known keeps its positions; raises `ConfigError` if its subscription was another one.
-        2. For every partition there is now, a free allocation is made at `start`. Those of categories made later begin
-           at the beginning, whatever `start` was: their events are all newer than the subscription. The category need
-           not exist, and is not made.
+        1. A known consumer keeps its positions; raises `ConfigError` if its subscription was another one.
+        2. It gets a free share at `start` for every partition that there is now. Shares of categories that are made
+           later begin at the beginning, whatever `start` was: all their events are newer than the subscription. The
+           category need not exist, and is not made.
         3. A subscription to one stream has one share, that of the partition in which the stream lies.
-        4. A start behind the head counts as the head.
-        5. A consumer that was forgotten may subscribe again; its generations begin above the largest that it ever had,
-           so that a grant of its former life stays stale, and a move that was planned on it too.
+        4. A start past the head counts as the head.
+        5. A forgotten consumer may subscribe again; its generations begin above the largest that it ever had, so that a
+           grant from before stays stale, and so does a move that was planned on it.
         """
         ...
 
     async def fetch(self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024) -> Fetched:
-        """Return the next events after a position, and how the grant stands.
+        """Return the next events after a position, and the state of the grant.
 
-        1. `position`, `state` and the parked streams are those of the allocation at the same instant as the events.
-        2. A stale grant is answered with `is_lost` and no events.
+        1. `position`, `state` and the parked streams are those of the share at the same instant as the events.
+        2. For a stale grant it returns `is_lost` and no events.
         3. At most `limit` events and, past the first, `max_bytes` of payload.
-        4. `after` is where the caller has read to, which may lie before or behind the committed position.
-        5. Events of parked streams come too: it is the caller who parks them. `parked_streams` names those among the
-           streams of the events, and no other: the cost does not grow with what is parked. `retries` are the first
-           `limit` parked events that a person asked to retry.
+        4. `after` is where the caller has read to, which may be below or above the committed position.
+        5. Events of parked streams are returned too: the caller parks them. `parked_streams` names those among the
+           streams of the events, and no other: the cost does not grow with the number of parked events. `retries` are
+           the first `limit` parked events that an operator asked to retry.
         """
         ...
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Move the position forward, with what is to be parked or unparked.
 
-        1. DONE only if generation and `after` are those of the row, and its state is granted or revoking. A repeat of
-           a commit that was written is DONE again: the row's position is `position` already, under this generation.
+        1. DONE only if generation and `after` are those of the share, and its state is granted or revoking. A repeat of
+           a commit that was written is DONE again: the position is `position` already, under this generation.
         2. LOST if the grant is stale, or the position is neither: nothing was written.
-        3. UNPARKED if an event was to be parked because its stream has parked ones, and it has none any more (a
-           person dropped them): nothing was written; fetch again and handle it. `unparks` go first, then `parks` in
+        3. UNPARKED if an event was to be parked because its stream has parked ones, and it has none any more (an
+           operator dropped them): nothing was written; fetch again and handle it. `unparks` go first, then `parks` in
            their order: one may wait behind another of the same commit.
         4. Inside a transaction that `begin` opened in this task or thread it joins that.
-        5. An event that fails again when it is retried stays parked with its new failure and more attempts, and neither
-           it nor those of its stream behind it are retried any more until a person asks again. To unpark what is not
-           parked is nothing; nor is the failure of one that is not being retried, so that a repeat counts no attempt
-           twice.
+        5. An event that fails again when it is retried stays parked with its new failure and more attempts; neither it
+           nor later ones of its stream are retried any more until an operator asks again. To unpark what is not parked
+           changes nothing; nor does the failure of an event that is not being retried, so that a repeat counts no
+           attempt twice.
         6. An event that is parked to wait behind ones that are being retried is to be retried after them.
         7. A step forward, and the end of a retry (`unparks`), sets `losses` to 0.
         8. Until the next commit, or the end of the grant, the owner is trying an event if this one says so (`tries`).
@@ -80,7 +80,7 @@ class ConsumerStore(Protocol):
         ...
 
     async def release(self, grant: Grant) -> bool:
-        """Give a share up; False if the grant was stale. It is free, with its position, generation and `target`."""
+        """Release a share; False if the grant was stale. The share keeps its position, generation and `target`."""
         ...
 
     def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:
@@ -89,7 +89,7 @@ class ConsumerStore(Protocol):
         1. Raises `LeaseLost` at once if the grant is stale.
         2. After `limit` it is rolled back and any use raises `TransactionExpired`.
         3. Calls of this backend's stores (jobs, events, consumers) from the same task while it is open join it.
-        4. A commit whose outcome is unknown raises `OutcomeUnknown`; `verify` tells.
+        4. A commit whose outcome is unknown raises `OutcomeUnknown`; `verify` answers it.
         """
         ...
 
@@ -97,7 +97,7 @@ class ConsumerStore(Protocol):
         """The same for a handler in a thread."""
         ...
 
-    # --- what people do -----------------------------------------------------------------------------------------------
+    # --- for operators ------------------------------------------------------------------------------------------------
 
     async def consumers(self) -> list[ConsumerView]:
         """List consumers by name, each with its shares in order: position, lag, owner, parked.
@@ -107,52 +107,52 @@ class ConsumerStore(Protocol):
         ...
 
     async def pause(self, consumer: str) -> bool:
-        """Ask that nobody consumes; False if it was paused.
+        """Stop the granting of shares; False if it was paused.
 
-        From now on no share is granted (`allot`). Those that are granted stay so until the leader, who sees it in the
-        `survey`, revokes them.
+        No share is granted from now on (`move_shares`). Granted ones stay so until the leader, which sees the pause in
+        the `survey`, revokes them.
         """
         ...
 
     async def resume(self, consumer: str) -> bool:
-        """Let it go on; False if it was not paused."""
+        """Let shares be granted again; False if it was not paused."""
         ...
 
     async def reset(self, consumer: str, to: Start) -> bool:
-        """Set the positions of a paused consumer; its generations grow, so that whoever still works is refused.
+        """Set the positions of a paused consumer; its generations grow, so that a node that still works is refused.
 
-        1. False, and nothing is done, while a share is held by a node that lives (not silent past its ttl): wait until
-           all are free. What others hold becomes free.
+        1. False, and nothing is done, while a live node (not silent past its ttl) owns a share: wait until all are
+           free. Shares of other owners become free.
         2. Raises `ConfigError` if it is not paused.
         3. Events up to the present heads are marked as replayed when they come again. What was parked past the new
-           position is forgotten, for it comes again. `losses` and `since` begin anew, and no share has a `target`.
-        4. A position behind the head counts as the head.
+           position is forgotten, because it comes again. `losses` and `since` start again, and no share has a `target`.
+        4. A position past the head counts as the head.
         """
         ...
 
     async def forget(self, consumer: str) -> bool:
-        """Delete a paused consumer with its positions and what it has parked.
+        """Delete a paused consumer with its positions and parked events.
 
-        1. False, and nothing is done, while a share is held by a node that lives, as for `reset`.
+        1. False, and nothing is done, while a live node owns a share, as for `reset`.
         2. Raises `ConfigError` if it is not paused.
         """
         ...
 
     async def parked(self, consumer: str, *, after: ParkedView | None = None, limit: int) -> list[ParkedView]:
-        """List parked events, in order of category, partition and position; those behind `after`."""
+        """List parked events, in order of category, partition and position; those after `after`."""
         ...
 
     async def retry_parked(self, consumer: str, stream: str | None = None) -> int:
-        """Ask the owners to handle parked events again, in order; how many there are. `fetch` then hands them out.
+        """Mark parked events to be handled again, in order; how many there are. `fetch` returns them from then on.
 
-        Those of all streams, or of streams of this name; asked before or not, each counts.
+        Those of all streams, or of streams of this name; each counts, whether it was marked before or not.
         """
         ...
 
     async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | None = None) -> int:
-        """Delete parked events: all, those of streams of this name, or one (both given: both must fit); how many.
+        """Delete parked events: all, those of streams of this name, or one (both given: both must match); how many.
 
-        Later events of a stream flow again when it has none left.
+        Later events of a stream are handled again when it has none left.
         """
         ...
 

@@ -10,48 +10,36 @@ from holdfast.model.event import Appended, NewEvent, StoredEvent
 from holdfast.store.stream_values import CategoryView
 
 
-class EventStore(Protocol):
-    """Categories, streams and their events. Every method is one atomic step of the store.
+class EventLog(Protocol):
+    """Append and read events: what a store of events provides when positions, shares and nodes are kept elsewhere.
 
     Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
-    is safe to repeat after either.
+    is one atomic step, and safe to repeat after either.
     """
 
-    async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:
-        """Return the category, made now if there was none.
-
-        1. None means: as it is, or `DEFAULT_PARTITIONS` if it is made now.
-        2. Raises `ConfigError` if it exists with another number of partitions, which is fixed for ever.
-        """
-        ...
-
-    async def categories(self) -> list[CategoryView]:
-        """List all categories by name, with what they hold; the cost does not grow with the number of events."""
-        ...
-
     async def append(self, events: Sequence[NewEvent]) -> list[Appended]:
-        """Append events, all or none; where each went, in order.
+        """Append events, all or none; the place of each, in order.
 
-        1. Within a partition positions grow by one in the order of commits, without holes: whoever has read up to a
-           position will never see an event appear below it. Within a stream versions do likewise.
+        1. Within a partition positions grow by one in the order of commits, without holes: no event ever appears below
+           a position that a reader has read to. Within a stream versions do likewise.
         2. An event whose id is known is left as it is and answered with `is_new=False` and its place, whatever else the
            call says of it. An id is known in all categories, for as long as its event is kept; twice in one call it is
            written once.
         3. If `expected_version` of a new event is not the version of its stream when its turn comes, counting the new
            events before it in the call, nothing is written and `VersionConflict` names the stream, the version
-           expected and the actual one. Known events of the same call that stand behind it are no conflict: a repeat
+           expected and the actual one. Known events of the same call that come after it are no conflict: a repeat
            of the whole call succeeds.
         4. Partitions are locked in ascending order, so that appends to several cannot deadlock one another.
         5. A category that does not exist is made with the default number of partitions.
-        6. Inside a transaction that `begin` or `join` opened it joins that, and is visible when that commits. Appends
-           of others to the same partitions wait for its end.
+        6. Inside a transaction that `begin` or `join` opened it joins that, and is visible when that commits. Other
+           appends to the same partitions wait for its end.
         """
         ...
 
     async def read(self, category: str, partition_id: int, *, after: int, limit: int) -> list[StoredEvent]:
         """Return at most `limit` events of a partition with a position above `after`, in order.
 
-        Raises `CategoryNotFound`. What was trimmed is passed over. Empty for a partition that the category has not.
+        Raises `CategoryNotFound`. Trimmed events are skipped. Empty for a partition that the category does not have.
         """
         ...
 
@@ -71,8 +59,24 @@ class EventStore(Protocol):
     async def position_at(self, category: str, partition_id: int, at: datetime) -> int:
         """Return the position after which the events recorded at or after an instant begin; at most log(n) reads.
 
-        The head if there are none, what was trimmed if there are no others. Raises `CategoryNotFound`.
+        The head if there are none; the last trimmed position if all others are later. Raises `CategoryNotFound`.
         """
+        ...
+
+
+class EventStore(EventLog, Protocol):
+    """Events with their categories: an `EventLog` whose retention depends on the positions of consumers."""
+
+    async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:
+        """Return the category, made now if there was none.
+
+        1. None means: as it is, or `DEFAULT_PARTITIONS` if it is made now.
+        2. Raises `ConfigError` if it exists with another number of partitions, which is fixed for ever.
+        """
+        ...
+
+    async def categories(self) -> list[CategoryView]:
+        """List all categories by name, with their heads; the cost does not grow with the number of events."""
         ...
 
     async def trim(self, category: str, *, older_than: timedelta, limit: int, past_unread: bool = False) -> int:
@@ -81,7 +85,7 @@ class EventStore(Protocol):
         1. Never one that a consumer has not passed yet, nor a parked one, unless `past_unread`. A consumer that lacks a
            share of a partition (`complete_shares`) has passed none of it; a consumer of one stream has passed all the
            events of others.
-        2. Of a partition only the beginning goes: what may not be deleted keeps all that lies behind it.
+        2. Of a partition only the beginning goes: an event that may not be deleted keeps all that come after it.
         3. Positions and versions are not used again, and a trimmed stream keeps its version.
         4. With `past_unread` an event that is deleted is no longer parked either. Positions of consumers do not move.
         5. Raises `CategoryNotFound`.

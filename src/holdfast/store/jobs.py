@@ -8,7 +8,7 @@ from typing import Protocol
 
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -185,11 +185,11 @@ class Extender(Protocol):
         """Send the heartbeat of a worker."""
         ...
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:
-        """Send the heartbeat of a node and return what it owns, as `AllocationStore.beat` does."""
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:
+        """Send the heartbeat of a node and return what it owns, as `AllocationStore.heartbeat` does."""
         ...
 
-    def owned(self, node: NodeKey) -> Beat:
+    def owned(self, node: NodeKey) -> OwnedShares:
         """Return what a node owns and write nothing, as `AllocationStore.owned` does."""
         ...
 

@@ -1,4 +1,4 @@
-"""What goes into the verbs for streams and what comes back."""
+"""The values that the verbs for streams take and return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.outcome import Failure
 
 
 class CategoryView(msgspec.Struct, frozen=True):
-    """A category: its partitions, and the events that were ever appended and are still kept."""
+    """A category: its partitions, and how many events were ever appended and are still kept."""
 
     name: str
     partitions: int
@@ -27,7 +27,7 @@ class CategoryView(msgspec.Struct, frozen=True):
 
     @property
     def kept(self) -> int:
-        """How many of them are still there."""
+        """How many of them are still kept."""
         return sum(self.heads) - sum(self.trimmed)
 
 
@@ -59,7 +59,7 @@ For a subscription to one stream the number is a version.
 
 
 class Park(msgspec.Struct, frozen=True):
-    """An event to set aside. `failure` None: its stream has parked events, so it must wait behind them."""
+    """An event to park. `failure` None: its stream has parked events, so it must wait behind them."""
 
     position: int
     stream: str
@@ -70,7 +70,7 @@ class Park(msgspec.Struct, frozen=True):
 class Unpark(msgspec.Struct, frozen=True):
     """A parked event that was handled, or has failed again (`failure`): then it, and its stream, stay parked.
 
-    `attempts` are those of this time, to be added to the earlier ones.
+    `attempts` are those of this retry, to be added to the earlier ones.
     """
 
     position: int
@@ -79,10 +79,10 @@ class Unpark(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A step of a consumer: from position `after` to `position`, and what became of single events on the way.
+    """A step of a consumer: from position `after` to `position`, with the outcome of single events in between.
 
-    `position` may equal `after` where only parked events were handled, and is never smaller. What is parked lies past
-    the one and not past the other. `tries` tells that the next event is about to be handled by itself: if the share is
+    `position` may equal `after` where only parked events were handled, and is never smaller. Parked events lie above
+    `after` and not above `position`. `tries` says that the next event is about to be handled alone: if the share is
     lost before the next commit, that event is to blame.
     """
 
@@ -94,12 +94,12 @@ class Commit(msgspec.Struct, frozen=True):
 
     @property
     def clears_losses(self) -> bool:
-        """Whether an event is done with, so that nodes that died before did not die of the next one."""
+        """Whether an event is done, so that nodes that died before did not die of the next one."""
         return self.position > self.after or bool(self.unparks)
 
 
 class CommitVerdict(StrEnum):
-    """What a commit came to."""
+    """The result of a commit."""
 
     DONE = "done"
     LOST = "lost"
@@ -107,19 +107,19 @@ class CommitVerdict(StrEnum):
 
 
 class ParkedEvent(msgspec.Struct, frozen=True):
-    """A parked event that a person asked to retry."""
+    """A parked event that an operator asked to retry."""
 
     event: StoredEvent
     attempts: int
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """What a fetch found.
+    """The result of a fetch.
 
-    `position` is the committed one, `head` the last there is (of the partition, or of the stream for a subscription to
-    one). `parked_streams` are those of `events` whose events must be parked too, since earlier ones are. `retries` are
-    parked events that are to be handled again, in order, before anything else of their streams. `replay_until`: events
-    up to there were seen before.
+    `position` is the committed one, `head` the last position (of the partition, or of the stream for a subscription to
+    one). `parked_streams` are those of `events` whose events must be parked too, because earlier ones are. `retries`
+    are parked events that are to be handled again, in order, before anything else of their streams. `replay_until`:
+    events up to this position were seen before.
     """
 
     events: list[StoredEvent]
@@ -199,7 +199,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class NewNode(msgspec.Struct, frozen=True):
-    """What a node tells of itself when it joins."""
+    """A node that joins."""
 
     node: NodeKey
     host: str
@@ -208,27 +208,27 @@ class NewNode(msgspec.Struct, frozen=True):
     timing: Timing
 
 
-class Owned(msgspec.Struct, frozen=True):
-    """A share that a node owns, as the store sees it."""
+class OwnedShare(msgspec.Struct, frozen=True):
+    """A share that a node owns, as it is in the store."""
 
     grant: Grant
     state: AllocationState
     drain_left: timedelta | None = None  # of a revoking one: how long until it may be seized, never below zero
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """The answer to a node's report.
+class OwnedShares(msgspec.Struct, frozen=True):
+    """What a node owns: the answer to its heartbeat.
 
-    `waited`: for how long, at least, the report was under way before it took effect, where the store can tell.
+    `waited`: how long, at least, the heartbeat waited before it took effect, where the store knows it.
     """
 
     is_known: bool
-    owned: tuple[Owned, ...] = ()
+    owned: tuple[OwnedShare, ...] = ()
     waited: timedelta = timedelta(0)
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node as the store last heard of it; `silent` is the time since, by the store's clock."""
+    """A node as of its last heartbeat; `silent` is the time since then, by the store's clock."""
 
     node: NodeKey
     host: str
@@ -242,14 +242,14 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class LeaderView(msgspec.Struct, frozen=True):
-    """Who leads: the epoch and how long its lease still holds (negative: it has expired)."""
+    """The leader, with its epoch, and how long its lease lasts (negative: it has expired)."""
 
     leadership: Leadership
     expires_in: timedelta
 
 
-class Allotted(msgspec.Struct, frozen=True):
-    """An allocation as the allocator sees it. `target` is the node that shall have it next."""
+class ShareState(msgspec.Struct, frozen=True):
+    """A share as the allocator sees it. `target` is the node that is to own it next."""
 
     share: Share
     state: AllocationState
@@ -260,10 +260,10 @@ class Allotted(msgspec.Struct, frozen=True):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A step of an allocation from one state to another.
+    """A step of a share from one state to another.
 
-    `generation` is the one after the step, `node_id` who owned the share before or, of a grant, owns it now. `epoch` is
-    the leader's, 0 for a step that no leader took.
+    `generation` is the one after the step; `node_id` is the node that owned the share before or, for a grant, owns it
+    now. `epoch` is the leader's, 0 for a step that no leader took.
     """
 
     share: Share
@@ -279,6 +279,6 @@ class Survey(msgspec.Struct, frozen=True):
     """All that the allocator looks at, as of one instant of the store's clock."""
 
     nodes: tuple[NodeView, ...]
-    allocations: tuple[Allotted, ...]
+    shares: tuple[ShareState, ...]
     paused: frozenset[str] = frozenset()
-    is_complete: bool = True  # False: some partition lacks its allocation, `complete_shares` makes it
+    is_complete: bool = True  # False: a consumer lacks a share, `complete_shares` adds it

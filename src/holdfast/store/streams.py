@@ -10,7 +10,7 @@ from holdfast.store.events import EventStore
 
 
 class Streams(Protocol):
-    """Events, consumers and allocation, of one opened store."""
+    """Events, consumers and shares, of one opened store."""
 
     @property
     def events(self) -> EventStore:
@@ -24,12 +24,12 @@ class Streams(Protocol):
 
     @property
     def allocations(self) -> AllocationStore:
-        """Nodes, leadership, who owns what."""
+        """Nodes, leadership, and which node owns which share."""
         ...
 
     def join(self, using: object) -> EventStore:
         """Return the verbs for events bound to the caller's own connection and its open transaction.
 
-        Raises `ConfigError` if the connection is of an unknown kind, is outside a transaction or leads elsewhere.
+        Raises `ConfigError` if the connection is of an unknown kind, outside a transaction or to another database.
         """
         ...

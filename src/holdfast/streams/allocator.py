@@ -31,7 +31,7 @@ from holdfast.model.allocation import (
     Timing,
     is_silent,
 )
-from holdfast.store.stream_values import Allotted, NodeView, Survey
+from holdfast.store.stream_values import NodeView, ShareState, Survey
 from holdfast.streams.quotas import NodeQuota, quotas
 
 _UNDER_WAY: Final = 4  # at most one in so many of a consumer's shares is being moved for the sake of evenness
@@ -44,10 +44,10 @@ def plan(survey: Survey, timing: Timing, *, gone: Collection[NodeKey]) -> list[M
     From nodes that are `gone` shares are taken for their silence.
     """
     nodes = {view.node: view for view in survey.nodes}
-    by_consumer: dict[str, list[Allotted]] = defaultdict(list)
-    for allocation in survey.allocations:
+    by_consumer: dict[str, list[ShareState]] = defaultdict(list)
+    for allocation in survey.shares:
         by_consumer[allocation.share.consumer].append(allocation)
-    load = Counter(a.owner.node_id for a in survey.allocations if a.owner is not None)
+    load = Counter(a.owner.node_id for a in survey.shares if a.owner is not None)
     moves: list[Move] = []
     for consumer in sorted(by_consumer):
         allocations = sorted(by_consumer[consumer], key=lambda a: a.share)
@@ -57,7 +57,7 @@ def plan(survey: Survey, timing: Timing, *, gone: Collection[NodeKey]) -> list[M
 
 
 def seize_reason(
-    allocation: Allotted, nodes: Mapping[NodeKey, NodeView], gone: Collection[NodeKey]
+    allocation: ShareState, nodes: Mapping[NodeKey, NodeView], gone: Collection[NodeKey]
 ) -> SeizeReason | None:
     """Return why a share may be taken from its owner, None if it may not."""
     if allocation.owner is None:
@@ -89,16 +89,16 @@ class _Plan:
         self._gone = gone
         self._paused = paused
         self._seized: list[Seize] = []
-        self._free: list[Allotted] = []  # what is free, or will be after the seizures
-        self._kept: dict[str, list[Allotted]] = defaultdict(list)
+        self._free: list[ShareState] = []  # what is free, or will be after the seizures
+        self._kept: dict[str, list[ShareState]] = defaultdict(list)
         self._revoking = 0
         self._count = 0
 
-    def _sort_in(self, allocation: Allotted) -> None:
+    def _sort_in(self, allocation: ShareState) -> None:
         reason = seize_reason(allocation, self._nodes, self._gone)
         if reason is not None:
             self._seized.append(Seize(allocation.share, allocation.generation, reason))
-            self._free.append(Allotted(allocation.share, AllocationState.FREE, allocation.generation + 1))
+            self._free.append(ShareState(allocation.share, AllocationState.FREE, allocation.generation + 1))
         elif allocation.owner is None:
             self._free.append(allocation)
         elif allocation.state is AllocationState.REVOKING:
@@ -106,7 +106,7 @@ class _Plan:
         else:
             self._kept[allocation.owner.node_id].append(allocation)
 
-    def moves(self, allocations: Collection[Allotted]) -> list[Move]:
+    def moves(self, allocations: Collection[ShareState]) -> list[Move]:
         """Return what is to be done: seizures first, since what they free is granted in the same step."""
         self._count = len(allocations)
         for allocation in allocations:
@@ -161,7 +161,7 @@ class _Plan:
             grants.append(GrantTo(free.share, free.generation, able[name].node))
         return grants, lacking
 
-    def _surplus(self, due: Mapping[str, int], lacking: dict[str, int]) -> Iterable[tuple[Allotted, str]]:
+    def _surplus(self, due: Mapping[str, int], lacking: dict[str, int]) -> Iterable[tuple[ShareState, str]]:
         """Return what is to move for evenness, with who shall have it: only so many at a time."""
         room = max(1, self._count // _UNDER_WAY) - self._revoking
         for name in sorted(due):
@@ -174,7 +174,7 @@ class _Plan:
                 lacking[target] -= 1
                 yield held, target
 
-    def _revoke(self, held: Allotted, target: str | None) -> Revoke:
+    def _revoke(self, held: ShareState, target: str | None) -> Revoke:
         # What is cut short after the time to drain has the grace to end in, and to be released rather than seized.
         drain = self._timing.drain
         return Revoke(held.share, held.generation, None if drain is None else drain + self._timing.grace, target)
@@ -186,5 +186,5 @@ def _neediest(lacking: Mapping[str, int]) -> str | None:
     return name if name is not None and lacking[name] > 0 else None
 
 
-def _all(kept: Mapping[str, list[Allotted]]) -> Iterable[Allotted]:
+def _all(kept: Mapping[str, list[ShareState]]) -> Iterable[ShareState]:
     return (held for name in sorted(kept) for held in kept[name])

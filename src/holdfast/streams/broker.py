@@ -26,7 +26,7 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.model.allocation import AllocationState, Grant, Share, Timing
-from holdfast.store.stream_values import Beat, Owned
+from holdfast.store.stream_values import OwnedShare, OwnedShares
 
 
 class Command(msgspec.Struct, frozen=True, tag=True):
@@ -61,7 +61,7 @@ class Broker:
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._held: dict[Share, Owned] = {}
+        self._held: dict[Share, OwnedShare] = {}
         self._heard: _Heard | None = None  # written by the heartbeat's thread, as a whole
 
     @property
@@ -69,7 +69,7 @@ class Broker:
         """What is held."""
         return [owned.grant for owned in self._held.values()]
 
-    def heard(self, beat: Beat, *, sent: float | None) -> None:
+    def heard(self, beat: OwnedShares, *, sent: float | None) -> None:
         """Note the answer to a heartbeat that was sent at `sent`, or to a look (None); callable from one other thread.
 
         From now on nothing is handled under a grant that the answer does not name, whatever the event loop has done
@@ -84,7 +84,7 @@ class Broker:
             since.append(sent + beat.waited.total_seconds())
         self._heard = _Heard(max(since), frozenset(owned.grant for owned in beat.owned))
 
-    def compare(self, beat: Beat) -> list[Command]:
+    def compare(self, beat: OwnedShares) -> list[Command]:
         """Compare the store's answer with what the node holds; return what is to be done about the difference."""
         if not beat.is_known:
             return self.drop_all()
@@ -100,7 +100,7 @@ class Broker:
             self._held[share] = owned
         return commands
 
-    def _compare(self, held: Owned | None, owned: Owned) -> list[Command]:
+    def _compare(self, held: OwnedShare | None, owned: OwnedShare) -> list[Command]:
         is_revoking = owned.state is AllocationState.REVOKING
         if held is None:
             # A share that was never begun is released by way of an empty drain: there is one way to release a share.

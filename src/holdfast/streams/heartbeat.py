@@ -22,7 +22,7 @@ from holdfast.model.allocation import Grant, NodeKey, Timing
 from holdfast.runtime.keeper_thread import KeeperThread, StuckHandlers
 from holdfast.runtime.uptime import uptime
 from holdfast.store.jobs import Extender
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.streams.broker import Broker
 
 _logger = logging.getLogger("holdfast.streams")
@@ -53,7 +53,7 @@ class NodeHeartbeat(KeeperThread):
         open_extender: Callable[[], Extender],
         limits: Mapping[object, tuple[float, Grant]],
         stuck_grace: float,
-        answered: Callable[[Beat], None],
+        answered: Callable[[OwnedShares], None],
         died: Callable[[BaseException], None],
     ) -> None:
         super().__init__(open_extender, name="holdfast-heartbeat", died=died)
@@ -103,6 +103,6 @@ class NodeHeartbeat(KeeperThread):
         self._due = self.now()
         return min(self._every, _RETRY)
 
-    def _hear(self, beat: Beat, *, sent: float | None) -> None:
+    def _hear(self, beat: OwnedShares, *, sent: float | None) -> None:
         self._broker.heard(beat, sent=sent)
         self._answered(beat)

@@ -71,7 +71,7 @@ class Leader:
         moves = plan(survey, self._timing, gone=self._witness.gone(survey.nodes, uptime()))
         if not moves:
             return
-        done = await self._ask(store.allot(self._leadership, moves, grace=self._timing.grace))
+        done = await self._ask(store.move_shares(self._leadership, moves, grace=self._timing.grace))
         if done is None:
             _logger.info("node %s was not the leader any more", self._node.node_id)
             self._leadership = None

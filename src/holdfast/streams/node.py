@@ -26,7 +26,7 @@ from holdfast.model.names import check_name
 from holdfast.runtime.uptime import uptime
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
-from holdfast.store.stream_values import Beat, Member, NewNode
+from holdfast.store.stream_values import Member, NewNode, OwnedShares
 from holdfast.streams.broker import Broker
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.heartbeat import NodeHeartbeat
@@ -77,7 +77,7 @@ class Node:
         self._hands: ShareConsumers | None = None
         self._leader = Leader(backend, self.node, self.timing)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._answer: Beat | None = None
+        self._answer: OwnedShares | None = None
         self._answered = asyncio.Event()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -203,7 +203,7 @@ class Node:
 
     # --- what the store says ------------------------------------------------------------------------------------------
 
-    def _hear(self, beat: Beat) -> None:
+    def _hear(self, beat: OwnedShares) -> None:
         """Take the store's answer over from the heartbeat's thread; only the newest counts."""
         self._answer = beat
         self._on_loop(self._answered.set)

@@ -127,16 +127,15 @@ def deafen() -> None:
 
 def stop_in_allot(mark: str) -> None:
     """Stop between the look at the epoch and the commit of the moves."""
-    patched = import_module(f"holdfast.backends.{'sqlite' if IS_SQLITE else 'postgres'}.verbs.allot")
-    name = "_move" if IS_SQLITE else "_write"
-    written = getattr(patched, name)
+    patched: Any = import_module("holdfast.backends.sql.streams.shares")
+    written = patched._carry_out
 
     def write(*arguments: Any) -> Any:
         if is_first(mark):
             signal.raise_signal(signal.SIGSTOP)
         return written(*arguments)
 
-    setattr(patched, name, write)
+    patched._carry_out = write
 
 
 def break_down(verb: str) -> None:

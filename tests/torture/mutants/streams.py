@@ -12,8 +12,9 @@ from tests.torture.mutants.patching import Code, Sql
 
 CONFORMANCE: Final = "conformance"
 """What catches a mutant that no run is needed for."""
-_CONSUMERS = "holdfast.backends.sqlite.verbs.consumers"
-_ALLOT = "holdfast.backends.sqlite.verbs.allot"
+_CONSUMERS = "holdfast.backends.sql.streams.consumers"
+_ROWS = "holdfast.backends.sql.streams.share_rows"
+_SHARES = "holdfast.backends.sql.streams.shares"
 _LIFE = "holdfast.runtime.effect:_life"
 _COMMITS = "await calls.verdict(effect.write_end(transaction))"
 _COMMITTED = "from holdfast.store.stream_values import CommitVerdict; verdict = CommitVerdict.DONE"
@@ -28,7 +29,9 @@ _STREAMS: Final = (
         "commit_without_generation",
         SQLITE,
         "a position is committed by whoever owned the share once",
-        Sql(SQLITE, "held_share", "and generation = :generation ", ""),
+        Sql(SQLITE, "commit_position", "and generation = :generation ", ""),
+        Sql(SQLITE, "find_granted", "and generation = :generation ", ""),
+        Sql(SQLITE, "lock_granted", "and generation = :generation ", ""),
         caught_by=CONFORMANCE,
         under="test_fencing",
     ),
@@ -36,7 +39,7 @@ _STREAMS: Final = (
         "commit_from_anywhere",
         SQLITE,
         "a commit moves the position from wherever it is",
-        Code(f"{_CONSUMERS}:commit", "standing.position != step.after", "False"),
+        Sql(SQLITE, "commit_position", " and position_id = :after", ""),
         caught_by=CONFORMANCE,
         under="test_commit",
     ),
@@ -44,7 +47,7 @@ _STREAMS: Final = (
         "allot_without_epoch",
         SQLITE,
         "a leader that was replaced goes on allotting",
-        Code(f"{_ALLOT}:allot", "not holds(tx, leadership)", "False"),
+        Code(f"{_SHARES}:move_shares", "not (yield from hold_leadership(leadership))", "False"),
         caught_by=CONFORMANCE,
         under="test_fencing",
     ),
@@ -60,7 +63,7 @@ _STREAMS: Final = (
         "release_by_whoever_drops_it",
         SQLITE,
         "a share is given up by a node that has lost it, whoever owns it now",
-        Code(f"{_CONSUMERS}:release", "held(tx, grant)", "held(tx, grant) or Held(0, 'granted', 0, 0)"),
+        Sql(SQLITE, "lock_granted_share", " and generation = :generation", ""),
         Code(
             "holdfast.streams.share_consumer:ShareConsumer.run",
             "if not self._is_dropped:\n        with",
@@ -115,7 +118,11 @@ _STREAMS: Final = (
         "park_without_the_position",
         SQLITE,
         "an event is parked, and the position stays before it",
-        Code(f"{_CONSUMERS}:commit", 'tx.run("move_position"', 'step.parks or tx.run("move_position"'),
+        Code(
+            f"{_CONSUMERS}:commit",
+            "CommitVerdict.UNPARKED\n    return (",
+            "CommitVerdict.UNPARKED\n    return CommitVerdict.DONE if step.parks else (",
+        ),
         caught_by=CONFORMANCE,
         under="test_parking",
     ),
@@ -123,7 +130,7 @@ _STREAMS: Final = (
         "epoch_not_raised",
         SQLITE,
         "whoever takes leadership leads under the epoch of the one before",
-        Code("holdfast.backends.sqlite.verbs.nodes:lead", "epoch += 1", "epoch = max(1, epoch)"),
+        Code("holdfast.backends.sql.streams.leadership:lead", "else row.epoch + 1", "else max(1, row.epoch)"),
         caught_by="I18",
         under="kills",
     ),
@@ -131,7 +138,11 @@ _STREAMS: Final = (
         "grant_under_the_same_generation",
         SQLITE,
         "the generation of a share does not grow when it is granted",
-        Sql(SQLITE, "grant_share", "generation = generation + 1, ", ""),
+        Code(
+            "holdfast.backends.sql.streams.share_rows:granted",
+            "generation=row.generation + 1",
+            "generation=row.generation",
+        ),
         caught_by="I15 I16 I17",
         under="terms",
     ),

@@ -101,7 +101,7 @@ def grant(shop) -> None:
         allocations = backend.streams.allocations
         await allocations.join(NewNode(NODE, "here", 42, (Member("billing", 2),), Timing()))
         leadership = await allocations.lead(NODE, timedelta(seconds=30))
-        await allocations.allot(leadership, [GrantTo(GRANT.share, 0, NODE)], grace=timedelta(0))
+        await allocations.move_shares(leadership, [GrantTo(GRANT.share, 0, NODE)], grace=timedelta(0))
 
     shop.within(give)
 

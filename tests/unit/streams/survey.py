@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, Share, Timing, is_silent
-from holdfast.store.stream_values import Allotted, Member, NodeView, Survey
+from holdfast.store.stream_values import Member, NodeView, ShareState, Survey
 from holdfast.streams.allocator import plan
 
 TIMING = Timing()
@@ -34,7 +34,7 @@ class Board:
         self.moved = 0
         self.gone: list[NodeKey] | None = None  # None: whoever is silent by the store's clock
         self.rows = {
-            Share(consumer, "companies", number): Allotted(
+            Share(consumer, "companies", number): ShareState(
                 Share(consumer, "companies", number), AllocationState.FREE, 0
             )
             for consumer in consumers
@@ -56,16 +56,18 @@ class Board:
             match move:
                 case GrantTo():
                     assert row.state is AllocationState.FREE
-                    self.rows[move.share] = Allotted(move.share, AllocationState.GRANTED, row.generation + 1, move.node)
+                    self.rows[move.share] = ShareState(
+                        move.share, AllocationState.GRANTED, row.generation + 1, move.node
+                    )
                 case Revoke():
                     assert row.state is AllocationState.GRANTED
                     self.moved += 1
-                    self.rows[move.share] = Allotted(
+                    self.rows[move.share] = ShareState(
                         move.share, AllocationState.REVOKING, row.generation, row.owner, move.target
                     )
                 case Seize():
                     assert row.owner is not None
-                    self.rows[move.share] = Allotted(move.share, AllocationState.FREE, row.generation + 1)
+                    self.rows[move.share] = ShareState(move.share, AllocationState.FREE, row.generation + 1)
                 case _:
                     raise AssertionError(move)
 
@@ -73,7 +75,7 @@ class Board:
         """Let every owner that was asked release what it was asked for."""
         for share, row in self.rows.items():
             if row.state is AllocationState.REVOKING:
-                self.rows[share] = Allotted(share, AllocationState.FREE, row.generation, None, row.target)
+                self.rows[share] = ShareState(share, AllocationState.FREE, row.generation, None, row.target)
 
     def settle(self, *, rounds: int = 200) -> int:
         """Pass until nothing is to be moved; return how many passes it took."""

@@ -68,7 +68,7 @@ class Scene:
         self.now += seconds
         if not self.store.is_away:
             for node in reporting:
-                await self.streams.allocations.beat(node, TIMING)
+                await self.streams.allocations.heartbeat(node, TIMING)
         try:
             await self.leader.allot_once()
         except StoreUnavailable:
@@ -76,7 +76,7 @@ class Scene:
 
     async def owners(self) -> dict[NodeKey, int]:
         owners: dict[NodeKey, int] = {}
-        for each in (await self.streams.allocations.survey()).allocations:
+        for each in (await self.streams.allocations.survey()).shares:
             if each.owner is not None and each.state is AllocationState.GRANTED:
                 owners[each.owner] = owners.get(each.owner, 0) + 1
         return owners

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.verbs.allot import names_of
 from holdfast.backends.sql.steps import Rows, rows, value
+from holdfast.backends.sql.streams.shares import share_lists
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
 from holdfast.model.instants import span_micros
@@ -80,7 +80,7 @@ class Blockers:
 
     async def end_for_shares(self, shares: Iterable[Share]) -> None:
         """End the sessions that hold shares which are to be seized."""
-        await self._end("holders_of_shares", **names_of(shares))
+        await self._end("holders_of_shares", **share_lists(shares))
 
     async def end_stuck(self) -> None:
         """End the sessions that are stuck in the middle of what their client sends; looks every few seconds at most."""

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.postgres.verbs.events import Category
-from holdfast.backends.sql.steps import rows
+from holdfast.backends.sql.streams.categories import Category, find_categories
 
 
 class Categories:
@@ -25,6 +24,5 @@ class Categories:
         """Return those of these categories that there are, and perhaps others."""
         unknown = [name for name in names if name not in self._known]
         if unknown:
-            for name, *category in await self._runner.apart(partial(rows, "find_categories", categories=unknown)):
-                self._known[name] = Category(*category)
+            self._known |= await self._runner.apart(partial(find_categories, unknown))
         return self._known

@@ -53,13 +53,14 @@ async def drive(
 async def _answer_together(
     connection: AsyncConnection[Any], statements: Statements, asked: Together, frame: Frame
 ) -> list[Rows]:
-    queries = [(statements.text(ask.statement), statements.parameters(ask.parameters)) for ask in asked.asks]
+    asks = [transposed(ask) if isinstance(ask, Each) else ask for ask in asked.asks]
+    queries = [(statements.text(ask.statement), statements.parameters(ask.parameters)) for ask in asks]
     if isinstance(connection, FastConnection):
         answers = await connection.ask_all(queries, frame)
         if answers is not None:
-            return [_recorded(ask, rows) for ask, rows in zip(asked.asks, answers, strict=True)]
+            return [_recorded(ask, rows) for ask, rows in zip(asks, answers, strict=True)]
     if not frame:  # a caller's own connection is used as plainly as can be
-        return [await _answer(connection, statements, ask) for ask in asked.asks]
+        return [await _answer(connection, statements, ask) for ask in asks]
     before, behind = frame
     async with connection.pipeline():
         await connection.execute(before)
@@ -68,7 +69,7 @@ async def _answer_together(
             await cursor.execute(text, parameters, binary=True)
         await connection.execute(behind)
     found = [await cursor.fetchall() if cursor.description else _changed(cursor) for cursor in cursors]
-    return [_recorded(ask, rows) for ask, rows in zip(asked.asks, found, strict=True)]
+    return [_recorded(ask, rows) for ask, rows in zip(asks, found, strict=True)]
 
 
 def _recorded(ask: Ask, rows: Rows) -> Rows:

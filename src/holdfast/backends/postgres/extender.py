@@ -16,13 +16,13 @@ from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
-from holdfast.backends.postgres.verbs import nodes
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import Ready
+from holdfast.backends.sql.streams import nodes
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
@@ -82,10 +82,10 @@ class PostgresExtender:
     def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
         self._transact(heartbeat(self._rows, worker))
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
-        return self._transact(nodes.beat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
+        return self._transact(nodes.heartbeat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
 
-    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
+    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return self._transact(nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102

@@ -26,7 +26,7 @@ from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
-from holdfast.backends.postgres.verbs.consumers import commit_or_fail, is_stale
+from holdfast.backends.postgres.verbs.stream_transaction import commit_or_fail, is_stale
 from holdfast.backends.sql.fences import FencedVerbs
 from holdfast.backends.sql.handler_transaction import (
     AsyncTransaction,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.backends.postgres.text import clean
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import Numbers, Place, became_ready, rows, run
+from holdfast.backends.sql.text import clean
 from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from psycopg.types.numeric import Int8
+
 from holdfast.backends.postgres.location import quoted
 from holdfast.backends.sql.files import statements
 from holdfast.backends.sql.steps import Ask, Each, Numbers
@@ -51,17 +53,22 @@ class Statements:
     def parameters(self, given: Mapping[str, object]) -> Mapping[str, object]:
         """Return a statement's parameters as the driver takes them, with the instant where a clock was given.
 
+        An integer goes as eight bytes: the driver would choose by its value, and each size is a statement to prepare.
         `Numbers` go as the text of an array: the driver looks at each element of a list, which costs more than the
         statement.
         """
-        bound = given if self._clock is None else {**given, "now": self._clock()}
-        if any(type(value) is Numbers for value in bound.values()):
-            return {name: _array(value) if type(value) is Numbers else value for name, value in bound.items()}
+        bound = {name: _bound(value) for name, value in given.items()}
+        if self._clock is not None:
+            bound["now"] = self._clock()
         return bound
 
 
-def _array(numbers: Numbers) -> str:
-    return f"{{{','.join(map(str, numbers))}}}"
+def _bound(value: object) -> object:
+    if type(value) is int:
+        return Int8(value)
+    if isinstance(value, Numbers):
+        return f"{{{','.join(map(str, value))}}}"
+    return value
 
 
 def transposed(asked: Each) -> Ask:

@@ -32,15 +32,6 @@ class Ask(NamedTuple):
     record: Any = None
 
 
-class Together(NamedTuple):
-    """Statements that do not depend on one another's answers: one round trip where the connection allows it.
-
-    They run in order, each with its own snapshot; the answer is a list of rows for each.
-    """
-
-    asks: tuple[Ask, ...]
-
-
 class Each(NamedTuple):
     """A statement to run for every one of these rows of parameters; a dialect may do so in one go. No answer.
 
@@ -49,6 +40,15 @@ class Each(NamedTuple):
 
     statement: str
     rows: Sequence[Mapping[str, object]]
+
+
+class Together(NamedTuple):
+    """Statements that do not depend on one another's answers: one round trip where the connection allows it.
+
+    They run in order, each with its own snapshot; the answer is a list of rows for each.
+    """
+
+    asks: tuple[Ask | Each, ...]
 
 
 class Load(NamedTuple):
@@ -129,7 +129,7 @@ def value(statement: str, **parameters: object) -> Steps[Any]:
     return found[0][0] if found else None
 
 
-def together(*asks: Ask) -> Steps[Rows]:
+def together(*asks: Ask | Each) -> Steps[Rows]:
     """Run several statements in one round trip where possible; the rows of each."""
     found: Rows = yield Together(asks)
     return found

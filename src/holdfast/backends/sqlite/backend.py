@@ -160,7 +160,7 @@ class SqliteBackend:
     @property
     def streams(self) -> SqliteStreams:  # noqa: D102
         parts = self._parts
-        allocations = SqliteAllocations(reports=parts.reports, leading=parts.leading)
+        allocations = SqliteAllocations(heartbeats=parts.reports, leading=parts.leading)
         return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, allocations, self._callers)
 
     @property

@@ -70,7 +70,7 @@ class Tx:
         row = self.row(statement, parameters)
         return None if row is None else row[0]
 
-    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+    def many(self, statement: str, rows: Iterable[Parameters]) -> None:
         """Run a statement for each row."""
         self.raw.executemany(STATEMENTS[statement], rows)
 

@@ -16,6 +16,7 @@ from holdfast.store.steps import Steps, Verb
 
 T = TypeVar("T")
 _encode = msgspec.json.encode
+_TIMED = {name for name, text in STATEMENTS.items() if ":now" in text}
 _CONSTANTS = {"priority_step": span_micros(PRIORITY_STEP)}
 
 
@@ -54,9 +55,10 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
         case Ask():
             return _rows(tx, asked)
         case Together(asks):
-            return [_rows(tx, ask) for ask in asks]
+            return [_answer(tx, ask, ready) for ask in asks]
         case Each(statement, rows):
-            tx.raw.executemany(STATEMENTS[statement], rows)
+            timed = ({**row, "now": tx.now} for row in rows) if statement in _TIMED else rows
+            tx.raw.executemany(STATEMENTS[statement], timed)
             return []
         case BecameReady():
             ready.add(asked)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from holdfast.backends.sql.fences import FencedVerbs
 from holdfast.backends.sql.steps import run
-from holdfast.backends.sqlite.execute import Direct
+from holdfast.backends.sql.streams.consumers import commit, granted_share
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
-from holdfast.backends.sqlite.verbs import consumers
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.verbs.finish import complete
 
 
@@ -22,13 +19,7 @@ def _lock_job(lease: Lease, _: int) -> Steps[bool]:
 
 
 def _lock_share(grant: Grant, _: int) -> Steps[bool]:
-    held: Any = yield Direct(lambda tx: consumers.held(tx, grant))
-    return held is not None
+    return (yield from granted_share(grant)) is not None
 
 
-def _commit(grant: Grant, commit: Commit) -> Steps[CommitVerdict]:
-    verdict: CommitVerdict = yield Direct(lambda tx: consumers.commit(tx, grant, commit))
-    return verdict
-
-
-FENCED = FencedVerbs(_lock_job, partial(complete, SqliteJobRows()), _lock_share, _commit)
+FENCED = FencedVerbs(_lock_job, partial(complete, SqliteJobRows()), _lock_share, commit)

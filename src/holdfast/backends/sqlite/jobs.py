@@ -12,12 +12,12 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.backends.sql.steps import Ready
+from holdfast.backends.sql.streams import nodes
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.execute import direct, drive
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.verbs import claim as claiming
-from holdfast.backends.sqlite.verbs import nodes
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
@@ -26,7 +26,7 @@ from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
 from holdfast.store.steps import Runner, Verb
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
@@ -116,16 +116,16 @@ class SqliteExtender:
     def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
         self._write(lambda: heartbeat(self._rows, worker))
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:  # noqa: D102
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
         sent = time.monotonic()
 
         with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
             after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
             waited = timedelta(seconds=time.monotonic() - sent)
-            return msgspec.structs.replace(nodes.beat(tx, node, timing), waited=waited)
+            return msgspec.structs.replace(drive(tx, nodes.heartbeat(node, timing), Ready()), waited=waited)
 
-    def owned(self, node: NodeKey) -> Beat:  # noqa: D102
-        return self._read(direct(lambda tx: nodes.owned(tx, node)))
+    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
+        return self._read(lambda: nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102
         if self._owns:

@@ -15,7 +15,7 @@ from holdfast.model.job import Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs import JobStore
-from holdfast.store.stream_values import Beat
+from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -154,10 +154,10 @@ class ReferenceExtender:
     def heartbeat(self, beat: WorkerHeartbeat) -> None:
         self._model.beat(beat)
 
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> Beat:
-        return self._streams.beat(node, timing)
+    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:
+        return self._streams.heartbeat(node, timing)
 
-    def owned(self, node: NodeKey) -> Beat:
+    def owned(self, node: NodeKey) -> OwnedShares:
         return self._streams.owned(node)
 
     def close(self) -> None:

@@ -176,10 +176,12 @@ class AllocationsBeside:
         self._led.leadership = leadership
         return leadership
 
-    async def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
+    async def move_shares(
+        self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
+    ) -> list[bool] | None:
         """Allot, and write down that moves took effect."""
         sent_us = now_us()
-        done = await self._inner.allot(leadership, moves, grace=grace)
+        done = await self._inner.move_shares(leadership, moves, grace=grace)
         if done is not None and any(done):
             count = sum(done)
             self._recorder.write(LeaderWrote(at_us=now_us(), epoch=leadership.epoch, moves=count, sent_us=sent_us))

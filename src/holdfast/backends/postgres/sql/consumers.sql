@@ -1,8 +1,8 @@
--- Consumers: their positions, what they have parked, and what people see and do.
+-- Consumers: their positions, what they have parked, and what operators see and do.
 --
 -- How a row of allocation is locked: a handler's transaction holds it `for key share`, which lets the leader revoke the
--- share and the owner commit, and makes a seizure, which locks it `for update`, wait. Who parks something holds it by
--- `for no key update`, who drops what is parked `for share`: so one of them sees what the other has done.
+-- share and the owner commit, and makes a seizure, which locks it `for update`, wait. A commit that parks holds it
+-- `for no key update`, a verb that drops what is parked `for share`: so one of them sees what the other has done.
 
 -- name: find_consumer
 select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text;
@@ -11,49 +11,19 @@ select category, stream, paused, forgotten, generation from {schema}.consumer wh
 select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text
 for update;
 
--- name: put_consumer
--- Waits for a transaction in flight that makes the same one; that is then known.
+-- name: add_consumer
+-- Waits for a transaction in flight that adds the same one; it is known then.
 insert into {schema}.consumer (consumer, category, stream)
 values (%(consumer)s::text, %(category)s::text, %(stream)s::text)
-on conflict (consumer) do update
-set category = excluded.category, stream = excluded.stream, paused = false, forgotten = false
-where consumer.forgotten
-returning generation;
+on conflict (consumer) do nothing;
 
--- name: partitions_of
-select category.category_id, category.category, category.partitions
-from {schema}.category as category
-where %(category)s::text is null or category.category = %(category)s::text
-order by category.category;
-
--- name: add_allocations
-insert into {schema}.allocation (consumer, category_id, partition_id, generation, position_id, since_at)
-select given.consumer, given.category_id, given.partition_id, given.generation, given.position_id, {now}
-from unnest(
-    %(consumers)s::text[], %(category_ids)s::integer[], %(partition_ids)s::integer[], %(generations)s::bigint[],
-    %(position_ids)s::bigint[]
-) as given (consumer, category_id, partition_id, generation, position_id)
-on conflict (consumer, category_id, partition_id) do nothing
-returning partition_id;
-
--- name: heads_of
--- The last positions that there are for the shares of a subscription: of its partitions, or the version of its stream.
-select given.category, given.partition_id, case when %(stream)s::text is null then head.position_id else coalesce(
-    (select version from {schema}.event where category_id = head.category_id and stream = %(stream)s::text
-     order by version desc limit 1),
-    (select version from {schema}.trimmed_stream
-     where category_id = head.category_id and stream = %(stream)s::text limit 1),
-    0
-) end
-from unnest(%(categories)s::text[], %(partition_ids)s::integer[]) as given (category, partition_id)
-cross join lateral (
-    select head.category_id, head.position_id
-    from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
-    where category.category = given.category and head.partition_id = given.partition_id limit 1
-) as head;
+-- name: revive_consumer
+update {schema}.consumer
+set category = %(category)s::text, stream = %(stream)s::text, paused = false, forgotten = false
+where consumer = %(consumer)s::text;
 
 -- name: lock_share
--- For a handler's transaction: from here on nobody can take the share away. Should this process fall silent, the server
+-- For a handler's transaction: from here on no leader can take the share away. If this process falls silent, the server
 -- ends the session after the limit, and the row is free.
 select position_id, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
 from {schema}.allocation
@@ -62,6 +32,35 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and generation = %(generation)s::bigint and state in ('granted', 'revoking')
 for key share;
 
+-- name: find_granted
+-- The share under a live grant; none if the grant is stale.
+select category_id, position_id, state, replay_until, losses, (
+    select stream from {schema}.consumer where consumer = allocation.consumer
+) as stream
+from {schema}.allocation as allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking');
+
+-- name: lock_granted
+select category_id, position_id, state, replay_until, losses, (
+    select stream from {schema}.consumer where consumer = allocation.consumer
+) as stream
+from {schema}.allocation as allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
+for no key update;
+
+-- name: lock_granted_share
+select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
+       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+from {schema}.allocation as allocation
+where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
+  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
+  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
+for no key update;
+
 -- name: wait_for_share
 select position_id from {schema}.allocation
 where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
@@ -69,30 +68,13 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and generation = %(generation)s::bigint and state in ('granted', 'revoking')
 for update;
 
--- name: share_to_commit
-select allocation.category_id, allocation.position_id, (
-    select stream is not null from {schema}.consumer where consumer = allocation.consumer
-)
-from {schema}.allocation as allocation
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
-for no key update;
-
--- name: position_of_share
-select position_id from {schema}.allocation
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and state in ('granted', 'revoking');
-
 -- name: commit_position
 update {schema}.allocation
 set position_id = %(position)s::bigint,
     losses = case when %(clears)s::boolean then 0 else losses end, trying = %(tries)s::boolean
 where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')
-returning position_id;
+  and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking');
 
 -- name: commit_position_or_fail
 -- The same for a statement behind which a COMMIT is on its way already: a stale grant must make it fail. SQL knows no
@@ -197,7 +179,7 @@ select 3, null, null, stream, null, null, null, null, null, null, null, 0, 0 fro
 order by kind, number;
 
 -- name: parked_among
--- Which of these streams have parked events besides those at `handled`; the caller holds the share.
+-- Which of these streams have parked events besides those at `handled`.
 select given.stream
 from unnest(%(streams)s::text[]) as given (stream)
 cross join lateral (
@@ -209,7 +191,7 @@ cross join lateral (
 ) as parked;
 
 -- name: retrying_among
--- Of which of these streams the last parked event is to be retried; the caller holds the share.
+-- Of which of these streams the last parked event is to be retried.
 select given.stream
 from unnest(%(streams)s::text[]) as given (stream)
 cross join lateral (
@@ -220,47 +202,76 @@ cross join lateral (
 ) as parked
 where parked.retrying;
 
--- name: unpark
-delete from {schema}.parked
+-- name: retrying_at
+-- Which of these positions have a parked event that is being retried.
+select position_id, stream from {schema}.parked
 where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
-  and partition_id = %(partition_id)s::integer and position_id = any(array(select unnest(%(positions)s::bigint[])));
+  and partition_id = %(partition_id)s::integer and retrying
+  and position_id = any(%(positions)s::bigint[]);
+
+-- name: unpark
+delete from {schema}.parked as parked
+using unnest(
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[]
+) as given (consumer, category_id, partition_id, position_id)
+where parked.consumer = given.consumer and parked.category_id = given.category_id
+  and parked.partition_id = given.partition_id and parked.position_id = given.position_id;
 
 -- name: park_again
-update {schema}.parked set failure = %(failure)s::text, attempts = attempts + %(attempts)s::integer
-where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
-  and partition_id = %(partition_id)s::integer and position_id = %(position)s::bigint and retrying
-returning stream;
+update {schema}.parked as parked set failure = given.failure, attempts = parked.attempts + given.attempts
+from unnest(
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[],
+    %(failure)s::text[], %(attempts)s::integer[]
+) as given (consumer, category_id, partition_id, position_id, failure, attempts)
+where parked.consumer = given.consumer and parked.category_id = given.category_id
+  and parked.partition_id = given.partition_id and parked.position_id = given.position_id;
 
 -- name: retry_no_more
-update {schema}.parked set retrying = false
-where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
-  and partition_id = %(partition_id)s::integer and stream = %(stream)s::text and retrying
-  and position_id >= %(position)s::bigint;
+update {schema}.parked as parked set retrying = false
+from unnest(
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(stream)s::text[],
+    %(position)s::bigint[]
+) as given (consumer, category_id, partition_id, stream, position_id)
+where parked.consumer = given.consumer and parked.category_id = given.category_id
+  and parked.partition_id = given.partition_id and parked.stream = given.stream and parked.retrying
+  and parked.position_id >= given.position_id;
 
--- name: park
--- A repeat finds the row there already; what was trimmed meanwhile is not parked.
+-- name: park_by_position
+-- A repeat finds the row there already; an event that was trimmed meanwhile is not parked.
 insert into {schema}.parked (
     consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at
 )
-select %(consumer)s::text, %(category_id)s::integer, %(partition_id)s::integer, given.position_id, event.event_id,
-       given.stream, given.failure, given.attempts, given.retrying, {now}
+select given.consumer, given.category_id, given.partition_id, given.position_id, event.event_id, given.stream,
+       given.failure, given.attempts, given.retrying, {now}
 from unnest(
-    %(positions)s::bigint[], %(streams)s::text[], %(failures)s::text[], %(attempts)s::integer[],
-    %(retrying)s::boolean[]
-) as given (position_id, stream, failure, attempts, retrying)
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[],
+    %(stream)s::text[], %(failure)s::text[], %(attempts)s::integer[], %(retrying)s::boolean[]
+) as given (consumer, category_id, partition_id, position_id, stream, failure, attempts, retrying)
 cross join lateral (
-    (select event_id from {schema}.event
-     where not %(by_version)s::boolean and category_id = %(category_id)s::integer
-       and partition_id = %(partition_id)s::integer and position_id = given.position_id limit 1)
-    union all
-    (select event_id from {schema}.event
-     where %(by_version)s::boolean and category_id = %(category_id)s::integer and stream = given.stream
-       and version = given.position_id limit 1)
+    select event_id from {schema}.event
+    where category_id = given.category_id and partition_id = given.partition_id and position_id = given.position_id limit 1
+) as event
+on conflict (consumer, category_id, partition_id, position_id) do nothing;
+
+-- name: park_by_version
+-- For a consumer of one stream: its positions are versions.
+insert into {schema}.parked (
+    consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at
+)
+select given.consumer, given.category_id, given.partition_id, given.position_id, event.event_id, given.stream,
+       given.failure, given.attempts, given.retrying, {now}
+from unnest(
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[],
+    %(stream)s::text[], %(failure)s::text[], %(attempts)s::integer[], %(retrying)s::boolean[]
+) as given (consumer, category_id, partition_id, position_id, stream, failure, attempts, retrying)
+cross join lateral (
+    select event_id from {schema}.event
+    where category_id = given.category_id and stream = given.stream and version = given.position_id limit 1
 ) as event
 on conflict (consumer, category_id, partition_id, position_id) do nothing;
 
 -- name: list_parked
-select category.category, parked.partition_id, parked.position_id, parked.event_id::text, parked.stream,
+select category.category, parked.partition_id, parked.position_id, parked.event_id::text as event_id, parked.stream,
        parked.failure, parked.attempts, parked.retrying, parked.parked_at
 from {schema}.category as category cross join lateral (
     select * from {schema}.parked
@@ -273,8 +284,11 @@ where category.category >= %(after_category)s::text
 order by category.category, parked.partition_id, parked.position_id limit %(limit)s::bigint;
 
 -- name: lock_shares_of_consumer
--- In the order of all who lock several.
-select category_id, partition_id from {schema}.allocation where consumer = %(consumer)s::text
+-- In the order of all verbs that lock several.
+select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
+       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+from {schema}.allocation as allocation
+where consumer = %(consumer)s::text
 order by consumer, category_id, partition_id for update;
 
 -- name: hold_shares_of_consumer
@@ -287,27 +301,19 @@ where category_id = (select category_id from {schema}.category where category = 
 order by consumer, category_id, partition_id for share;
 
 -- name: retry_parked
-with asked as (
-    update {schema}.parked set retrying = true
-    where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text)
-    returning 1
-)
-select count(*) from asked;
+update {schema}.parked set retrying = true
+where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text);
 
 -- name: drop_parked
-with gone as (
-    delete from {schema}.parked
-    where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text)
-      and (%(event_id)s::uuid is null or event_id = %(event_id)s::uuid)
-    returning 1
-)
-select count(*) from gone;
+delete from {schema}.parked
+where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text)
+  and (%(event_id)s::uuid is null or event_id = %(event_id)s::uuid);
 
 -- name: pause_consumer
-update {schema}.consumer set paused = true where consumer = %(consumer)s::text and not paused returning consumer;
+update {schema}.consumer set paused = true where consumer = %(consumer)s::text and not paused;
 
 -- name: resume_consumer
-update {schema}.consumer set paused = false where consumer = %(consumer)s::text and paused returning consumer;
+update {schema}.consumer set paused = false where consumer = %(consumer)s::text and paused;
 
 -- name: list_consumers
 -- A few looks at indexes for each share.
@@ -319,7 +325,7 @@ left join lateral (
            allocation.owner, allocation.target, allocation.position_id, head.position_id as head,
            instant.now - next.recorded_at as behind,
            (select count(*) from {schema}.parked as parked where parked.consumer = allocation.consumer
-               and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id),
+               and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id) as parked,
            instant.now - allocation.since_at as since, allocation.losses
     from {schema}.allocation as allocation
     join {schema}.category as category on category.category_id = allocation.category_id
@@ -351,44 +357,37 @@ left join lateral (
 where not consumer.forgotten
 order by consumer.consumer, share.of_category, share.partition_id;
 
--- name: held_by_the_living
-select 1
+-- name: held_by_live_node
+select 1 as held
 from {schema}.allocation as allocation
 join {schema}.node as node on node.node_id = allocation.owner and node.incarnation = allocation.incarnation
 where allocation.consumer = %(consumer)s::text and {now} - node.beat_at <= node.ttl limit 1;
 
--- name: shares_to_reset
-select category.category, allocation.category_id, allocation.partition_id, allocation.state, allocation.generation,
-       allocation.owner
-from {schema}.allocation as allocation
-join {schema}.category as category on category.category_id = allocation.category_id
-where allocation.consumer = %(consumer)s::text;
-
--- name: reset_shares
+-- name: reset_share
 update {schema}.allocation as allocation
 set state = 'free', generation = allocation.generation + 1, owner = null, incarnation = null, target = null,
     deadline_at = null, position_id = given.position_id, replay_until = given.head, losses = 0, since_at = {now}
 from unnest(
-    %(category_ids)s::integer[], %(partition_ids)s::integer[], %(position_ids)s::bigint[], %(heads)s::bigint[]
-) as given (category_id, partition_id, position_id, head)
-where allocation.consumer = %(consumer)s::text and allocation.category_id = given.category_id
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position_id)s::bigint[],
+    %(head)s::bigint[]
+) as given (consumer, category_id, partition_id, position_id, head)
+where allocation.consumer = given.consumer and allocation.category_id = given.category_id
   and allocation.partition_id = given.partition_id;
 
 -- name: drop_parked_past
 delete from {schema}.parked as parked
-using unnest(%(category_ids)s::integer[], %(partition_ids)s::integer[], %(position_ids)s::bigint[])
-    as given (category_id, partition_id, position_id)
-where parked.consumer = %(consumer)s::text and parked.category_id = given.category_id
+using unnest(
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position_id)s::bigint[]
+) as given (consumer, category_id, partition_id, position_id)
+where parked.consumer = given.consumer and parked.category_id = given.category_id
   and parked.partition_id = given.partition_id and parked.position_id > given.position_id;
 
+-- name: forget_shares
+delete from {schema}.allocation where consumer = %(consumer)s::text;
+
+-- name: forget_parked
+delete from {schema}.parked where consumer = %(consumer)s::text;
+
 -- name: forget_consumer
--- One above the largest, as if each share were taken away: what was planned on its former life holds of no share.
-with gone as (
-    delete from {schema}.allocation where consumer = %(consumer)s::text returning generation
-),
-unparked as (
-    delete from {schema}.parked where consumer = %(consumer)s::text
-)
-update {schema}.consumer set forgotten = true, paused = false,
-    generation = greatest(generation, (select coalesce(max(generation) + 1, 0) from gone))
+update {schema}.consumer set forgotten = true, paused = false, generation = %(generation)s::bigint
 where consumer = %(consumer)s::text;

@@ -7,30 +7,25 @@
 -- name: find_categories
 select category, category_id, partitions from {schema}.category where category = any(%(categories)s::text[]);
 
--- name: add_categories
+-- name: add_category
 -- Waits for a transaction in flight that makes one of them, and then leaves it as it is.
 insert into {schema}.category (category, partitions)
-select category, %(partitions)s::integer from unnest(%(categories)s::text[]) as given (category) order by category
-on conflict (category) do nothing
-returning category;
+select category, partitions
+from unnest(%(category)s::text[], %(partitions)s::integer[]) as given (category, partitions) order by category
+on conflict (category) do nothing;
 
--- name: add_heads
+-- name: add_head
 insert into {schema}.head (category_id, partition_id)
-select category.category_id, number
-from unnest(%(categories)s::text[]) as given (category)
-cross join lateral (
-    select category_id, partitions from {schema}.category where category = given.category limit 1
-) as category
-cross join lateral generate_series(0, category.partitions - 1) as number
+select category_id, partition_id
+from unnest(%(category_id)s::integer[], %(partition_id)s::integer[]) as given (category_id, partition_id)
 on conflict (category_id, partition_id) do nothing;
 
--- name: list_categories
-select category.category, category.partitions, array_agg(head.position_id order by head.partition_id),
-       array_agg(head.trimmed order by head.partition_id)
+-- name: list_heads
+-- The partitions of a category, or of all.
+select category.category_id, category.category, category.partitions, head.partition_id, head.position_id, head.trimmed
 from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
 where %(category)s::text is null or category.category = %(category)s::text
-group by category.category, category.partitions
-order by category.category;
+order by category.category, head.partition_id;
 
 -- name: lock_heads
 -- The caller sorts the places, so that two appends cannot lock each other out.
@@ -163,7 +158,7 @@ cross join lateral (
 ) as head;
 
 -- name: known_events
-select event.event_id::text, event.version, event.partition_id, event.position_id
+select event.event_id::text as event_id, event.version, event.partition_id, event.position_id
 from unnest(%(ids)s::uuid[]) as given (event_id)
 cross join lateral (
     select event_id, version, partition_id, position_id from {schema}.event where event_id = given.event_id limit 1
@@ -184,15 +179,15 @@ copy {schema}.event (
     category_id, partition_id, position_id, stream, version, event_id, event_name, payload, headers, recorded_at
 ) from stdin (format binary);
 
--- name: move_heads
+-- name: move_head
 update {schema}.head as head set position_id = given.position_id, recorded_at = given.recorded_at
 from unnest(
-    %(category_ids)s::integer[], %(partition_ids)s::integer[], %(position_ids)s::bigint[], %(recorded_ats)s::bigint[]
+    %(category_id)s::integer[], %(partition_id)s::integer[], %(position_id)s::bigint[], %(recorded_at)s::bigint[]
 ) as given (category_id, partition_id, position_id, recorded_at)
 where head.category_id = given.category_id and head.partition_id = given.partition_id;
 
 -- name: read_partition
-select event.event_id::text, category.category, event.stream, event.event_name, event.version, event.partition_id,
+select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
        event.position_id, event.payload, event.headers, event.recorded_at
 from {schema}.category as category
 cross join lateral (
@@ -205,7 +200,7 @@ where category.category = %(category)s::text
 order by event.position_id;
 
 -- name: read_stream
-select event.event_id::text, category.category, event.stream, event.event_name, event.version, event.partition_id,
+select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
        event.position_id, event.payload, event.headers, event.recorded_at
 from {schema}.category as category
 cross join lateral (
@@ -217,7 +212,7 @@ where category.category = %(category)s::text
 order by event.version;
 
 -- name: read_stream_backwards
-select event.event_id::text, category.category, event.stream, event.event_name, event.version, event.partition_id,
+select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
        event.position_id, event.payload, event.headers, event.recorded_at
 from {schema}.category as category
 cross join lateral (
@@ -235,11 +230,11 @@ select coalesce(
     (select version from {schema}.trimmed_stream
      where category_id = category.category_id and stream = %(stream)s::text limit 1),
     0
-)
+) as version
 from {schema}.category as category where category.category = %(category)s::text;
 
 -- name: position_at
--- Places have no holes and the times of recording never fall, so halving finds it.
+-- Positions have no holes and the times of recording never fall, so a binary search finds it.
 with recursive search (category_id, low, high) as (
     select head.category_id, head.trimmed, head.position_id
     from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
@@ -257,7 +252,7 @@ with recursive search (category_id, low, high) as (
     ) as event on true
     where search.low < search.high
 )
-select low from search where low >= high limit 1;
+select low as position_id from search where low >= high limit 1;
 
 -- name: version_at
 with recursive stream (category_id, low, high) as (
@@ -286,63 +281,51 @@ search (category_id, low, high) as (
     ) as event on true
     where search.low < search.high
 )
-select low from search where low >= high limit 1;
+select low as version from search where low >= high limit 1;
 
--- name: consumers_of_partition
--- Those who read a partition: consumers of its category, of single streams of it, of the log; with their share, if they
--- have it already, and the first event that they have parked. In one statement: what a commit has parked is seen with
--- the position that it has moved.
+-- name: readers_of_partition
+-- The consumers that read a partition: those of its category, of single streams of it, of the log; with the position of
+-- their share, if they have it already, and the position of the first event that they have parked. In one statement:
+-- what a commit has parked is seen with the position that it has moved.
 select consumer.stream, allocation.position_id, (
-        select event.position_id
-        from (
-            select event_id from {schema}.parked as parked
-            where parked.consumer = consumer.consumer and category_id = head.category_id and partition_id = head.partition_id
-            order by position_id limit 1
-        ) as parked
-        cross join lateral (
-            select position_id from {schema}.event where event_id = parked.event_id limit 1
-        ) as event
-    ),
-    head.category_id, head.position_id, consumer.consumer is not null, {now}
-from {schema}.category as category
-join {schema}.head as head
-    on head.category_id = category.category_id and head.partition_id = %(partition_id)s::integer
-left join {schema}.consumer as consumer
-    on not consumer.forgotten and (consumer.category is null or consumer.category = category.category)
+    select position_id from {schema}.event where event_id = (
+        select event_id from {schema}.parked as parked
+        where parked.consumer = consumer.consumer and parked.category_id = %(category_id)s::integer
+          and parked.partition_id = %(partition_id)s::integer
+        order by parked.position_id limit 1
+    )
+) as first_parked
+from {schema}.consumer as consumer
 left join {schema}.allocation as allocation on allocation.consumer = consumer.consumer
-    and allocation.category_id = head.category_id and allocation.partition_id = head.partition_id
-where category.category = %(category)s::text;
+    and allocation.category_id = %(category_id)s::integer and allocation.partition_id = %(partition_id)s::integer
+where not consumer.forgotten and (consumer.category is null or consumer.category = %(category)s::text);
 
 -- name: position_of_version
 select position_id from {schema}.event
 where category_id = %(category_id)s::integer and stream = %(stream)s::text and version > %(after)s::bigint
 order by version limit 1;
 
+-- name: note_trimmed_streams
+-- The versions of streams whose events go: a stream with none left goes on from there.
+insert into {schema}.trimmed_stream (category_id, stream, version)
+select %(category_id)s::integer, stream, max(version) from {schema}.event
+where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
+  and position_id > %(after)s::bigint and position_id <= %(last)s::bigint
+group by stream order by stream
+on conflict (category_id, stream) do update set version = excluded.version
+where trimmed_stream.version < excluded.version;
+
+-- name: drop_trimmed_parked
+delete from {schema}.parked where event_id = any(array(
+    select event_id from {schema}.event
+    where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
+      and position_id > %(after)s::bigint and position_id <= %(last)s::bigint
+));
+
 -- name: trim_events
--- The beginning of a partition: events of which none before is to be kept, oldest first. Times of recording never fall.
-with old as materialized (
-    select position_id from {schema}.event
-    where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
-      and position_id <= %(last)s::bigint and recorded_at < %(before)s::bigint
-    order by position_id limit %(limit)s::bigint
-),
-gone as (
-    delete from {schema}.event
-    where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
-      and position_id >= (select min(position_id) from old) and position_id <= (select max(position_id) from old)
-    returning position_id, stream, version, event_id
-),
-noted as (
-    insert into {schema}.trimmed_stream (category_id, stream, version)
-    select %(category_id)s::integer, stream, max(version) from gone group by stream order by stream
-    on conflict (category_id, stream) do update set version = excluded.version
-    where trimmed_stream.version < excluded.version
-),
-unparked as (
-    delete from {schema}.parked
-    where event_id = any(array(select event_id from gone where %(past_unread)s::boolean))
-)
-select count(*), max(position_id) from gone;
+delete from {schema}.event
+where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
+  and position_id > %(after)s::bigint and position_id <= %(last)s::bigint;
 
 -- name: move_trimmed
 update {schema}.head set trimmed = greatest(trimmed, %(last)s::bigint)

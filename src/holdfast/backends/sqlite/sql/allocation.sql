@@ -1,7 +1,9 @@
--- Nodes, leadership, who owns what.
+-- Nodes, leadership and shares.
+--
+-- Every transaction that writes holds the write lock of the file, so `lock_`, `hold_` and `stop_` only read.
 
--- name: find_node
-select incarnation, draining, beat_at, ttl from holdfast_node where node_id = :node_id;
+-- name: lock_node
+select incarnation from holdfast_node where node_id = :node_id;
 
 -- name: put_node
 insert into holdfast_node (node_id, incarnation, host, pid, members, ttl, joined_at, beat_at)
@@ -10,18 +12,23 @@ on conflict (node_id) do update
 set incarnation = excluded.incarnation, host = excluded.host, pid = excluded.pid, members = excluded.members,
     draining = 0, ttl = excluded.ttl, joined_at = excluded.joined_at, beat_at = excluded.beat_at;
 
--- name: node_beat
+-- name: node_heartbeat
 update holdfast_node set beat_at = :now, ttl = :ttl where node_id = :node_id and incarnation = :incarnation;
 
--- name: owned
-select consumer, category, partition_id, generation, state, deadline_at
+-- name: find_node
+select node_id from holdfast_node where node_id = :node_id and incarnation = :incarnation;
+
+-- name: owned_shares
+select consumer, category, partition_id, generation, state, deadline_at - :now as drain_left
 from holdfast_allocation join holdfast_category using (category_id)
 where owner = :node_id and incarnation = :incarnation
 order by consumer, category, partition_id;
 
--- name: shares_of_node
-select consumer, category_id, partition_id, state, generation, owner
-from holdfast_allocation where owner = :node_id and (:incarnation is null or incarnation = :incarnation)
+-- name: lock_shares_of_node
+select consumer, category, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at,
+    losses, trying
+from holdfast_allocation join holdfast_category using (category_id)
+where owner = :node_id
 order by consumer, category_id, partition_id;
 
 -- name: drain_node
@@ -30,32 +37,43 @@ update holdfast_node set draining = 1 where node_id = :node_id and incarnation =
 -- name: remove_node
 delete from holdfast_node where node_id = :node_id and incarnation = :incarnation;
 
--- name: leadership
-select epoch, node_id, incarnation, until_at from holdfast_leadership where only_row = 1;
-
--- name: set_leadership
-update holdfast_leadership
-set epoch = :epoch, node_id = :node_id, incarnation = :incarnation, until_at = :until_at where only_row = 1;
-
 -- name: list_nodes
-select node_id, incarnation, host, pid, draining, beat_at, ttl, joined_at, members,
+select node_id, incarnation, host, pid, draining, :now - beat_at as silent, ttl, :now - joined_at as joined, members,
     (select count(*) from holdfast_allocation as share
-        where share.owner = holdfast_node.node_id and share.incarnation = holdfast_node.incarnation)
+        where share.owner = holdfast_node.node_id and share.incarnation = holdfast_node.incarnation) as shares
 from holdfast_node order by node_id;
 
 -- name: forget_silent_nodes
-delete from holdfast_node where beat_at < :before and not exists (
+delete from holdfast_node where beat_at < :now - :span and not exists (
     select 1 from holdfast_allocation where owner = node_id);
 
--- name: list_allocations
-select consumer, category, partition_id, state, generation, owner, incarnation, target, deadline_at
+-- name: find_leadership
+select epoch, node_id, incarnation, until_at, until_at - :now as lease_left from holdfast_leadership;
+
+-- name: write_leadership
+-- Only if it is as it was read.
+update holdfast_leadership
+set epoch = :epoch, node_id = :node_id, incarnation = :incarnation, until_at = :now + :lease
+where epoch = :seen_epoch and until_at = :seen_until;
+
+-- name: hold_leadership
+select epoch from holdfast_leadership
+where epoch = :epoch and node_id = :node_id and incarnation = :incarnation;
+
+-- name: resign_leadership
+update holdfast_leadership set node_id = null, incarnation = null, until_at = 0
+where epoch = :epoch and node_id = :node_id and incarnation = :incarnation;
+
+-- name: list_shares
+select consumer, category, partition_id, state, generation, owner, incarnation, target,
+    coalesce(deadline_at < :now, 0) as overdue
 from holdfast_allocation join holdfast_category using (category_id)
 order by consumer, category, partition_id;
 
 -- name: paused_consumers
 select consumer from holdfast_consumer where paused;
 
--- name: lacking_shares
+-- name: missing_shares
 -- Partitions of which a consumer of their category, or of the log, has no share yet.
 select consumer.consumer, category.category_id, head.partition_id, consumer.stream, consumer.generation,
     category.partitions
@@ -64,31 +82,67 @@ from holdfast_consumer as consumer
     join holdfast_head as head on head.category_id = category.category_id
 where not consumer.forgotten and not exists (
     select 1 from holdfast_allocation as share where share.consumer = consumer.consumer
-        and share.category_id = head.category_id and share.partition_id = head.partition_id);
+        and share.category_id = head.category_id and share.partition_id = head.partition_id)
+order by consumer.consumer, category.category_id, head.partition_id;
 
--- name: share_for_move
-select category_id, state, allocation.generation, owner, incarnation, deadline_at, paused
-from holdfast_allocation as allocation
-    join holdfast_category as category using (category_id)
-    join holdfast_consumer as consumer using (consumer)
-where consumer = :consumer and category.category = :category and partition_id = :partition_id;
+-- name: add_share
+insert into holdfast_allocation (consumer, category_id, partition_id, generation, position_id, since_at)
+values (:consumer, :category_id, :partition_id, :generation, :position_id, :now)
+on conflict do nothing;
 
--- name: grant_share
+-- name: hold_consumers
+select consumer, paused from holdfast_consumer where consumer in (select value from json_each(:consumers));
+
+-- name: hold_all_consumers
+select consumer from holdfast_consumer;
+
+-- name: owners_of_shares
+select allocation.owner
+from json_each(:consumers) as consumer
+    join json_each(:categories) as category on category.key = consumer.key
+    join json_each(:partition_ids) as place on place.key = consumer.key
+    join holdfast_category as of_category on of_category.category = category.value
+    join holdfast_allocation as allocation on allocation.consumer = consumer.value
+        and allocation.category_id = of_category.category_id and allocation.partition_id = place.value
+where allocation.owner is not null;
+
+-- name: hold_nodes
+select node_id, incarnation, draining, beat_at as heartbeat_at, ttl from holdfast_node
+where node_id in (select value from json_each(:node_ids));
+
+-- name: stop_nodes
+select node_id, incarnation, draining, beat_at as heartbeat_at, ttl from holdfast_node
+where node_id in (select value from json_each(:node_ids));
+
+-- name: lock_shares
+select allocation.consumer, of_category.category, allocation.category_id, allocation.partition_id, allocation.state,
+    allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
+    allocation.losses, allocation.trying
+from json_each(:consumers) as consumer
+    join json_each(:categories) as category on category.key = consumer.key
+    join json_each(:partition_ids) as place on place.key = consumer.key
+    join holdfast_category as of_category on of_category.category = category.value
+    join holdfast_allocation as allocation on allocation.consumer = consumer.value
+        and allocation.category_id = of_category.category_id and allocation.partition_id = place.value;
+
+-- name: lock_shares_to_seize
+select allocation.consumer, of_category.category, allocation.category_id, allocation.partition_id, allocation.state,
+    allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
+    allocation.losses, allocation.trying
+from json_each(:consumers) as consumer
+    join json_each(:categories) as category on category.key = consumer.key
+    join json_each(:partition_ids) as place on place.key = consumer.key
+    join holdfast_category as of_category on of_category.category = category.value
+    join holdfast_allocation as allocation on allocation.consumer = consumer.value
+        and allocation.category_id = of_category.category_id and allocation.partition_id = place.value;
+
+-- name: store_clock
+select :now as now;
+
+-- name: write_share
 update holdfast_allocation
-set state = 'granted', generation = generation + 1, owner = :owner, incarnation = :incarnation, target = null,
-    deadline_at = null, trying = 0, since_at = :now
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
-
--- name: revoke_share
-update holdfast_allocation set state = 'revoking', target = :target, deadline_at = :deadline_at, since_at = :now
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
-
--- name: free_share
--- Whether a loss counts: see `losses_after`.
-update holdfast_allocation
-set state = 'free', generation = generation + :grows, owner = null, incarnation = null,
-    target = coalesce(:target, target), deadline_at = null,
-    losses = losses + iif(:lost and (losses < 3 or trying), 1, 0), since_at = :now
+set state = :state, generation = :generation, owner = :owner, incarnation = :incarnation, target = :target,
+    deadline_at = :deadline_at, losses = :losses, trying = :trying, since_at = :now
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: add_transition
@@ -96,15 +150,14 @@ insert into holdfast_transition
     (consumer, category_id, partition_id, epoch, generation, old_state, new_state, node_id, happened_at)
 values (:consumer, :category_id, :partition_id, :epoch, :generation, :old_state, :new_state, :node_id, :now);
 
--- name: forget_transitions
--- The last thousand are kept; ids only grow, so the place to cut is known without a count.
-delete from holdfast_transition where transition_id <= (select max(transition_id) from holdfast_transition) - 1000;
+-- name: trim_transitions
+-- Only if one of the last `logged` ids is a multiple of `every`.
+delete from holdfast_transition
+where (select max(transition_id) from holdfast_transition) % :every < :logged and transition_id <= (
+    select transition_id from holdfast_transition order by transition_id desc limit 1 offset :kept
+);
 
 -- name: list_transitions
 select consumer, category, partition_id, epoch, generation, old_state, new_state, node_id, happened_at
 from holdfast_transition join holdfast_category using (category_id)
 order by transition_id desc limit :limit;
-
--- name: owner_of
-select owner from holdfast_allocation
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;

@@ -1,44 +1,53 @@
 -- Categories and their events.
 
+-- name: find_categories
+select category, category_id, partitions from holdfast_category
+where category in (select value from json_each(:categories));
+
 -- name: find_category
-select category_id, partitions from holdfast_category where category = :category;
+-- For appends: one name costs less than a list.
+select category, category_id, partitions from holdfast_category where category = :category;
 
 -- name: add_category
-insert into holdfast_category (category, partitions) values (:category, :partitions) returning category_id;
+insert into holdfast_category (category, partitions) values (:category, :partitions) on conflict do nothing;
 
 -- name: add_head
-insert into holdfast_head (category_id, partition_id) values (?, ?);
+insert into holdfast_head (category_id, partition_id) values (:category_id, :partition_id) on conflict do nothing;
 
--- name: list_categories
-select category, partitions, json_group_array(position_id), json_group_array(trimmed)
-from (
-    select category, partitions, position_id, trimmed
-    from holdfast_category join holdfast_head using (category_id)
-    order by category, partition_id
-)
-group by category, partitions
-order by category;
+-- name: list_heads
+-- The partitions of a category, or of all.
+select category_id, category, partitions, partition_id, position_id, trimmed
+from holdfast_category join holdfast_head using (category_id)
+where :category is null or category = :category
+order by category, partition_id;
 
--- name: head
-select position_id, trimmed, recorded_at from holdfast_head
+-- name: find_head
+select position_id, recorded_at from holdfast_head
 where category_id = :category_id and partition_id = :partition_id;
 
 -- name: move_head
-update holdfast_head set position_id = ?, recorded_at = ? where category_id = ? and partition_id = ?;
+update holdfast_head set position_id = :position_id, recorded_at = :recorded_at
+where category_id = :category_id and partition_id = :partition_id;
 
--- name: known_event
-select version, partition_id, position_id from holdfast_event where event_id = :event_id;
+-- name: known_events
+select event_id, version, partition_id, position_id from holdfast_event
+where event_id in (select value from json_each(:ids));
 
--- name: any_known_event
-select 1 from holdfast_event where event_id in (select value from json_each(:event_ids)) limit 1;
-
--- name: stream_version
--- The last event of the stream tells, or what was noted when its last one was trimmed.
+-- name: version_of_stream
+-- That of its last event, or the one that was noted when the last was trimmed.
 select max(version) from (
     select max(version) as version from holdfast_event where category_id = :category_id and stream = :stream
     union all
     select version from holdfast_trimmed_stream where category_id = :category_id and stream = :stream
 );
+
+-- name: stream_version
+select coalesce(
+    (select max(version) from holdfast_event where category_id = category.category_id and stream = :stream),
+    (select version from holdfast_trimmed_stream where category_id = category.category_id and stream = :stream),
+    0
+) as version
+from holdfast_category as category where category.category = :category;
 
 -- name: add_event
 insert into holdfast_event
@@ -47,72 +56,111 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: read_partition
 select event_id, category, stream, event_name, version, partition_id, position_id, payload, headers, recorded_at
-from holdfast_event join holdfast_category using (category_id)
-where category_id = :category_id and partition_id = :partition_id and position_id > :after
+from holdfast_category as category cross join holdfast_event as event on event.category_id = category.category_id
+where category = :category and partition_id = :partition_id and position_id > :after
 order by position_id limit :limit;
 
 -- name: read_stream
 select event_id, category, stream, event_name, version, partition_id, position_id, payload, headers, recorded_at
-from holdfast_event join holdfast_category using (category_id)
-where category_id = :category_id and stream = :stream and version > :after
+from holdfast_category as category cross join holdfast_event as event on event.category_id = category.category_id
+where category = :category and stream = :stream and version > :after
 order by version limit :limit;
 
 -- name: read_stream_backwards
 select event_id, category, stream, event_name, version, partition_id, position_id, payload, headers, recorded_at
-from holdfast_event join holdfast_category using (category_id)
-where category_id = :category_id and stream = :stream and version < :after
+from holdfast_category as category cross join holdfast_event as event on event.category_id = category.category_id
+where category = :category and stream = :stream and version < :after
 order by version desc limit :limit;
 
--- name: event_by_id
-select event_id, category, stream, event_name, version, partition_id, position_id, payload, headers, recorded_at
-from holdfast_event join holdfast_category using (category_id) where event_id = :event_id;
+-- name: position_at
+-- Positions have no holes and the times of recording never fall, so a binary search finds it.
+with recursive search (category_id, low, high) as (
+    select category_id, trimmed, position_id from holdfast_category join holdfast_head using (category_id)
+    where category = :category and partition_id = :partition_id
+    union all
+    select category_id,
+        case when (
+            select recorded_at from holdfast_event where category_id = search.category_id
+                and partition_id = :partition_id and position_id = (low + high + 1) / 2
+        ) >= :at then low else (low + high + 1) / 2 end,
+        case when (
+            select recorded_at from holdfast_event where category_id = search.category_id
+                and partition_id = :partition_id and position_id = (low + high + 1) / 2
+        ) >= :at then (low + high + 1) / 2 - 1 else high end
+    from search where low < high
+)
+select low as position_id from search where low >= high limit 1;
 
--- name: recorded_at_position
-select recorded_at from holdfast_event
-where category_id = :category_id and partition_id = :partition_id and position_id = :position;
+-- name: version_at
+with recursive search (category_id, low, high) as (
+    select category_id,
+        coalesce(
+            (select min(version) - 1 from holdfast_event
+                where category_id = category.category_id and stream = :stream),
+            (select version from holdfast_trimmed_stream
+                where category_id = category.category_id and stream = :stream),
+            0
+        ),
+        coalesce(
+            (select max(version) from holdfast_event where category_id = category.category_id and stream = :stream),
+            (select version from holdfast_trimmed_stream
+                where category_id = category.category_id and stream = :stream),
+            0
+        )
+    from holdfast_category as category where category = :category
+    union all
+    select category_id,
+        case when (
+            select recorded_at from holdfast_event where category_id = search.category_id and stream = :stream
+                and version = (low + high + 1) / 2
+        ) >= :at then low else (low + high + 1) / 2 end,
+        case when (
+            select recorded_at from holdfast_event where category_id = search.category_id and stream = :stream
+                and version = (low + high + 1) / 2
+        ) >= :at then (low + high + 1) / 2 - 1 else high end
+    from search where low < high
+)
+select low as version from search where low >= high limit 1;
 
--- name: recorded_at_version
-select recorded_at from holdfast_event where category_id = :category_id and stream = :stream and version = :position;
-
--- name: first_version
-select min(version) from holdfast_event where category_id = :category_id and stream = :stream;
-
--- name: oldest_events
-select position_id, stream, version from holdfast_event
-where category_id = :category_id and partition_id = :partition_id and position_id <= :last and recorded_at < :before
-order by position_id limit :limit;
-
--- name: trim_events
-delete from holdfast_event
-where category_id = :category_id and partition_id = :partition_id and position_id <= :last;
-
--- name: trim_parked
--- What is deleted though somebody had parked it is parked no longer.
-delete from holdfast_parked where category_id = :category_id and partition_id = :partition_id
-    and event_id not in (select event_id from holdfast_event
-        where category_id = :category_id and partition_id = :partition_id);
-
--- name: move_trimmed
-update holdfast_head set trimmed = :last where category_id = :category_id and partition_id = :partition_id;
-
--- name: note_trimmed_stream
-insert into holdfast_trimmed_stream (category_id, stream, version) values (?, ?, ?)
-on conflict (category_id, stream) do update set version = max(version, excluded.version);
-
--- name: consumers_of_category
--- The consumers that read a category: its own, those of single streams, those of the log; with their share, if they
--- have it already.
-select consumer.consumer, consumer.stream, allocation.position_id
+-- name: readers_of_partition
+-- The consumers that read a partition: those of its category, of single streams of it, of the log; with the position of
+-- their share, if they have it already, and the position of the first event that they have parked.
+select consumer.stream, allocation.position_id, (
+    select position_id from holdfast_event where event_id = (
+        select event_id from holdfast_parked as parked
+        where parked.consumer = consumer.consumer and parked.category_id = :category_id
+            and parked.partition_id = :partition_id
+        order by parked.position_id limit 1
+    )
+) as first_parked
 from holdfast_consumer as consumer left join holdfast_allocation as allocation
     on allocation.consumer = consumer.consumer and allocation.category_id = :category_id
     and allocation.partition_id = :partition_id
 where not consumer.forgotten and (consumer.category is null or consumer.category = :category);
 
--- name: first_parked
-select min(event.position_id)
-from holdfast_parked as parked join holdfast_event as event on event.event_id = parked.event_id
-where parked.category_id = :category_id and parked.partition_id = :partition_id;
-
 -- name: position_of_version
 select position_id from holdfast_event where category_id = :category_id and stream = :stream and version > :after
 order by version limit 1;
+
+-- name: note_trimmed_streams
+-- The versions of streams whose events go: a stream with none left goes on from there.
+insert into holdfast_trimmed_stream (category_id, stream, version)
+select :category_id, stream, max(version) from holdfast_event
+where category_id = :category_id and partition_id = :partition_id and position_id > :after and position_id <= :last
+group by stream
+on conflict (category_id, stream) do update set version = max(version, excluded.version);
+
+-- name: drop_trimmed_parked
+delete from holdfast_parked where event_id in (
+    select event_id from holdfast_event
+    where category_id = :category_id and partition_id = :partition_id and position_id > :after
+        and position_id <= :last
+);
+
+-- name: trim_events
+delete from holdfast_event
+where category_id = :category_id and partition_id = :partition_id and position_id > :after and position_id <= :last;
+
+-- name: move_trimmed
+update holdfast_head set trimmed = max(trimmed, :last)
+where category_id = :category_id and partition_id = :partition_id;

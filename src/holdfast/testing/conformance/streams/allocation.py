@@ -36,8 +36,6 @@ from holdfast.testing.conformance.streams.base import (
     TIMING,
     StreamConformance,
     a_node,
-    allot,
-    allotted,
     begin_consumer,
     commit,
     consuming,
@@ -46,8 +44,10 @@ from holdfast.testing.conformance.streams.base import (
     join,
     lead,
     lose,
+    move_shares,
     revoke,
     seize,
+    share_state,
     share_view,
     snapshot,
     state_of,
@@ -61,7 +61,7 @@ ELSEWHERE = [Share("nobody", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(
 async def refused(backend: Backend, *moves: Move) -> bool:
     """Return whether no move took effect and the state is unchanged."""
     before = await snapshot(backend)
-    return await allot(backend, *moves) == [False] * len(moves) and await snapshot(backend) == before
+    return await move_shares(backend, *moves) == [False] * len(moves) and await snapshot(backend) == before
 
 
 class TestGrant(StreamConformance):
@@ -70,9 +70,9 @@ class TestGrant(StreamConformance):
     async def test_a_free_share_is_granted_to_a_node_and_its_generation_grows_by_one(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
-        free = await allotted(backend)
-        assert await allot(backend, GrantTo(SHARE, free.generation, NODE_A)) == [True]
-        now = await allotted(backend)
+        free = await share_state(backend)
+        assert await move_shares(backend, GrantTo(SHARE, free.generation, NODE_A)) == [True]
+        now = await share_state(backend)
         assert (now.state, now.generation, now.owner, now.overdue) == (GRANTED, free.generation + 1, NODE_A, False)
         view = await share_view(backend)
         assert (view.state, view.owner, view.generation) == (GRANTED, "node-a", now.generation)
@@ -82,7 +82,7 @@ class TestGrant(StreamConformance):
         await revoke(backend, grant, target="node-b")
         assert await backend.streams.consumers.release(grant)
         await grant_to(backend, NODE_A)
-        assert (await allotted(backend)).target is None
+        assert (await share_state(backend)).target is None
 
     @pytest.mark.parametrize("is_revoked", [False, True])
     async def test_there_is_no_step_from_owner_to_owner(self, backend: Backend, is_revoked: bool) -> None:
@@ -103,13 +103,13 @@ class TestGrant(StreamConformance):
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         await backend.streams.consumers.pause(CONSUMER)
-        assert await refused(backend, GrantTo(SHARE, (await allotted(backend)).generation, NODE_A))
+        assert await refused(backend, GrantTo(SHARE, (await share_state(backend)).generation, NODE_A))
         await backend.streams.consumers.resume(CONSUMER)
         await grant_to(backend, NODE_A)
 
     async def test_a_node_that_has_not_joined_or_has_left_gets_nothing(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        generation = (await allotted(backend)).generation
+        generation = (await share_state(backend)).generation
         assert await refused(backend, GrantTo(SHARE, generation, NODE_A))
         await join(backend, NODE_A)
         await backend.streams.allocations.leave(NODE_A)
@@ -118,7 +118,7 @@ class TestGrant(StreamConformance):
     async def test_another_incarnation_of_a_node_gets_nothing(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A, REJOINED_A)
-        generation = (await allotted(backend)).generation
+        generation = (await share_state(backend)).generation
         assert await refused(backend, GrantTo(SHARE, generation, NODE_A))
         assert await refused(backend, GrantTo(SHARE, generation, NodeKey("node-a", "life-3")))
 
@@ -126,14 +126,14 @@ class TestGrant(StreamConformance):
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         await backend.streams.allocations.drain(NODE_A)
-        assert await refused(backend, GrantTo(SHARE, (await allotted(backend)).generation, NODE_A))
+        assert await refused(backend, GrantTo(SHARE, (await share_state(backend)).generation, NODE_A))
 
     async def test_a_node_that_is_silent_past_its_ttl_gets_nothing(self, backend: Backend, clock: ManualClock) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         clock.advance(TIMING.ttl + SECOND)
-        assert await refused(backend, GrantTo(SHARE, (await allotted(backend)).generation, NODE_A))
-        await backend.streams.allocations.beat(NODE_A, TIMING)
+        assert await refused(backend, GrantTo(SHARE, (await share_state(backend)).generation, NODE_A))
+        await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         clock.advance(TIMING.ttl - SECOND)
         await grant_to(backend, NODE_A)
 
@@ -147,8 +147,8 @@ class TestRevoke(StreamConformance):
 
     async def test_a_granted_share_is_revoking_under_its_owner_and_generation(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
-        assert await allot(backend, Revoke(SHARE, grant.generation, DRAIN, "node-b")) == [True]
-        now = await allotted(backend)
+        assert await move_shares(backend, Revoke(SHARE, grant.generation, DRAIN, "node-b")) == [True]
+        now = await share_state(backend)
         assert (now.state, now.generation, now.owner) == (REVOKING, grant.generation, NODE_A)
         assert (now.target, now.overdue) == ("node-b", False)
 
@@ -156,21 +156,21 @@ class TestRevoke(StreamConformance):
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=DRAIN)
         clock.advance(DRAIN - SECOND)
-        assert not (await allotted(backend)).overdue
+        assert not (await share_state(backend)).overdue
         clock.advance(SECOND * 2)
-        assert (await allotted(backend)).overdue
+        assert (await share_state(backend)).overdue
 
     async def test_without_a_deadline_it_never_becomes_overdue(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=None)
         clock.advance(LONG)
-        await backend.streams.allocations.beat(NODE_A, TIMING)
-        assert not (await allotted(backend)).overdue
+        await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert not (await share_state(backend)).overdue
         assert await refused(backend, Seize(SHARE, grant.generation, OVERDUE))
 
     async def test_a_share_that_is_not_granted_is_not_revoked(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        assert await refused(backend, Revoke(SHARE, (await allotted(backend)).generation, DRAIN))
+        assert await refused(backend, Revoke(SHARE, (await share_state(backend)).generation, DRAIN))
         grant = await granted(backend)
         await revoke(backend, grant)
         assert await refused(backend, Revoke(SHARE, grant.generation, LONG, "node-b"))
@@ -195,7 +195,7 @@ class TestSeize(StreamConformance):
             await revoke(backend, grant, drain=None, target="node-b")
         clock.advance(GONE)
         await seize(backend, grant, SILENT)
-        now = await allotted(backend)
+        now = await share_state(backend)
         assert (now.state, now.generation, now.owner) == (FREE, grant.generation + 1, None)
         assert now.target == ("node-b" if is_revoked else None)
         assert (await share_view(backend)).position == 1
@@ -206,7 +206,7 @@ class TestSeize(StreamConformance):
         grant = await consuming(backend, "a")
         clock.advance(TIMING.ttl + SECOND)  # past its ttl, within the grace
         assert await refused(backend, Seize(SHARE, grant.generation, SILENT))
-        await backend.streams.allocations.beat(NODE_A, TIMING)
+        await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         clock.advance(TIMING.ttl)
         assert await refused(backend, Seize(SHARE, grant.generation, SILENT))
 
@@ -218,8 +218,8 @@ class TestSeize(StreamConformance):
         assert await refused(backend, Seize(SHARE, grant.generation, SILENT))
         clock.advance(TIMING.ttl * 2)
         move = Seize(SHARE, grant.generation, SILENT)
-        assert await backend.streams.allocations.allot(await lead(backend), [move], grace=LONG) == [False]
-        assert await allot(backend, move) == [True]
+        assert await backend.streams.allocations.move_shares(await lead(backend), [move], grace=LONG) == [False]
+        assert await move_shares(backend, move) == [True]
 
     async def test_a_revoked_share_is_seized_when_its_deadline_has_passed_though_its_owner_lives(
         self, backend: Backend, clock: ManualClock
@@ -230,7 +230,7 @@ class TestSeize(StreamConformance):
         assert await refused(backend, Seize(SHARE, grant.generation, OVERDUE))
         clock.advance(SECOND * 2)
         await seize(backend, grant, OVERDUE)
-        now = await allotted(backend)
+        now = await share_state(backend)
         assert (now.state, now.generation, now.target) == (FREE, grant.generation + 1, "node-b")
 
     async def test_a_share_that_was_not_revoked_is_not_overdue(self, backend: Backend, clock: ManualClock) -> None:
@@ -244,7 +244,7 @@ class TestSeize(StreamConformance):
         assert await backend.streams.consumers.release(grant)
         again = await grant_to(backend, NODE_A)
         clock.advance(SECOND * 2)
-        (owned,) = (await backend.streams.allocations.beat(NODE_A, TIMING)).owned
+        (owned,) = (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned
         assert (owned.grant, owned.drain_left) == (again, None)
         assert await refused(backend, Seize(SHARE, again.generation, OVERDUE))
         await revoke(backend, again, drain=None)
@@ -312,7 +312,7 @@ class TestSeize(StreamConformance):
 
 
 class TestAllot(StreamConformance):
-    """`AllocationStore.allot` and `survey`."""
+    """`AllocationStore.move_shares` and `survey`."""
 
     async def test_each_move_is_judged_after_those_before_it(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
@@ -326,20 +326,20 @@ class TestAllot(StreamConformance):
             GrantTo(SHARE, generation + 1, NODE_B),
             Revoke(SHARE, generation + 2, DRAIN),
         )
-        assert await allot(backend, *moves) == [False, True, True, False, True]
-        now = await allotted(backend)
+        assert await move_shares(backend, *moves) == [False, True, True, False, True]
+        now = await share_state(backend)
         assert (now.state, now.owner, now.generation) == (REVOKING, NODE_B, generation + 2)
 
     async def test_possible_moves_take_effect_though_others_are_refused(self, backend: Backend) -> None:
         await begin_consumer(backend, partitions=3)
         await join(backend, NODE_A)
-        allocations = (await backend.streams.allocations.survey()).allocations
-        moves = [GrantTo(each.share, each.generation + each.share.partition_id % 2, NODE_A) for each in allocations]
-        assert await allot(backend, *moves) == [True, False, True]
+        shares = (await backend.streams.allocations.survey()).shares
+        moves = [GrantTo(each.share, each.generation + each.share.partition_id % 2, NODE_A) for each in shares]
+        assert await move_shares(backend, *moves) == [True, False, True]
         assert [await state_of(backend, move.share) for move in moves] == [GRANTED, FREE, GRANTED]
 
     async def test_no_moves_are_answered_with_nothing(self, backend: Backend) -> None:
-        assert await allot(backend) == []
+        assert await move_shares(backend) == []
 
     async def test_the_survey_lists_everything_in_order(self, backend: Backend) -> None:
         await begin_consumer(backend, "a", consumer="shipping", category="sales")
@@ -350,7 +350,7 @@ class TestAllot(StreamConformance):
         survey = await backend.streams.allocations.survey()
         assert [view.node for view in survey.nodes] == [NODE_A, NODE_B]
         assert [view.shares for view in survey.nodes] == [1, 0]
-        assert [(each.share, each.state) for each in survey.allocations] == [
+        assert [(each.share, each.state) for each in survey.shares] == [
             (Share(CONSUMER, CATEGORY, 0), FREE),
             (Share(CONSUMER, CATEGORY, 1), GRANTED),
             (Share("shipping", "sales", 0), FREE),

@@ -22,14 +22,14 @@ from holdfast.testing.conformance.streams.base import (
     SHARE,
     TIMING,
     StreamConformance,
-    allot,
-    allotted,
     begin_consumer,
     consuming,
     grant_to,
     join,
     lead,
+    move_shares,
     revoke,
+    share_state,
     snapshot,
     state_of,
 )
@@ -91,30 +91,30 @@ class TestClockSetBack(StreamConformance):
     ) -> None:
         grant = await consuming(backend, "a")
         clock.advance(-(TIMING.ttl + SECOND))
-        assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [True]
+        assert await move_shares(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [True]
 
     async def test_a_node_with_a_heartbeat_after_the_step_is_not_silent(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, "a")
         clock.advance(-LONG)
-        await backend.streams.allocations.beat(NODE_A, TIMING)
-        assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [False]
+        await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert await move_shares(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [False]
 
     async def test_after_a_step_smaller_than_the_ttl_no_node_is_silent(
         self, backend: Backend, clock: ManualClock
     ) -> None:
         grant = await consuming(backend, "a")
         clock.advance(-(TIMING.ttl - SECOND))
-        assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [False]
+        assert await move_shares(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [False]
 
     async def test_a_node_gets_nothing_until_its_next_heartbeat(self, backend: Backend, clock: ManualClock) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         clock.advance(-LONG)
-        generation = (await allotted(backend)).generation
-        assert await allot(backend, GrantTo(SHARE, generation, NODE_A)) == [False]
-        await backend.streams.allocations.beat(NODE_A, TIMING)
+        generation = (await share_state(backend)).generation
+        assert await move_shares(backend, GrantTo(SHARE, generation, NODE_A)) == [False]
+        await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         await grant_to(backend, NODE_A)
 
     async def test_the_survey_reports_silence_and_age_correctly(self, backend: Backend, clock: ManualClock) -> None:
@@ -143,7 +143,7 @@ class TestForgottenNodes(StreamConformance):
         clock.advance(DAY * 2)
         assert await backend.streams.allocations.complete_shares(await lead(backend)) == 0
         assert [view.node for view in await backend.streams.allocations.nodes()] == [NODE_A]
-        assert await allot(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [True]
+        assert await move_shares(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [True]
         await backend.streams.allocations.complete_shares(await lead(backend))
         assert await backend.streams.allocations.nodes() == []
         assert await state_of(backend) is AllocationState.FREE

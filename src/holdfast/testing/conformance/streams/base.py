@@ -30,12 +30,12 @@ from holdfast.model.ids import new_id
 from holdfast.model.outcome import Failure
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import (
-    Allotted,
     Commit,
     CommitVerdict,
     Member,
     NewNode,
     ParkedView,
+    ShareState,
     ShareView,
     Start,
     StartAt,
@@ -156,23 +156,23 @@ async def lead(backend: Backend, node: NodeKey = LEADER, lease: timedelta = LONG
     return leadership
 
 
-async def allot(backend: Backend, *moves: Move) -> list[bool]:
+async def move_shares(backend: Backend, *moves: Move) -> list[bool]:
     """Carry out moves as the leader."""
-    done = await backend.streams.allocations.allot(await lead(backend), moves, grace=GRACE)
+    done = await backend.streams.allocations.move_shares(await lead(backend), moves, grace=GRACE)
     assert done is not None
     return done
 
 
-async def allotted(backend: Backend, share: Share = SHARE) -> Allotted:
+async def share_state(backend: Backend, share: Share = SHARE) -> ShareState:
     """Return a share as the allocator sees it."""
-    (found,) = [each for each in (await backend.streams.allocations.survey()).allocations if each.share == share]
+    (found,) = [each for each in (await backend.streams.allocations.survey()).shares if each.share == share]
     return found
 
 
 async def grant_to(backend: Backend, node: NodeKey, share: Share = SHARE) -> Grant:
     """Grant a free share to a registered node."""
-    generation = (await allotted(backend, share)).generation
-    assert await allot(backend, GrantTo(share, generation, node)) == [True]
+    generation = (await share_state(backend, share)).generation
+    assert await move_shares(backend, GrantTo(share, generation, node)) == [True]
     return Grant(share, generation + 1)
 
 
@@ -190,12 +190,12 @@ async def consuming(backend: Backend, *streams: str) -> Grant:
 
 async def revoke(backend: Backend, grant: Grant, *, drain: timedelta | None = DRAIN, target: str | None = None) -> None:
     """Revoke a granted share."""
-    assert await allot(backend, Revoke(grant.share, grant.generation, drain, target)) == [True]
+    assert await move_shares(backend, Revoke(grant.share, grant.generation, drain, target)) == [True]
 
 
 async def seize(backend: Backend, grant: Grant, reason: SeizeReason = SeizeReason.SILENT) -> None:
     """Seize a share; it must be possible."""
-    assert await allot(backend, Seize(grant.share, grant.generation, reason)) == [True]
+    assert await move_shares(backend, Seize(grant.share, grant.generation, reason)) == [True]
 
 
 async def lose(backend: Backend, clock: ManualClock, grant: Grant) -> None:
@@ -243,4 +243,4 @@ async def snapshot(backend: Backend) -> tuple[Any, ...]:
 
 async def state_of(backend: Backend, share: Share = SHARE) -> AllocationState:
     """Return the state of a share."""
-    return (await allotted(backend, share)).state
+    return (await share_state(backend, share)).state

@@ -21,7 +21,6 @@ from holdfast.testing.conformance.streams.base import (
     NODE_B,
     SHARE,
     StreamConformance,
-    allotted,
     an_event,
     append,
     append_to,
@@ -34,6 +33,7 @@ from holdfast.testing.conformance.streams.base import (
     lose,
     positions,
     revoke,
+    share_state,
     share_view,
     snapshot,
     stream_in,
@@ -230,7 +230,7 @@ class TestShareRelease(StreamConformance):
         if is_revoked:
             await revoke(backend, grant, target="node-b")
         assert await backend.streams.consumers.release(grant)
-        free = await allotted(backend)
+        free = await share_state(backend)
         assert (free.state, free.generation, free.owner) == (AllocationState.FREE, grant.generation, None)
         assert free.target == ("node-b" if is_revoked else None)
         assert (await share_view(backend)).position == 1

@@ -43,7 +43,6 @@ from holdfast.testing.conformance.streams.base import (
     SHARE,
     TIMING,
     StreamConformance,
-    allotted,
     begin_consumer,
     commit,
     consuming,
@@ -54,6 +53,7 @@ from holdfast.testing.conformance.streams.base import (
     lose,
     revoke,
     seize,
+    share_state,
     share_view,
     snapshot,
     state_of,
@@ -231,7 +231,7 @@ class TestStaleGrants(StreamConformance):
         grant = await consuming(backend, *"ab")
         await lose(backend, clock, grant)
         await granted(backend, NODE_B)
-        beat = await backend.streams.allocations.beat(NODE_A, TIMING)
+        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert (beat.is_known, beat.owned) == (True, ())
 
     async def test_either_the_owner_commits_before_the_seizure_or_it_is_refused(
@@ -269,7 +269,7 @@ class TestLeaders(StreamConformance):
         clock.advance(GONE)
         await join(backend, NODE_B)
         share = Share(CONSUMER, CATEGORY, 1)
-        return grant, Grant(share, (await allotted(backend, share)).generation)
+        return grant, Grant(share, (await share_state(backend, share)).generation)
 
     async def test_under_a_stale_epoch_no_move_takes_effect(self, backend: Backend, clock: ManualClock) -> None:
         grant, free = await self._two_shares(backend, clock)
@@ -279,10 +279,10 @@ class TestLeaders(StreamConformance):
         before = await snapshot(backend)
         moves = every_move(grant, free)
         for batch in ([], *([move] for move in moves), moves):
-            assert await backend.streams.allocations.allot(stale, batch, grace=GRACE) is None
+            assert await backend.streams.allocations.move_shares(stale, batch, grace=GRACE) is None
         assert await backend.streams.allocations.complete_shares(stale) is None
         assert await snapshot(backend) == before
-        assert await backend.streams.allocations.allot(current, moves, grace=GRACE) == [True, True, True]
+        assert await backend.streams.allocations.move_shares(current, moves, grace=GRACE) == [True, True, True]
 
     async def test_neither_a_forged_epoch_nor_anothers_name_leads(self, backend: Backend, clock: ManualClock) -> None:
         grant, free = await self._two_shares(backend, clock)
@@ -294,7 +294,7 @@ class TestLeaders(StreamConformance):
             Leadership(NODE_B, true.epoch),
             Leadership(NodeKey(LEADER.node_id, "life-2"), true.epoch),
         ):
-            assert await backend.streams.allocations.allot(forged, every_move(grant, free), grace=GRACE) is None
+            assert await backend.streams.allocations.move_shares(forged, every_move(grant, free), grace=GRACE) is None
             assert not await backend.streams.allocations.resign(forged)
         assert await snapshot(backend) == before
 
@@ -303,7 +303,7 @@ class TestLeaders(StreamConformance):
         await join(backend, NODE_A)
         for epoch in (0, 1):
             moves = [GrantTo(SHARE, 0, NODE_A)]
-            assert await backend.streams.allocations.allot(Leadership(LEADER, epoch), moves, grace=GRACE) is None
+            assert await backend.streams.allocations.move_shares(Leadership(LEADER, epoch), moves, grace=GRACE) is None
         assert await state_of(backend) is AllocationState.FREE
 
     async def test_the_end_of_its_lease_alone_does_not_make_a_leadership_stale(
@@ -313,8 +313,8 @@ class TestLeaders(StreamConformance):
         leadership = await lead(backend, LEADER, SECOND)
         clock.advance(LONG)
         await join(backend, NODE_A)
-        moves = [GrantTo(SHARE, (await allotted(backend)).generation, NODE_A)]
-        assert await backend.streams.allocations.allot(leadership, moves, grace=GRACE) == [True]
+        moves = [GrantTo(SHARE, (await share_state(backend)).generation, NODE_A)]
+        assert await backend.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [True]
 
     async def test_moves_planned_on_a_state_that_has_passed_are_refused(
         self, backend: Backend, clock: ManualClock
@@ -322,9 +322,9 @@ class TestLeaders(StreamConformance):
         grant, free = await self._two_shares(backend, clock)
         moves = every_move(grant, free)[::-1]  # seize first: a seized share cannot be revoked
         leadership = await lead(backend)
-        assert await backend.streams.allocations.allot(leadership, moves, grace=GRACE) == [True, False, True]
+        assert await backend.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [True, False, True]
         before = await snapshot(backend)
-        assert await backend.streams.allocations.allot(leadership, moves, grace=GRACE) == [False, False, False]
+        assert await backend.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [False, False, False]
         assert await snapshot(backend) == before
 
 
@@ -340,19 +340,19 @@ class TestConcurrentLeaders(StreamConformance):
         await begin_consumer(backend, partitions=1)
         for turn in range(8):
             await join(backend, NODE_A)
-            await backend.streams.allocations.beat(NODE_A, TIMING)
+            await backend.streams.allocations.heartbeat(NODE_A, TIMING)
             holder = await lead(backend, NodeKey(f"leader-{turn}", "life-1"), SECOND)
             clock.advance(SECOND * 2)
-            free = await allotted(backend)
+            free = await share_state(backend)
             moves = [GrantTo(SHARE, free.generation, NODE_A)]
             done, usurper = await asyncio.gather(
-                backend.streams.allocations.allot(holder, moves, grace=GRACE),
+                backend.streams.allocations.move_shares(holder, moves, grace=GRACE),
                 other.streams.allocations.lead(NodeKey(f"usurper-{turn}", "life-1"), SECOND),
             )
             assert usurper is not None
             assert usurper.epoch == holder.epoch + 1
             assert done in (None, [True])
-            now = await allotted(backend)
+            now = await share_state(backend)
             assert now.state is (AllocationState.FREE if done is None else AllocationState.GRANTED)
             clock.advance(SECOND * 2)
             if done:

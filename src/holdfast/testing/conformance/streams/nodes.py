@@ -28,15 +28,15 @@ from holdfast.testing.conformance.streams.base import (
     TIMING,
     StreamConformance,
     a_node,
-    allot,
-    allotted,
     begin_consumer,
     commit,
     consuming,
     grant_to,
     join,
     lead,
+    move_shares,
     revoke,
+    share_state,
     share_view,
     snapshot,
 )
@@ -94,7 +94,7 @@ class TestJoin(StreamConformance):
         await commit(backend, grant, 0, 1)
         clock.advance(SECOND)
         await join(backend, REJOINED_A)
-        free = await allotted(backend)
+        free = await share_state(backend)
         assert (free.state, free.owner, free.target) == (AllocationState.FREE, None, "node-a")
         assert free.generation == grant.generation + 1
         assert (await share_view(backend)).position == 1
@@ -107,7 +107,7 @@ class TestJoin(StreamConformance):
         grant = await consuming(backend, *"ab")
         await join(backend, REJOINED_A)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.LOST
-        assert not (await backend.streams.allocations.beat(NODE_A, TIMING)).is_known
+        assert not (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).is_known
         again = await grant_to(backend, REJOINED_A)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.LOST
         assert await commit(backend, again, 0, 1) is CommitVerdict.DONE
@@ -116,14 +116,14 @@ class TestJoin(StreamConformance):
         grant = await consuming(backend, "a")
         await revoke(backend, grant, target="node-b")
         await join(backend, REJOINED_A)
-        free = await allotted(backend)
+        free = await share_state(backend)
         assert (free.state, free.target) == (AllocationState.FREE, "node-a")
 
     async def test_shares_of_other_nodes_stay(self, backend: Backend) -> None:
         await consuming(backend, "a")
         await join(backend, NODE_B)
         await join(backend, NodeKey("node-b", "life-2"))
-        assert (await allotted(backend)).owner == NODE_A
+        assert (await share_state(backend)).owner == NODE_A
 
     async def test_it_counts_in_losses_as_a_seizure_does(self, backend: Backend) -> None:
         await consuming(backend, "a")
@@ -151,7 +151,7 @@ class TestJoin(StreamConformance):
 
 
 class TestBeat(StreamConformance):
-    """`AllocationStore.beat`."""
+    """`AllocationStore.heartbeat`."""
 
     async def test_a_node_learns_what_it_owns(self, backend: Backend) -> None:
         await begin_consumer(backend, partitions=3)
@@ -159,13 +159,13 @@ class TestBeat(StreamConformance):
         first = await grant_to(backend, NODE_A, Share(CONSUMER, CATEGORY, 2))
         second = await grant_to(backend, NODE_A, Share(CONSUMER, CATEGORY, 0))
         other = await grant_to(backend, NODE_B, Share(CONSUMER, CATEGORY, 1))
-        beat = await backend.streams.allocations.beat(NODE_A, TIMING)
+        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert beat.is_known
         assert [(owned.grant, owned.state, owned.drain_left) for owned in beat.owned] == [
             (second, AllocationState.GRANTED, None),
             (first, AllocationState.GRANTED, None),
         ]
-        assert [owned.grant for owned in (await backend.streams.allocations.beat(NODE_B, TIMING)).owned] == [other]
+        assert [owned.grant for owned in (await backend.streams.allocations.heartbeat(NODE_B, TIMING)).owned] == [other]
 
     async def test_revoking_shares_are_among_them_with_the_time_that_is_left(
         self, backend: Backend, clock: ManualClock
@@ -174,26 +174,26 @@ class TestBeat(StreamConformance):
         await revoke(backend, grant, drain=DRAIN)
         for advance, left in ((4, 6), (60, 0)):
             clock.advance(advance)
-            (owned,) = (await backend.streams.allocations.beat(NODE_A, TIMING)).owned
+            (owned,) = (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned
             assert (owned.grant, owned.state) == (grant, AllocationState.REVOKING)
             assert owned.drain_left == timedelta(seconds=left)
 
     async def test_without_a_deadline_no_remaining_time_is_returned(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=None)
-        (owned,) = (await backend.streams.allocations.beat(NODE_A, TIMING)).owned
+        (owned,) = (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned
         assert (owned.state, owned.drain_left) == (AllocationState.REVOKING, None)
 
     async def test_it_ends_the_silence_and_updates_the_ttl(self, backend: Backend, clock: ManualClock) -> None:
         await join(backend, NODE_A)
         clock.advance(8)
         assert (await node_view(backend)).silent == timedelta(seconds=8)
-        await backend.streams.allocations.beat(NODE_A, TIMING.scaled(2))
+        await backend.streams.allocations.heartbeat(NODE_A, TIMING.scaled(2))
         view = await node_view(backend)
         assert (view.silent, view.ttl, view.joined) == (timedelta(0), TIMING.ttl * 2, timedelta(seconds=8))
 
     async def test_a_node_that_is_not_registered_is_not_known_and_not_made(self, backend: Backend) -> None:
-        beat = await backend.streams.allocations.beat(NODE_A, TIMING)
+        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert (beat.is_known, beat.owned) == (False, ())
         assert await backend.streams.allocations.nodes() == []
 
@@ -203,7 +203,7 @@ class TestBeat(StreamConformance):
         await consuming(backend, "a")
         clock.advance(5)
         for stranger in (REJOINED_A, NodeKey("node-a", "life-0")):
-            beat = await backend.streams.allocations.beat(stranger, TIMING)
+            beat = await backend.streams.allocations.heartbeat(stranger, TIMING)
             assert (beat.is_known, beat.owned) == (False, ())
         assert (await node_view(backend)).silent == timedelta(seconds=5)
 
@@ -212,7 +212,7 @@ class TestBeat(StreamConformance):
     ) -> None:
         grant = await consuming(backend, *"ab")
         clock.advance(LONG)
-        beat = await backend.streams.allocations.beat(NODE_A, TIMING)
+        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert (beat.is_known, [owned.grant for owned in beat.owned]) == (True, [grant])
         assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
 
@@ -224,12 +224,12 @@ class TestLeave(StreamConformance):
         grant = await consuming(backend, *"ab")
         await commit(backend, grant, 0, 1)
         await backend.streams.allocations.leave(NODE_A)
-        free = await allotted(backend)
+        free = await share_state(backend)
         assert (free.state, free.owner, free.generation) == (AllocationState.FREE, None, grant.generation + 1)
         view = await share_view(backend)
         assert (view.position, view.losses) == (1, 0)
         assert await backend.streams.allocations.nodes() == []
-        assert not (await backend.streams.allocations.beat(NODE_A, TIMING)).is_known
+        assert not (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).is_known
         assert await commit(backend, grant, 1, 2) is CommitVerdict.LOST
 
     async def test_a_repeat_changes_nothing(self, backend: Backend) -> None:
@@ -253,7 +253,7 @@ class TestLeave(StreamConformance):
         await consuming(backend, "a")
         await backend.streams.allocations.leave(NODE_A)
         await join(backend, NODE_A)
-        beat = await backend.streams.allocations.beat(NODE_A, TIMING)
+        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert (beat.is_known, beat.owned) == (True, ())
 
     async def test_a_draining_node_keeps_what_it_has_and_gets_nothing_more(self, backend: Backend) -> None:
@@ -262,9 +262,9 @@ class TestLeave(StreamConformance):
         grant = await grant_to(backend, NODE_A)
         await backend.streams.allocations.drain(NODE_A)
         assert (await node_view(backend)).is_draining
-        other = await allotted(backend, Share(CONSUMER, CATEGORY, 1))
-        assert await allot(backend, GrantTo(other.share, other.generation, NODE_A)) == [False]
-        beat = await backend.streams.allocations.beat(NODE_A, TIMING)
+        other = await share_state(backend, Share(CONSUMER, CATEGORY, 1))
+        assert await move_shares(backend, GrantTo(other.share, other.generation, NODE_A)) == [False]
+        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert [owned.grant for owned in beat.owned] == [grant]
         assert (await node_view(backend)).is_draining
 
@@ -342,10 +342,10 @@ class TestLead(StreamConformance):
         first = await lead(backend, NODE_A, LONG)
         assert await backend.streams.allocations.resign(first)
         assert not await backend.streams.allocations.resign(first)
-        generation = (await allotted(backend)).generation
+        generation = (await share_state(backend)).generation
         moves = [GrantTo(SHARE, generation, NODE_A)]
-        assert await backend.streams.allocations.allot(first, moves, grace=SECOND) is None
-        assert (await allotted(backend)).state is AllocationState.FREE
+        assert await backend.streams.allocations.move_shares(first, moves, grace=SECOND) is None
+        assert (await share_state(backend)).state is AllocationState.FREE
 
     async def test_a_replaced_leader_has_nothing_to_resign(self, backend: Backend, clock: ManualClock) -> None:
         first = await lead(backend, NODE_A, DRAIN)

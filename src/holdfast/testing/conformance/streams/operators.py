@@ -26,7 +26,6 @@ from holdfast.testing.conformance.streams.base import (
     SHARE,
     TIMING,
     StreamConformance,
-    allotted,
     append_to,
     begin_consumer,
     commit,
@@ -38,6 +37,7 @@ from holdfast.testing.conformance.streams.base import (
     parked,
     positions,
     revoke,
+    share_state,
     share_view,
     snapshot,
     state_of,
@@ -214,7 +214,7 @@ class TestReset(StreamConformance):
         await backend.streams.consumers.release(grant)
         await backend.streams.consumers.pause(CONSUMER)
         assert await backend.streams.consumers.reset(CONSUMER, StartAt.BEGINNING)
-        free = await allotted(backend)
+        free = await share_state(backend)
         assert (free.state, free.target) == (AllocationState.FREE, None)
         assert free.generation > grant.generation
 
@@ -240,10 +240,10 @@ class TestReset(StreamConformance):
         await backend.streams.consumers.pause(CONSUMER)
         clock.advance(TIMING.ttl + SECOND)
         assert await backend.streams.consumers.reset(CONSUMER, StartAt.BEGINNING)
-        free = await allotted(backend)
+        free = await share_state(backend)
         assert (free.state, free.owner) == (AllocationState.FREE, None)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.LOST
-        assert (await backend.streams.allocations.beat(NODE_A, TIMING)).owned == ()
+        assert (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned == ()
 
     @pytest.mark.parametrize("verb", ["reset", "forget"])
     async def test_a_consumer_that_is_not_paused_is_refused(self, backend: Backend, verb: str) -> None:
@@ -309,7 +309,7 @@ class TestForget(StreamConformance):
         assert await backend.streams.consumers.forget(CONSUMER)
         assert await backend.streams.consumers.consumers() == []
         survey = await backend.streams.allocations.survey()
-        assert (survey.allocations, survey.paused) == ((), frozenset())
+        assert (survey.shares, survey.paused) == ((), frozenset())
         with pytest.raises(ConsumerNotFound):
             await backend.streams.consumers.forget(CONSUMER)
 
@@ -321,7 +321,7 @@ class TestForget(StreamConformance):
         assert await snapshot(backend) == before
         clock.advance(GONE)
         assert await backend.streams.consumers.forget(CONSUMER)
-        assert (await backend.streams.allocations.beat(NODE_A, TIMING)).owned == ()
+        assert (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned == ()
 
     async def test_it_may_subscribe_again_to_something_else_and_starts_over(self, backend: Backend) -> None:
         await stopped(backend, *"ab", position=2)
@@ -339,6 +339,6 @@ class TestForget(StreamConformance):
         assert await backend.streams.consumers.pause(CONSUMER)
         assert await backend.streams.consumers.forget(CONSUMER)
         assert await backend.streams.consumers.subscribe(CONSUMER, Subscription(), StartAt.BEGINNING)
-        (share,) = (await backend.streams.allocations.survey()).allocations
+        (share,) = (await backend.streams.allocations.survey()).shares
         assert (share.state, share.generation > grant.generation) == (AllocationState.FREE, True)
         assert await backend.streams.consumers.verify(grant) is None

@@ -89,10 +89,8 @@ class TestSubscribe(StreamConformance):
     async def test_for_every_partition_there_is_a_free_allocation(self, backend: Backend) -> None:
         await begin_consumer(backend, partitions=3)
         survey = await backend.streams.allocations.survey()
-        assert [each.share for each in survey.allocations] == [Share(CONSUMER, CATEGORY, n) for n in range(3)]
-        assert {(each.state, each.owner, each.target) for each in survey.allocations} == {
-            (AllocationState.FREE, None, None)
-        }
+        assert [each.share for each in survey.shares] == [Share(CONSUMER, CATEGORY, n) for n in range(3)]
+        assert {(each.state, each.owner, each.target) for each in survey.shares} == {(AllocationState.FREE, None, None)}
         assert survey.is_complete
 
     async def test_consumers_are_listed_by_name_and_have_shares_of_their_own(self, backend: Backend) -> None:
@@ -195,7 +193,7 @@ class TestCompletion(StreamConformance):
             assert await backend.streams.consumers.subscribe(name, subscription, StartAt.END)
         assert await backend.streams.events.categories() == []
         survey = await backend.streams.allocations.survey()
-        assert (survey.allocations, survey.is_complete) == ((), True)
+        assert (survey.shares, survey.is_complete) == ((), True)
 
     async def test_the_log_is_all_categories_there_are(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 2)
@@ -233,7 +231,7 @@ class TestCompletion(StreamConformance):
         clock.advance(SECOND * 2)
         await lead(backend, NODE_B, LONG)
         assert await backend.streams.allocations.complete_shares(stale) is None
-        assert (await backend.streams.allocations.survey()).allocations == ()
+        assert (await backend.streams.allocations.survey()).shares == ()
 
     async def test_a_share_that_was_completed_is_consumed_as_any_other(self, backend: Backend) -> None:
         await backend.streams.consumers.subscribe(CONSUMER, LOG, StartAt.END)

@@ -8,26 +8,29 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model.allocation import AllocationState, Seize, SeizeReason
+from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, GrantTo, Seize, SeizeReason, Share
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Transition
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import (
+    CATEGORY,
     CONSUMER,
     GONE,
+    GRACE,
     MANY,
     NODE_A,
     NODE_B,
     REJOINED_A,
     SHARE,
     StreamConformance,
-    allot,
+    begin_consumer,
     consuming,
     grant_to,
     granted,
     join,
     lead,
     lose,
+    move_shares,
     revoke,
     seize,
     share_view,
@@ -47,7 +50,7 @@ class TestShareTransitions(StreamConformance):
         clock.advance(GONE)
         await revoke(backend, grant, target="node-b")
         await seize(backend, grant, SILENT)
-        await allot(backend, Seize(SHARE, generation, SILENT))
+        await move_shares(backend, Seize(SHARE, generation, SILENT))
         assert await backend.streams.allocations.transitions(limit=MANY) == [
             Transition(SHARE, epoch, generation + 1, REVOKING, FREE, "node-a", clock()),
             Transition(SHARE, epoch, generation, GRANTED, REVOKING, "node-a", clock()),
@@ -87,6 +90,21 @@ class TestShareTransitions(StreamConformance):
         (last,) = await backend.streams.allocations.transitions(limit=1)
         assert last == Transition(SHARE, 0, grant.generation + 1, FREE, FREE, None, clock())
         assert (await share_view(backend)).since == timedelta(0)
+
+    async def test_all_but_about_the_last_thousand_are_forgotten(self, backend: Backend) -> None:
+        """However many shares they are spread over: the generation of each stays small."""
+        partitions, rounds = 64, 20
+        await begin_consumer(backend, partitions=partitions)
+        leadership = await lead(backend)
+        for number in range(rounds):
+            await join(backend, NODE_A)
+            shares = [Share(CONSUMER, CATEGORY, partition_id) for partition_id in range(partitions)]
+            moves = [GrantTo(share, 2 * number, NODE_A) for share in shares]
+            assert await backend.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [True] * partitions
+            await backend.streams.allocations.leave(NODE_A)
+        steps = await backend.streams.allocations.transitions(limit=10 * KEPT_TRANSITIONS)
+        assert KEPT_TRANSITIONS <= len(steps) <= KEPT_TRANSITIONS + 100 + partitions < 2 * rounds * partitions
+        assert {step.generation for step in steps[:partitions]} == {2 * rounds}
 
     async def test_no_transition_leads_from_owner_to_owner(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, *"abc")

@@ -19,7 +19,7 @@ from holdfast.model.allocation import (
     losses_after,
 )
 from holdfast.model.instants import span_micros
-from holdfast.store.stream_values import Beat, NewNode
+from holdfast.store.stream_values import NewNode, OwnedShares
 from holdfast.testing.reference.streams import views
 from holdfast.testing.reference.streams.operators import Operators
 from holdfast.testing.reference.streams.records import NodeRecord, ReferenceShare
@@ -35,7 +35,7 @@ class StreamReference(Operators):
     def join(self, new: NewNode) -> None:
         """Register a node, or a new incarnation of it."""
         if self.is_registered(new.node):
-            self.beat(new.node, new.timing)
+            self.heartbeat(new.node, new.timing)
             return
         for row in self._held_by(new.node.node_id):
             self.free_share(row)
@@ -44,20 +44,20 @@ class StreamReference(Operators):
         ttl_us = span_micros(new.timing.ttl)
         self.nodes[new.node.node_id] = NodeRecord(new, joined_us=self.now, seen_us=self.now, ttl_us=ttl_us)
 
-    def beat(self, node: NodeKey, timing: Timing) -> Beat:
+    def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:
         """Record a heartbeat of a node; return the shares that it owns."""
         if not self.is_registered(node):
-            return Beat(is_known=False)
+            return OwnedShares(is_known=False)
         record = self.nodes[node.node_id]
         record.seen_us = self.now
         record.ttl_us = span_micros(timing.ttl)
         return self.owned(node)
 
-    def owned(self, node: NodeKey) -> Beat:
+    def owned(self, node: NodeKey) -> OwnedShares:
         """Return the shares that a node owns."""
         if not self.is_registered(node):
-            return Beat(is_known=False)
-        return Beat(is_known=True, owned=tuple(views.owned(self, row) for row in self._held_by(node.node_id)))
+            return OwnedShares(is_known=False)
+        return OwnedShares(is_known=True, owned=tuple(views.owned(self, row) for row in self._held_by(node.node_id)))
 
     def leave(self, node: NodeKey) -> None:
         """Deregister a node."""
@@ -112,7 +112,7 @@ class StreamReference(Operators):
                 del self.nodes[node_id]
         return len(missing)
 
-    def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
+    def move_shares(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
         """Carry out moves; True for each that took effect."""
         if not self.leads(leadership):
             return None

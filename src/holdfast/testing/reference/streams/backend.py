@@ -15,7 +15,6 @@ from holdfast.model.event import Appended, NewEvent, StoredEvent
 from holdfast.store.consumers import StreamTransaction
 from holdfast.store.events import EventStore
 from holdfast.store.stream_values import (
-    Beat,
     CategoryView,
     Commit,
     CommitVerdict,
@@ -24,6 +23,7 @@ from holdfast.store.stream_values import (
     LeaderView,
     NewNode,
     NodeView,
+    OwnedShares,
     ParkedView,
     Start,
     Subscription,
@@ -149,10 +149,10 @@ class ReferenceAllocations:
     async def join(self, node: NewNode) -> None:
         self._model.join(node)
 
-    async def beat(self, node: NodeKey, timing: Timing) -> Beat:
-        return self._model.beat(node, timing)
+    async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:
+        return self._model.heartbeat(node, timing)
 
-    async def owned(self, node: NodeKey) -> Beat:
+    async def owned(self, node: NodeKey) -> OwnedShares:
         return self._model.owned(node)
 
     async def leave(self, node: NodeKey) -> None:
@@ -170,8 +170,10 @@ class ReferenceAllocations:
     async def survey(self) -> Survey:
         return views.survey(self._model)
 
-    async def allot(self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta) -> list[bool] | None:
-        return self._model.allot(leadership, moves, grace=grace)
+    async def move_shares(
+        self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
+    ) -> list[bool] | None:
+        return self._model.move_shares(leadership, moves, grace=grace)
 
     async def complete_shares(self, leadership: Leadership) -> int | None:
         return self._model.complete_shares(leadership)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.errors import CategoryNotFound, ConsumerNotFound
-from holdfast.model.allocation import AllocationState, Grant, NodeKey, Share, is_silent
+from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, Grant, NodeKey, Share, is_silent
 from holdfast.model.event import StoredEvent, partition_of
 from holdfast.model.outcome import Failure
 from holdfast.store.stream_values import NewNode, Subscription, Transition
@@ -180,6 +180,7 @@ class StreamState:
                 at_us=self.now,
             )
         )
+        del self.transitions[:-KEPT_TRANSITIONS]
         row.state = state
         row.since_us = self.now
         if state is AllocationState.FREE:

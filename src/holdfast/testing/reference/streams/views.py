@@ -6,13 +6,13 @@ from datetime import timedelta
 
 from holdfast.model.allocation import AllocationState, Grant, Leadership
 from holdfast.store.stream_values import (
-    Allotted,
     CategoryView,
     ConsumerView,
     LeaderView,
     NodeView,
-    Owned,
+    OwnedShare,
     ParkedView,
+    ShareState,
     ShareView,
     Survey,
 )
@@ -90,10 +90,10 @@ def is_overdue(model: StreamState, row: ReferenceShare) -> bool:
     return row.deadline_us is not None and row.deadline_us < model.now
 
 
-def owned(model: StreamState, row: ReferenceShare) -> Owned:
+def owned(model: StreamState, row: ReferenceShare) -> OwnedShare:
     """Return a share as its owner sees it."""
     left = None if row.deadline_us is None else span(max(row.deadline_us - model.now, 0))
-    return Owned(grant=Grant(row.share, row.generation), state=row.state, drain_left=left)
+    return OwnedShare(grant=Grant(row.share, row.generation), state=row.state, drain_left=left)
 
 
 def nodes(model: StreamState) -> list[NodeView]:
@@ -118,8 +118,8 @@ def survey(model: StreamState) -> Survey:
     """Return the allocator's view of all nodes, consumers and shares."""
     return Survey(
         nodes=tuple(nodes(model)),
-        allocations=tuple(
-            Allotted(
+        shares=tuple(
+            ShareState(
                 share=key,
                 state=row.state,
                 generation=row.generation,

@@ -1,4 +1,4 @@
-"""Text as PostgreSQL can keep it."""
+"""Text that every store can keep."""
 
 from __future__ import annotations
 

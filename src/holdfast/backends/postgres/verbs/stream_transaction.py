@@ -1,0 +1,29 @@
+"""The two ends of a consumer's transaction, each one statement: lock the share, commit its position."""
+
+from __future__ import annotations
+
+import psycopg
+
+from holdfast.backends.sql.steps import Ask, run
+from holdfast.backends.sql.streams.consumers import grant_names, position_step
+from holdfast.model.allocation import Grant
+from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Commit
+
+
+def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
+    """Lock the share until the end of the transaction; False if the grant is stale."""
+    return (yield from run("lock_share", **grant_names(grant), milliseconds=milliseconds))
+
+
+def commit_or_fail(grant: Grant, step: Commit) -> Ask:
+    """Move the position forward and nothing else, by a statement that fails if the grant is stale (`is_stale`).
+
+    So a COMMIT can be sent with it, before its answer is known.
+    """
+    return Ask("commit_position_or_fail", {**grant_names(grant), **position_step(step)})
+
+
+def is_stale(error: psycopg.Error) -> bool:
+    """Return whether `commit_or_fail` has failed because the grant is stale."""
+    return isinstance(error, psycopg.errors.InvalidTextRepresentation) and "holdfast: stale grant" in str(error)

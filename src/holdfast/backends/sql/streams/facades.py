@@ -1,0 +1,124 @@
+"""The port's verbs for events and consumers, on a SQL store."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from holdfast.backends.sql.streams import categories, consumer_admin, consumers, reading, trimming
+from holdfast.model.allocation import Grant, Share
+from holdfast.model.event import StoredEvent
+from holdfast.store.consumers import StreamTransaction
+from holdfast.store.steps import Runner
+from holdfast.store.stream_values import (
+    CategoryView,
+    Commit,
+    CommitVerdict,
+    ConsumerView,
+    ParkedView,
+    Start,
+    Subscription,
+)
+
+
+class SqlEvents:
+    """`EventStore` on a SQL store, but for `append`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:  # noqa: D102 - see the port
+        return await self._runner.write(lambda: categories.open_category(name, partitions))
+
+    async def categories(self) -> list[CategoryView]:  # noqa: D102
+        return await self._runner.look(categories.categories)
+
+    async def read(self, category: str, partition_id: int, *, after: int, limit: int) -> list[StoredEvent]:  # noqa: D102
+        return await self._runner.look(lambda: reading.read(category, partition_id, after=after, limit=limit))
+
+    async def read_stream(  # noqa: D102
+        self, category: str, stream: str, *, after: int | None = None, limit: int, backwards: bool = False
+    ) -> list[StoredEvent]:
+        return await self._runner.look(
+            lambda: reading.read_stream(category, stream, after=after, limit=limit, backwards=backwards)
+        )
+
+    async def stream_version(self, category: str, stream: str) -> int:  # noqa: D102
+        return await self._runner.look(lambda: reading.stream_version(category, stream))
+
+    async def position_at(self, category: str, partition_id: int, at: datetime) -> int:  # noqa: D102
+        return await self._runner.look(lambda: reading.position_at(category, partition_id, at))
+
+    async def trim(  # noqa: D102
+        self, category: str, *, older_than: timedelta, limit: int, past_unread: bool = False
+    ) -> int:
+        return await self._runner.write(
+            lambda: trimming.trim(category, older_than=older_than, limit=limit, past_unread=past_unread)
+        )
+
+
+class _StreamTransactions(Protocol):
+    """What opens the transactions of consumers' handlers."""
+
+    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]: ...
+
+    def begin_stream_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]: ...
+
+
+class SqlConsumers:
+    """`ConsumerStore` on a SQL store, but for `fetch`."""
+
+    def __init__(self, runner: Runner, transactions: _StreamTransactions) -> None:
+        self._runner = runner
+        self._transactions = transactions
+
+    async def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumers.subscribe(consumer, subscription, start))
+
+    async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:  # noqa: D102
+        run = self._runner.write if commit.parks or commit.unparks else self._runner.once
+        return await run(lambda: consumers.commit(grant, commit))
+
+    async def verify(self, grant: Grant) -> int | None:  # noqa: D102
+        return await self._runner.once(lambda: consumers.verify(grant))
+
+    async def release(self, grant: Grant) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumers.release(grant))
+
+    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:  # noqa: D102
+        return self._transactions.begin_stream(grant, limit=limit)
+
+    def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:  # noqa: D102
+        return self._transactions.begin_stream_blocking(grant, limit=limit)
+
+    async def consumers(self) -> list[ConsumerView]:  # noqa: D102
+        return await self._runner.look(consumer_admin.consumers)
+
+    async def pause(self, consumer: str) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumer_admin.pause(consumer))
+
+    async def resume(self, consumer: str) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumer_admin.resume(consumer))
+
+    async def reset(self, consumer: str, to: Start) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumer_admin.reset(consumer, to))
+
+    async def forget(self, consumer: str) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumer_admin.forget(consumer))
+
+    async def parked(  # noqa: D102
+        self, consumer: str, *, after: ParkedView | None = None, limit: int
+    ) -> list[ParkedView]:
+        return await self._runner.look(lambda: consumer_admin.parked(consumer, after, limit))
+
+    async def retry_parked(self, consumer: str, stream: str | None = None) -> int:  # noqa: D102
+        return await self._runner.write(lambda: consumer_admin.retry_parked(consumer, stream))
+
+    async def drop_parked(  # noqa: D102
+        self, consumer: str, *, stream: str | None = None, event_id: str | None = None
+    ) -> int:
+        return await self._runner.write(lambda: consumer_admin.drop_parked(consumer, stream, event_id))
+
+    async def position_of(self, share: Share, at: datetime) -> int:  # noqa: D102
+        return await self._runner.look(lambda: consumer_admin.position_of(share, at))

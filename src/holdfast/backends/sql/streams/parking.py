@@ -1,0 +1,152 @@
+"""Events that are parked: those that failed, and later ones of their streams.
+
+A commit that parks or unparks locks the share's row, and so do the verbs that drop or retry parked events: what is read
+here stays true until the end of the transaction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.backends.sql.steps import each, records, rows
+from holdfast.backends.sql.text import clean
+from holdfast.model.allocation import Share
+from holdfast.model.outcome import Failure
+from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Commit, Park, ParkedView, Unpark
+
+
+class Place(NamedTuple):
+    """A share as parameters of a statement."""
+
+    consumer: str
+    category_id: int
+    partition_id: int
+
+
+class _Listed(NamedTuple):
+    category: str
+    partition_id: int
+    position_id: int
+    event_id: str
+    stream: str
+    failure: str | None
+    attempts: int
+    retrying: bool
+    parked_at: int
+
+
+def settle(place: Place, step: Commit, *, by_version: bool) -> Steps[bool]:
+    """Unpark and park; False, with nothing written, if there is nothing left to wait behind."""
+    names = place._asdict()
+    handled = [unpark.position for unpark in step.unparks if unpark.failure is None]
+    if not (yield from _can_wait(place, step, handled)):
+        return False
+    yield from each("unpark", [{**names, "position": position} for position in handled])
+    yield from _fail_again(place, [unpark for unpark in step.unparks if unpark.failure is not None])
+    yield from _park(place, step.parks, by_version=by_version)
+    return True
+
+
+def _can_wait(place: Place, step: Commit, handled: list[int]) -> Steps[bool]:
+    """Return whether each event that is to wait behind another of its stream has one, once the unparks are done."""
+    behind: list[str] = []
+    first: set[str] = set()
+    for park in step.parks:
+        if park.failure is None and park.stream not in first:
+            behind.append(park.stream)
+        first.add(park.stream)
+    if not behind:
+        return True
+    found = yield from rows("parked_among", **place._asdict(), streams=behind, handled=handled)
+    return len(found) == len(behind)
+
+
+def _fail_again(place: Place, failed: list[Unpark]) -> Steps[None]:
+    """Keep events that have failed again; neither they nor later ones of their streams are retried any more.
+
+    One that is not being retried, perhaps because of one before it in the same commit, is left as it is.
+    """
+    if not failed:
+        return
+    names = place._asdict()
+    positions = [unpark.position for unpark in failed]
+    found = yield from rows("retrying_at", **names, positions=positions)
+    streams: dict[int, str] = dict(found)
+    stopped: dict[str, int] = {}
+    again: list[dict[str, object]] = []
+    for unpark in failed:
+        stream = streams.get(unpark.position)
+        if stream is None or stopped.get(stream, unpark.position + 1) <= unpark.position:
+            continue
+        stopped[stream] = unpark.position
+        kept = {"position": unpark.position, "failure": _text(unpark.failure), "attempts": unpark.attempts}
+        again.append({**names, **kept})
+    yield from each("park_again", again)
+    yield from each(
+        "retry_no_more", [{**names, "stream": stream, "position": position} for stream, position in stopped.items()]
+    )
+
+
+def _park(place: Place, parks: tuple[Park, ...], *, by_version: bool) -> Steps[None]:
+    waiting = sorted({park.stream for park in parks if park.failure is None})
+    retrying: set[str] = set()
+    if waiting:
+        retrying = {name for (name,) in (yield from rows("retrying_among", **place._asdict(), streams=waiting))}
+    yield from each(
+        "park_by_version" if by_version else "park_by_position",
+        [
+            {
+                **place._asdict(),
+                "position": park.position,
+                "stream": park.stream,
+                "failure": _text(park.failure),
+                "attempts": park.attempts,
+                "retrying": _is_retried(park, retrying),
+            }
+            for park in parks
+        ],
+    )
+
+
+def _is_retried(park: Park, retrying: set[str]) -> bool:
+    """Return whether an event is to be retried after the last one of its stream; none is after one that failed."""
+    if park.failure is not None:
+        retrying.discard(park.stream)
+    return park.stream in retrying
+
+
+def _text(failure: Failure | None) -> str | None:
+    """Return a failure as text; characters that a store may refuse are replaced."""
+    if failure is None:
+        return None
+    words = (failure.error_class, failure.message, failure.traceback, failure.signature)
+    return msgspec.json.encode(Failure(*map(clean, words))).decode()
+
+
+def parked(consumer: str, after: ParkedView | None, limit: int) -> Steps[list[ParkedView]]:
+    """List parked events in order."""
+    found = yield from records(
+        _Listed,
+        "list_parked",
+        consumer=consumer,
+        after_category="" if after is None else after.share.category,
+        after_partition=-1 if after is None else after.share.partition_id,
+        after=-1 if after is None else after.position,
+        limit=limit,
+    )
+    return [
+        ParkedView(
+            share=Share(consumer, row.category, row.partition_id),
+            position=row.position_id,
+            event_id=row.event_id,
+            stream=row.stream,
+            failure=None if row.failure is None else msgspec.json.decode(row.failure, type=Failure),
+            attempts=row.attempts,
+            is_retrying=bool(row.retrying),
+            parked_us=row.parked_at,
+        )
+        for row in found
+    ]

@@ -1,0 +1,115 @@
+"""Where the events of an append go: pure, for stores that look up heads and versions first and then write rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.backends.sql.streams.categories import Category
+from holdfast.errors import VersionConflict
+from holdfast.model.event import Appended, NewEvent, partition_of
+
+Place = tuple[int, int]  # category and partition
+
+
+class PlacedEvent(NamedTuple):
+    """A row of the table of events."""
+
+    category_id: int
+    partition_id: int
+    position_id: int
+    stream: str
+    version: int
+    event_id: str
+    event_name: str
+    payload: str
+    headers: str | None
+    recorded_at: int
+
+
+class Known(NamedTuple):
+    """An event whose id is known."""
+
+    event_id: str
+    version: int
+    partition_id: int
+    position_id: int
+
+
+def places_of(events: Iterable[NewEvent], categories: Mapping[str, Category]) -> list[Place]:
+    """Return the partition of each event."""
+    known: dict[tuple[str, str], Place] = {}
+    places: list[Place] = []
+    for event in events:
+        key = (event.category, event.stream)
+        if key not in known:
+            category = categories[event.category]
+            known[key] = (category.category_id, partition_of(event.stream, category.partitions))
+        places.append(known[key])
+    return places
+
+
+def conflict(event: NewEvent, actual: int) -> VersionConflict:
+    """Return the error for an event whose stream has another version than it expects."""
+    return VersionConflict(event.category, event.stream, expected=event.expected_version or 0, actual=actual)
+
+
+def headers_of(event: NewEvent) -> str | None:
+    """Return the headers of an event as text."""
+    return None if event.headers is None else msgspec.json.encode(event.headers).decode()
+
+
+def as_known(found: Iterable[Known]) -> dict[str, Appended]:
+    """Return what an append answers for events whose ids are known."""
+    return {
+        known.event_id: Appended(known.event_id, known.version, known.partition_id, known.position_id, is_new=False)
+        for known in found
+    }
+
+
+def answers(events: Sequence[NewEvent], appended: Mapping[str, Appended]) -> list[Appended]:
+    """Return what an append answers for each event; an id that is given twice is new only once."""
+    listed: list[Appended] = []
+    seen: set[str] = set()
+    for event in events:
+        answer = appended[event.id]
+        listed.append(msgspec.structs.replace(answer, is_new=False) if event.id in seen else answer)
+        seen.add(event.id)
+    return listed
+
+
+class Placing:
+    """One append. `heads`: the last position and time of recording of each partition; `versions`: of each stream.
+
+    Both are those under the locks of the append. An event is recorded no earlier than the one before it.
+    """
+
+    def __init__(self, heads: Mapping[Place, tuple[int, int]], versions: Mapping[tuple[int, str], int]) -> None:
+        self._heads = dict(heads)
+        self._versions = dict(versions)
+        self.rows: list[PlacedEvent] = []
+
+    def add(self, event: NewEvent, place: Place) -> Appended:
+        """Give a new event its place; raise `VersionConflict`."""
+        category_id, partition_id = place
+        version = self._versions[category_id, event.stream]
+        if event.expected_version not in {None, version}:
+            raise conflict(event, version)
+        version += 1
+        self._versions[category_id, event.stream] = version
+        position, recorded_at = self._heads[place]
+        self._heads[place] = (position + 1, recorded_at)
+        text = (event.name, event.payload, headers_of(event))
+        self.rows.append(
+            PlacedEvent(category_id, partition_id, position + 1, event.stream, version, event.id, *text, recorded_at)
+        )
+        return Appended(event.id, version, partition_id, position + 1, is_new=True)
+
+    def heads(self) -> list[dict[str, int]]:
+        """Return where the heads are now, in ascending order, as parameters of `move_head`."""
+        return [
+            {"category_id": place[0], "partition_id": place[1], "position_id": position, "recorded_at": recorded_at}
+            for place, (position, recorded_at) in sorted(self._heads.items())
+        ]

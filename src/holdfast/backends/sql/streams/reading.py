@@ -1,0 +1,89 @@
+"""Read events: of a partition, of a stream, from an instant on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.backends.sql.steps import records, value
+from holdfast.backends.sql.streams.categories import require_category
+from holdfast.model.event import StoredEvent
+from holdfast.model.instants import to_micros
+from holdfast.store.steps import Steps
+
+_NO_VERSION = 2**62  # above every version
+
+
+class EventRow(NamedTuple):
+    """An event as it is stored."""
+
+    event_id: str
+    category: str
+    stream: str
+    event_name: str
+    version: int
+    partition_id: int
+    position_id: int
+    payload: str
+    headers: str | None
+    recorded_at: int
+
+
+def stored(row: Sequence[Any]) -> StoredEvent:
+    """Return an event from its row: the columns of `EventRow`."""
+    event_id, category, stream, name, version, partition_id, position, payload, headers, recorded = row
+    return StoredEvent(
+        id=event_id,
+        category=category,
+        stream=stream,
+        name=name,
+        version=version,
+        partition_id=partition_id,
+        position=position,
+        payload=payload,
+        headers=None if headers is None else msgspec.json.decode(headers),
+        recorded_us=recorded,
+    )
+
+
+def read(category: str, partition_id: int, *, after: int, limit: int) -> Steps[list[StoredEvent]]:
+    """Return the next events of a partition."""
+    page = {"category": category, "partition_id": partition_id, "after": after, "limit": limit}
+    found = yield from records(EventRow, "read_partition", **page)
+    if not found:
+        yield from require_category(category)
+    return list(map(stored, found))
+
+
+def read_stream(
+    category: str, stream: str, *, after: int | None, limit: int, backwards: bool
+) -> Steps[list[StoredEvent]]:
+    """Return the next events of a stream, or those before."""
+    statement = "read_stream_backwards" if backwards else "read_stream"
+    begin = after if after is not None else (_NO_VERSION if backwards else 0)
+    found = yield from records(EventRow, statement, category=category, stream=stream, after=begin, limit=limit)
+    return list(map(stored, found))
+
+
+def stream_version(category: str, stream: str) -> Steps[int]:
+    """Return the version of a stream, 0 if it does not exist."""
+    return (yield from value("stream_version", category=category, stream=stream)) or 0
+
+
+def position_at(category: str, partition_id: int, at: datetime) -> Steps[int]:
+    """Return the position after which the events recorded at or after an instant begin."""
+    found = yield from value("position_at", category=category, partition_id=partition_id, at=to_micros(at))
+    if found is None:
+        yield from require_category(category)
+    return found or 0
+
+
+def version_at(category: str, stream: str, at: datetime) -> Steps[int]:
+    """Return the version of a stream after which the events recorded at or after an instant begin."""
+    found = yield from value("version_at", category=category, stream=stream, at=to_micros(at))
+    if found is None:
+        yield from require_category(category)
+    return found or 0

@@ -1,0 +1,62 @@
+"""Where the shares of a subscription begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from holdfast.backends.sql.steps import Ask, records, together
+from holdfast.model.event import partitions_read
+from holdfast.model.instants import to_micros
+from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Start, StartAt, Subscription
+
+
+class Head(NamedTuple):
+    """The end of a partition: the last position, and the last one that was trimmed."""
+
+    category_id: int
+    category: str
+    partitions: int
+    partition_id: int
+    position_id: int
+    trimmed: int
+
+
+def heads(category: str | None) -> Steps[list[Head]]:
+    """Return the heads of a category, or of all, in order."""
+    return (yield from records(Head, "list_heads", category=category))
+
+
+def places_of(subscription: Subscription) -> Steps[list[Head]]:
+    """Return the partitions that a subscription reads."""
+    found = yield from heads(subscription.category)
+    return [head for head in found if head.partition_id in partitions_read(subscription.stream, head.partitions)]
+
+
+def start_positions(places: Sequence[Head], stream: str | None, start: Start) -> Steps[list[int]]:
+    """Return the position that means `start` in each of these partitions."""
+    if start is StartAt.BEGINNING or not places:
+        return [0] * len(places)
+    if isinstance(start, datetime):
+        found = yield from together(*(_ask_position(place, stream, to_micros(start)) for place in places))
+        return [answer[0][0] for answer in found]
+    ends = yield from ends_of(places, stream)
+    return ends if start is StartAt.END else [min(int(start), end) for end in ends]
+
+
+def _ask_position(place: Head, stream: str | None, at: int) -> Ask:
+    if stream is None:
+        return Ask("position_at", {"category": place.category, "partition_id": place.partition_id, "at": at})
+    return Ask("version_at", {"category": place.category, "stream": stream, "at": at})
+
+
+def ends_of(places: Sequence[Head], stream: str | None) -> Steps[list[int]]:
+    """Return the last position in each of these partitions, or the version of the one stream that is read."""
+    if stream is None:
+        return [place.position_id for place in places]
+    found = yield from together(
+        *(Ask("stream_version", {"category": place.category, "stream": stream}) for place in places)
+    )
+    return [answer[0][0] for answer in found]

@@ -1,0 +1,54 @@
+"""Append events, all or none: the caller rolls back when this raises. The write lock is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.backends.sql.streams.categories import Category, make_categories
+from holdfast.backends.sql.streams.placing import Known, Place, Placing, answers, as_known, places_of
+from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.execute import direct
+from holdfast.model.event import Appended, NewEvent
+from holdfast.store.steps import Steps
+
+
+def append(events: Sequence[NewEvent]) -> Steps[list[Appended]]:
+    """Append events."""
+    appended, categories = yield from direct(lambda tx: _look(tx, events))()
+    fresh = [event for event in events if event.id not in appended]
+    missing = {event.category for event in fresh} - categories.keys()
+    if missing:
+        categories |= yield from make_categories(missing)
+    places = places_of(fresh, categories)
+
+    def write(tx: Tx) -> None:
+        streams = {(place[0], event.stream) for place, event in zip(places, fresh, strict=True)}
+        heads = {place: _head(tx, place) for place in set(places)}
+        work = Placing(heads, {stream: _version(tx, *stream) for stream in streams})
+        for event, place in zip(fresh, places, strict=True):
+            if event.id not in appended:
+                appended[event.id] = work.add(event, place)
+        tx.many("add_event", work.rows)
+        tx.many("move_head", work.heads())
+
+    yield from direct(write)()
+    return answers(events, appended)
+
+
+def _look(tx: Tx, events: Sequence[NewEvent]) -> tuple[dict[str, Appended], dict[str, Category]]:
+    """Return what is known of these events, and those of their categories that exist."""
+    ids = msgspec.json.encode([event.id for event in events]).decode()
+    known = tx.rows("known_events", {"ids": ids})
+    found = [tx.row("find_category", {"category": name}) for name in {event.category for event in events}]
+    return as_known(map(Known._make, known)), {row[0]: Category._make(row) for row in found if row is not None}
+
+
+def _head(tx: Tx, place: Place) -> tuple[int, int]:
+    position, recorded_at = tx.row("find_head", {"category_id": place[0], "partition_id": place[1]})
+    return position, max(tx.now, recorded_at)
+
+
+def _version(tx: Tx, category_id: int, stream: str) -> int:
+    return int(tx.value("version_of_stream", {"category_id": category_id, "stream": stream}) or 0)
