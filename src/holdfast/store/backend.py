@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.model.job import Lease
@@ -162,6 +163,11 @@ class Backend(Protocol):
 
         Never show or log it. None if no other process can: the store is in this process's memory.
         """
+        ...
+
+    @property
+    def file(self) -> Path | None:
+        """The file of an embedded store, which `open` creates and whose clock is this host's; None for any other."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What a run is called where it meets others: its queues, its schema, its sessions."""
+"""The names of a run: its queues, its schema, its sessions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ USUAL: Final = (QUEUE, PAUSED)
 QUEUES: Final = (*USUAL, STRANGERS)
 SESSIONS: Final = "holdfast-torture"
 """What the names of all sessions of workers and producers on PostgreSQL begin with."""
-EFFECTS: Final = ("effect", "step")
 ORDERED: Final = "ordered"
 """The task whose jobs have an order_key."""
 _SCHEMA: Final = "holdfast"
-_BESIDE: Final = "_torture"
+_ENDING: Final = "_torture"
 
 
-def schema_beside(schema: str | None) -> str:
-    """Return the schema of runs on PostgreSQL: beside the one that a URL names, and theirs alone."""
+def schema_of_runs(schema: str | None) -> str:
+    """Return the schema of runs on PostgreSQL: the one that a URL names, with an ending that no app uses."""
     chosen = schema or _SCHEMA
-    return chosen if chosen.endswith(_BESIDE) else chosen + _BESIDE
+    return chosen if chosen.endswith(_ENDING) else chosen + _ENDING
 
 
 def sessions_in(schema: str) -> str:
-    """Return the application name of workers and producers in a schema of runs: two in one database are told apart.
+    """Return the application name of workers and producers in a schema of runs: two in one database differ.
 
     PostgreSQL cuts such names at 63 bytes; without its ending the longest schema leaves room.
     """
-    return f"{SESSIONS}.{schema.removesuffix(_BESIDE)}"
+    return f"{SESSIONS}.{schema.removesuffix(_ENDING)}"
