@@ -107,7 +107,7 @@ def test_whoever_needs_several_lines_takes_them_in_one_order(
     ("state", "pair"),
     [
         ("ready", ("claim", "cancel")),
-        ("running", ("complete inside", "cancel")),
+        ("running", ("complete inside", "release")),
         ("line", ("complete inside", "enqueue third")),
     ],
     ids=str,

@@ -152,9 +152,9 @@ async def test_what_a_claim_that_was_cut_has_taken_can_be_found_and_given_back(
         proxy.arm(when, "lanes as materialized")
         with pytest.raises(OutcomeUnknown):
             await claim(far)
-        unheard = await far.jobs.unheard("worker-a", known.fence)
-        assert [lease.job_id for lease in unheard] == ([job_id] if when == "after" else [])
-        await far.jobs.release(unheard, started=False)
+        leases = await far.jobs.unacknowledged_leases("worker-a", known.fence)
+        assert [lease.job_id for lease in leases] == ([job_id] if when == "after" else [])
+        await far.jobs.release(leases, started=False)
         (again,) = await claim(far)
     assert (again.id, again.used_attempts, again.lost) == (job_id, 1, 0)
 

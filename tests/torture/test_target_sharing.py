@@ -22,7 +22,7 @@ from tests.torture.test_target import prepared
 from holdfast import App
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.store.stream_values import Member, NewNode
-from holdfast.store.values import Retention, WorkerBeat
+from holdfast.store.values import Retention, WorkerHeartbeat
 from holdfast.torture.names import QUEUE
 from holdfast.torture.streams.names import BATCH, MAIN, PARTITIONS
 from holdfast.torture.target import target_of
@@ -102,12 +102,12 @@ async def left(url: str, queue: str, category: str, consumer: str, name: str) ->
         await app.backend.streams.allocations.join(
             NewNode(node, "here", 1, (Member(consumer),), Timing.for_recovery(5))
         )
-        await asyncio.to_thread(beat, app, WorkerBeat(f"worker of {queue}", "h", 1, (queue,), 1, timedelta(30), 0))
+        await asyncio.to_thread(beat, app, WorkerHeartbeat(f"worker of {queue}", "h", 1, (queue,), 1, timedelta(30), 0))
 
 
-def beat(app: App, told: WorkerBeat) -> None:
+def beat(app: App, told: WorkerHeartbeat) -> None:
     extender = app.backend.extender()
-    extender.beat(told)
+    extender.heartbeat(told)
     extender.close()
 
 

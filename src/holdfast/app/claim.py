@@ -70,7 +70,7 @@ async def _claim(store: JobStore, request: ClaimRequest, *, has_own_id: bool) ->
 async def _release_unknown(store: JobStore, worker_id: str) -> None:
     """Release the jobs of a claim whose reply was lost, as far as the store has committed it by now."""
     try:
-        leases = await store.unheard(worker_id, 0)
+        leases = await store.unacknowledged_leases(worker_id, 0)
     except StoreError as error:
         _logger.warning("could not release jobs of a claim whose reply was lost; their leases will expire (%s)", error)
     else:

@@ -30,6 +30,9 @@ LATE_PARTS: Final = 4
 A rescue that waited this long for a lock or for the network therefore leaves the lease alone.
 """
 
+FORGET_WORKER_AFTER: Final = timedelta(days=1)
+"""A worker that has sent no heartbeat for so long is dropped from the list of workers."""
+
 
 def longest_covered(access: timedelta | None) -> int | None:
     """Return the longest lease, in microseconds, for which this much access suffices; None for every lease."""

@@ -25,10 +25,10 @@ from holdfast.store.values import (
 
 
 class QueueStore(Protocol):
-    """Queues come into being with their first job."""
+    """Queues are created by their first job."""
 
     async def pause(self, queue: str) -> bool:
-        """Let nobody claim from the queue; False if it was paused. A queue may be paused before its first job."""
+        """Stop claims from the queue; False if it was paused. A queue may be paused before its first job."""
         ...
 
     async def resume(self, queue: str) -> bool:
@@ -60,7 +60,7 @@ class Insight(Protocol):
         ...
 
     async def workers(self) -> list[WorkerView]:
-        """List the workers that have reported and were not forgotten."""
+        """List the workers that have sent a heartbeat and were not forgotten."""
         ...
 
     async def counts(self, since: timedelta) -> list[Count]:
@@ -68,7 +68,7 @@ class Insight(Protocol):
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Return what a doctor wants to know of the store: version, durability, sizes, settings; no secrets.
+        """Return what `holdfast doctor` checks: version, durability, sizes, settings; no secrets.
 
         `now_us` is the store's clock, in microseconds.
         """
@@ -113,7 +113,7 @@ class Transactions(Protocol):
         1. Raises `LeaseLost` at once if the fence is stale.
         2. After `limit` it is rolled back and any use raises `TransactionExpired`.
         3. Calls of this backend's `JobStore` from the same task while it is open join it.
-        4. A commit whose outcome is unknown raises `OutcomeUnknown`; `JobStore.verify` tells.
+        4. A commit whose outcome is unknown raises `OutcomeUnknown`; `JobStore.verify` returns what happened.
         """
         ...
 
@@ -122,7 +122,7 @@ class Transactions(Protocol):
         ...
 
     def is_inside(self) -> bool:
-        """Tell whether the calling task or thread is inside a transaction that `begin` opened: its calls join that."""
+        """Whether the calling task or thread is inside a transaction that `begin` opened: its calls join that."""
         ...
 
     def join(self, using: object) -> JobStore:
@@ -138,14 +138,14 @@ class Transactions(Protocol):
 
 
 class Notifier(Protocol):
-    """Hints that there may be work. A hint may be lost or false: polling is the truth."""
+    """Notifications that there may be work. One may be lost or false: polling is authoritative."""
 
     def notify(self) -> None:
-        """Hint to all listeners, here and in other processes, that there may be work. Never blocks, never raises."""
+        """Notify all listeners, here and in other processes, that there may be work. Never blocks, never raises."""
         ...
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake`, from any thread, at each hint, until the returned function is called."""
+        """Call `wake`, from any thread, at each notification, until the returned function is called."""
         ...
 
 
@@ -159,9 +159,9 @@ class Backend(Protocol):
 
     @property
     def full_url(self) -> str | None:
-        """The URL that leads another process to this very store, whatever its directory: settings and password too.
+        """The URL by which another process opens the same store, whatever its directory: with settings and password.
 
-        Never to be shown or logged. None where no other process can come: the store lives in this one's memory.
+        Never show or log it. None if no other process can: the store is in this process's memory.
         """
         ...
 
@@ -192,7 +192,7 @@ class Backend(Protocol):
 
     @property
     def insight(self) -> Insight:
-        """What people look at."""
+        """Lists and counts for people."""
         ...
 
     @property
@@ -207,7 +207,7 @@ class Backend(Protocol):
 
     @property
     def notifier(self) -> Notifier:
-        """Hints of new work."""
+        """Notifications of new work."""
         ...
 
     async def open(self) -> None:
@@ -227,7 +227,7 @@ class BackendFactory(Protocol):
     """What a backend package exports as `open_backend`."""
 
     def __call__(self, url: str, *, clock: Callable[[], int] | None = None) -> Backend:
-        """Parse the URL and return an unopened backend; raises `ConfigError` for a URL that cannot be.
+        """Parse the URL and return an unopened backend; raises `ConfigError` for an invalid URL.
 
         `clock` replaces the store's clock by one that returns microseconds; only `holdfast.testing` passes it.
         """

@@ -21,7 +21,7 @@ from holdfast.store.values import (
     Retention,
     Standing,
     Verdict,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
 
 
@@ -31,22 +31,22 @@ class JobStore(Protocol):
     Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
     is safe to repeat after either.
 
-    What writes, and `verify`, goes by what the store is. What only looks (`outstanding`, `result`, and
-    `Extender.cancel_asked`) may show the store as it was some time ago, but never as it was before an answer that its
-    caller has had through the same object: whoever was given a job, or has claimed in vain, finds no less than that
-    when it looks. A worker that ends because nothing is left relies on it.
+    Methods that write, and `verify`, see the present state of the store. Methods that only read (`outstanding`,
+    `result` and `Extender.cancel_asked`) may return an older state, but never one from before an answer that the same
+    object has returned to its caller: after a claim that returned a job, or none, a read shows at least what that claim
+    saw. A worker that stops because nothing is left relies on it.
     """
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
-        """Put jobs in, all or none; True for each that is new.
+        """Enqueue jobs, all or none; True for each that is new.
 
-        1. A job whose id is already known, in any state, is left as it is and answered with False.
-        2. A job with neither delay nor run_at, or with one that is past, is ready; else it is scheduled.
-        3. Jobs are given a growing `seq` in the order of the call.
-        4. Of the jobs of one queue with one `order_key` that have not ended, the line of the key, only the head is
-           ready, scheduled or running. The others are blocked, due or not, and stand in the order of their seq.
-        5. A call whose line is also being changed by a transaction in flight waits for its end: two never both put a
-           head there, and what waits is never left without a head.
+        1. A job whose id is already known, in any state, is not changed and answered with False.
+        2. A job with neither delay nor run_at, or with one that is past, is ready; otherwise it is scheduled.
+        3. Jobs get a growing `seq` in the order of the call.
+        4. Of the jobs of one queue with one `order_key` that have not ended, only the head is ready, scheduled or
+           running. The others are blocked, due or not, in the order of their seq.
+        5. A call whose order key is also being changed by a transaction in flight waits for its end: a key never has
+           two heads, and waiting jobs are never left without one.
         """
         ...
 
@@ -55,7 +55,7 @@ class JobStore(Protocol):
 
         1. Takes at most `limit` jobs of the named queues and tasks, none of a paused queue, in order of turn, then seq.
         2. Raises `attempt` of each and gives all of them one new fence, larger than any before.
-        3. A job is leased to one worker at a time, whoever else claims meanwhile.
+        3. A job is leased to one worker at a time, however many claim concurrently.
         4. Stops early when the payloads exceed `max_bytes`, but takes at least one job if there is one.
         """
         ...
@@ -63,19 +63,19 @@ class JobStore(Protocol):
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         """Write the ends of attempts; one verdict for each, in order.
 
-        1. A stale fence changes nothing and is answered LOST; the others are written all the same.
+        1. A stale fence changes nothing and is answered LOST; the other finishes are written.
         2. A repeat of a finish that was written, under the same fence, is answered DONE and changes nothing.
         3. Every attempt that did not complete leaves a record; the first few and the last few are kept.
-        4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own.
+        4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own tables.
         5. Lost is decided by `model.budget.after_loss` with alone=True.
-        6. A job that would run again though somebody asked to cancel it is cancelled, in release and rescue too.
-        7. The end of the head of a line, by whatever verb it comes to be completed, failed or cancelled, brings up the
-           next in the same transaction: ready, or scheduled if not yet due. One that will run again stays the head.
+        6. A job that would run again, but whose cancellation was requested, is cancelled; in release and rescue too.
+        7. When the head of an order key is completed, failed or cancelled, by whatever verb, the next job becomes the
+           head in the same transaction: ready, or scheduled if not yet due. A head that will run again stays the head.
         """
         ...
 
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
-        """Give jobs back; they are ready again at their old turn.
+        """Release leases; the jobs are ready again at their old turn.
 
         1. `started=False`: the handler never began, the attempt is excused without bound.
         2. `started=True`: interrupted; `model.budget.after_interruption` decides, and a record is left.
@@ -83,10 +83,10 @@ class JobStore(Protocol):
         """
         ...
 
-    async def unheard(self, worker_id: str, after: int) -> list[Lease]:
-        """List the leases of a worker under fences larger than `after`, the largest that it has been given; reads only.
+    async def unacknowledged_leases(self, worker_id: str, after: int) -> list[Lease]:
+        """List a worker's leases under fences larger than `after`, the largest that it has received; reads only.
 
-        They are of claims whose answers were lost: nobody has begun these jobs. A claim that the store has not
+        They come from claims whose replies were lost: these jobs have not been started. A claim that the store has not
         committed yet is not seen.
         """
         ...
@@ -99,13 +99,14 @@ class JobStore(Protocol):
         """Take at most `limit` expired leases from their workers.
 
         1. `unbroken` is how long the caller has had unbroken access to the store. A lease is taken only if that is at
-           least half of the lease's own duration, so that after an outage living workers extend first. None: a person
-           asks, take every expired one.
+           least half of the lease's own duration (`model.lease_rules`), so that after an outage living workers extend
+           first. None: an operator asks, take every expired one.
            Time spent inside the call, waiting for the store, breaks the access too: then nothing is taken.
         2. Expiry is judged by the store's clock in the same step that takes the lease.
-        3. What becomes of each job is decided by `model.budget.after_loss`; one asked to cancel is cancelled.
+        3. What becomes of each job is decided by `model.budget.after_loss`; a job whose cancellation was requested is
+           cancelled.
         4. Whether a job was alone is decided by `model.budget.was_alone`, from all leases that its worker has in this
-           step, expired or not. Those that are left to the worker are not isolated any more.
+           step, expired or not. The leases that the worker keeps are no longer isolated.
         """
         ...
 
@@ -117,41 +118,41 @@ class JobStore(Protocol):
         ...
 
     async def reset(self, job_id: str) -> bool:
-        """Take a running job's lease away by a person's word: ready again, the attempt excused, its holder stale.
+        """Operator action: revoke a running job's lease. The job is ready again, the attempt excused, its holder stale.
 
-        One that somebody asked to cancel is cancelled instead. False if it does not run. Raises `JobNotFound`.
+        A job whose cancellation was requested is cancelled instead. False if it is not running. Raises `JobNotFound`.
         """
         ...
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:
-        """Cancel a job that has not begun, or ask the worker that runs it; raises `JobNotFound`.
+        """Cancel a job that is waiting, or request it from the worker that runs it; raises `JobNotFound`.
 
-        A blocked job leaves its line, and the others close up.
+        A blocked job leaves its order key; the others keep their order.
         """
         ...
 
     async def retry(self, job_id: str) -> bool:
         """Make a failed or cancelled job ready with a fresh budget; False if it is in another state.
 
-        `attempt` goes on counting; what was used so far is excused. One with an `order_key` goes to the end of its
-        line: it is blocked as long as others are before it. Raises `JobNotFound`.
+        `attempt` keeps counting; the attempts used so far are excused. A job with an `order_key` goes to the end of it:
+        it is blocked while others are before it. Raises `JobNotFound`.
         """
         ...
 
     async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
-        """Note how far an attempt has come."""
+        """Record the progress of an attempt."""
         ...
 
     async def extend(self, lease: Lease, duration: timedelta) -> Verdict:
-        """Extend one lease to `duration` from now, if that is later than its end; an expired one is revived."""
+        """Extend one lease to `duration` from now, if that is later than its end; an expired lease is held again."""
         ...
 
     async def verify(self, lease: Lease) -> Standing:
-        """Tell how a lease stands; waits for a transaction in flight that touches it."""
+        """Return how a lease stands; waits for a transaction in flight that has it locked."""
         ...
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        """Delete at most `limit` finished jobs past their retention, with all that belongs to them; how many."""
+        """Delete at most `limit` finished jobs past their retention, with all that belongs to them; return how many."""
         ...
 
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
@@ -170,17 +171,17 @@ class Extender(Protocol):
         """Extend leases to `duration` from now, which becomes their own duration.
 
         1. A lease whose fence is stale is answered as lost and changes nothing.
-        2. A lease that has expired but that nobody has rescued is extended.
-        3. A lease that a transaction holds locked is not answered as lost. Either the call waits for the end of the
-           transaction, or the lease stays as it is and is answered as skipped: it is to be extended again soon.
+        2. A lease that has expired but was not rescued is extended.
+        3. A lease that a transaction has locked is not answered as lost. Either the call waits for the end of the
+           transaction, or the lease stays as it is and is answered as skipped: the caller extends it again soon.
         """
         ...
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:
-        """Return the leases of a worker whose jobs somebody asked to cancel; reads only, and cheaply."""
+        """Return the leases of a worker whose jobs are to be cancelled; reads only, and cheaply."""
         ...
 
-    def beat(self, beat: WorkerBeat) -> None:
+    def heartbeat(self, worker: WorkerHeartbeat) -> None:
         """Send the heartbeat of a worker."""
         ...
 

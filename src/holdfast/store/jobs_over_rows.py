@@ -56,7 +56,7 @@ class JobsOverRows(ABC):
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:  # noqa: D102
         return await self._runner.write(lambda: rescuing.release(self._rows, leases, started=started))
 
-    async def unheard(self, worker_id: str, after: int) -> list[Lease]:  # noqa: D102
+    async def unacknowledged_leases(self, worker_id: str, after: int) -> list[Lease]:  # noqa: D102
         return await self._runner.look(lambda: job_views.unacknowledged_leases(self._rows, worker_id, after))
 
     async def promote(self, limit: int) -> Promotion:  # noqa: D102

@@ -15,7 +15,7 @@ from holdfast.model.outcome import Outcome
 
 
 class Verdict(StrEnum):
-    """What a write under a lease came to."""
+    """The answer to a write under a lease."""
 
     DONE = "done"
     LOST = "lost"  # the fence is stale: nothing was written
@@ -30,10 +30,10 @@ class Standing(StrEnum):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Which jobs a worker would take.
+    """Which jobs a worker can take.
 
-    `queues` None means every queue. Only tasks named in `tasks` are taken. `isolates` says that the worker can run a
-    job in a child process of its own, as it must for one that was lost before.
+    `queues` None means every queue. Only tasks named in `tasks` are taken. `isolates`: the worker can run a job in a
+    separate child process, as it must for a job that was lost before.
     """
 
     worker_id: str
@@ -46,9 +46,9 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a claim statement took: all jobs of one claim carry the same fence.
+    """The jobs that a claim has leased: all of them carry the same fence.
 
-    `is_cut` says that there was more, but that the payloads had reached `max_bytes`.
+    `is_cut`: there were more, but the payloads had reached `max_bytes`.
     """
 
     jobs: list[LeasedJob]
@@ -63,7 +63,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extension(msgspec.Struct, frozen=True):
-    """What came of extending leases: those lost, and those whose job somebody asked to cancel.
+    """The answer to an extension: the leases that are lost, and those whose job is to be cancelled.
 
     `skipped` are held as before but were not extended, because a transaction has them locked; the others were.
     """
@@ -92,17 +92,19 @@ class Rescued(msgspec.Struct, frozen=True):
 
 
 class Cancellation(StrEnum):
-    """What came of asking to cancel a job."""
+    """The answer to `cancel`."""
 
     CANCELLED = "cancelled"  # it had not begun, and never will
-    ASKED = "asked"  # it runs and may still complete, but not run again; a worker is told, a caller of `claim` is not
+    ASKED = (
+        "asked"  # it runs: it may still complete, but not run again; its worker is notified, a caller of `claim` not
+    )
     TOO_LATE = "too_late"  # it had ended already
 
 
 class Retention(msgspec.Struct, frozen=True):
     """How long finished jobs are kept; None keeps them for ever.
 
-    Raises `ConfigError` for what is no timedelta: of a number nobody could tell whether days are meant, or seconds.
+    Raises `ConfigError` unless each is a timedelta: a bare number would be ambiguous, days or seconds?
     """
 
     completed: timedelta | None = timedelta(days=7)
@@ -123,12 +125,12 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """What is left to do, for a worker that is to stop when nothing is.
+    """What is left to do, for a worker that stops when nothing is.
 
-    `ready` and `retrying` count jobs that this worker may claim; `running` counts jobs held by anyone; `unknown` counts
-    ready or retrying jobs of tasks that it does not know; `delayed` are those that their caller asked to run later.
-    `blocked` counts jobs behind a head that this worker may claim, or that anyone runs. One behind a head that is
-    delayed, or of a task that it does not know, counts as that; what waits in a paused queue counts as paused.
+    `ready` and `retrying` count jobs that this worker can claim; `running` counts the jobs of all workers; `unknown`
+    counts ready or retrying jobs of tasks that it does not know; `delayed` counts jobs that their caller delayed.
+    `blocked` counts jobs behind the head of an order key, if this worker can claim that head or if it runs. A job
+    behind a head that is delayed, or of an unknown task, counts as that; a job in a paused queue counts as paused.
     """
 
     ready: int
@@ -145,8 +147,8 @@ class Outstanding(msgspec.Struct, frozen=True):
         return not (self.ready or self.retrying or self.blocked or self.running)
 
 
-class WorkerBeat(msgspec.Struct, frozen=True):
-    """What a worker tells of itself: one row per process incarnation."""
+class WorkerHeartbeat(msgspec.Struct, frozen=True):
+    """What a worker reports with each heartbeat: one row per process incarnation."""
 
     worker_id: str
     host: str
@@ -159,20 +161,20 @@ class WorkerBeat(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """A worker as the store last heard of it; `silent` is the time since, by the store's clock."""
+    """A worker as of its last heartbeat; `silent` is the time since, by the store's clock."""
 
-    beat: WorkerBeat
+    beat: WorkerHeartbeat
     started_us: int
     silent: timedelta
 
     @property
     def started_at(self) -> datetime:
-        """When the worker first reported."""
+        """When the worker sent its first heartbeat."""
         return to_datetime(self.started_us)
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """A queue and how many of its jobs stand where.
+    """A queue, and the number of its jobs in each state.
 
     `oldest_ready` is how long the job whose turn is next has been due.
     """
@@ -188,7 +190,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 class LeaseView(msgspec.Struct, frozen=True):
-    """An active lease; `expires_in` is negative once it has expired and nobody has rescued it yet."""
+    """An active lease; `expires_in` is negative once it has expired and was not yet rescued."""
 
     job_id: str
     seq: int
@@ -266,7 +268,7 @@ class JobDetails(msgspec.Struct, frozen=True):
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """Which jobs to list; None means any. `cursor` is what the page before gave.
+    """Which jobs to list; None means any. `cursor` comes from the page before.
 
     Blocked jobs are listed in the order in which they were enqueued.
     """

@@ -33,7 +33,7 @@ from holdfast.model.job import Lease, LeasedJob
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.runtime.keeper_thread import KeeperThread, StuckHandlers
 from holdfast.store.jobs import Extender
-from holdfast.store.values import WorkerBeat
+from holdfast.store.values import WorkerHeartbeat
 from holdfast.worker.held_leases import HeldLeases
 
 _logger = logging.getLogger("holdfast.worker")
@@ -62,7 +62,7 @@ class LeaseKeeper(KeeperThread):
         holdings: HeldLeases,
         *,
         open_extender: Callable[[], Extender],
-        beat: Callable[[], WorkerBeat],
+        beat: Callable[[], WorkerHeartbeat],
         lease: timedelta,
         limits: Mapping[tuple[int, int], tuple[float, LeasedJob]],
         stuck_grace: float,
@@ -129,7 +129,7 @@ class LeaseKeeper(KeeperThread):
     def _send_heartbeat(self, extender: Extender) -> None:
         now = time.monotonic()
         if now >= self._beat_at:
-            extender.beat(self._beat())
+            extender.heartbeat(self._beat())
             self._beat_at = now + self._beat_every
 
     def check(self, waited: float | None) -> None:

@@ -133,7 +133,7 @@ class StoreCalls:
         """
         if not self._lost_reply:
             return
-        leases = await self._store().unheard(self._request(0).worker_id, self._last_fence)
+        leases = await self._store().unacknowledged_leases(self._request(0).worker_id, self._last_fence)
         if leases:
             await self._store().release(leases, started=False)
             _logger.warning("released %d jobs of a claim whose reply was lost", len(leases))

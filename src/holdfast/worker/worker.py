@@ -24,7 +24,7 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.names import check_name
 from holdfast.model.outcome import Outcome
 from holdfast.store.backend import Backend
-from holdfast.store.values import ClaimRequest, Outstanding, Retention, WorkerBeat
+from holdfast.store.values import ClaimRequest, Outstanding, Retention, WorkerHeartbeat
 from holdfast.worker.attempts import RUNNING, Attempts
 from holdfast.worker.decision import Exit, Status
 from holdfast.worker.execution import custom_plan_for, plan_for
@@ -333,8 +333,8 @@ class Worker:
         except TRANSIENT as error:
             _logger.warning("this worker could not be deregistered: %s", error)
 
-    def _beat(self) -> WorkerBeat:
-        return WorkerBeat(
+    def _beat(self) -> WorkerHeartbeat:
+        return WorkerHeartbeat(
             worker_id=self.worker_id,
             host=socket.gethostname(),
             pid=os.getpid(),

@@ -11,15 +11,15 @@ from tests.unit.cli.conftest import HOSTILE, KEPT
 
 from holdfast.app.admin import Jobs
 from holdfast.errors import JobNotFound
-from holdfast.store.values import JobDetails, WorkerBeat
+from holdfast.store.values import JobDetails, WorkerHeartbeat
 
 
 def _beat(shop, worker_id="w1", lease=30.0, queues=None):
-    beat = WorkerBeat(worker_id, "host", 1, queues, 10, timedelta(seconds=lease), 2)
+    beat = WorkerHeartbeat(worker_id, "host", 1, queues, 10, timedelta(seconds=lease), 2)
 
     async def tell(backend):
         extender = backend.extender()
-        extender.beat(beat)
+        extender.heartbeat(beat)
         extender.close()
 
     shop.within(tell)

@@ -23,7 +23,7 @@ from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import OwnedShares
-from holdfast.store.values import Extension, WorkerBeat
+from holdfast.store.values import Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
 
@@ -79,8 +79,8 @@ class PostgresExtender:
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
         return self._transact(cancel_asked(self._rows, worker_id))
 
-    def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
-        self._transact(heartbeat(self._rows, beat))
+    def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
+        self._transact(heartbeat(self._rows, worker))
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
         return self._transact(nodes.heartbeat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))

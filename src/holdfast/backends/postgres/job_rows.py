@@ -8,6 +8,7 @@ from datetime import timedelta
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import Numbers, Place, became_ready, rows, run
+from holdfast.backends.sql.text import clean
 from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
@@ -29,6 +30,9 @@ class PostgresJobRows(SqlJobRows):
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Do in one statement what the shared code does in five: the end of every head comes here."""
         return (yield from rows("bring_up", line_ids=Numbers(line_ids)))
+
+    def text(self, text: str) -> str:  # noqa: D102
+        return clean(text)
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
         """Leave out the ends of heads whose order key another session has locked."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from holdfast.backends.sql.job_writes import write_changes
 from holdfast.backends.sql.order_keys import settle
 from holdfast.backends.sql.steps import Ask, Numbers, Place, became_ready, records, rows, run
-from holdfast.backends.sql.text import clean
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
@@ -94,6 +93,10 @@ class SqlJobRows(ABC):
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Make the first waiting job of each locked order key, which has no head, its head; return those now ready."""
 
+    def text(self, text: str) -> str:
+        """Return a text for people as the dialect can keep it."""
+        return text
+
     def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102 - the port states the contracts
         match selection:
             case ByLeases(leases):
@@ -118,7 +121,7 @@ class SqlJobRows(ABC):
         raise StoreUnavailable(f"job {job_id} moves faster than it can be locked: try again")
 
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: D102
-        ready = yield from write_changes(now, changes)
+        ready = yield from write_changes(now, changes, self.text)
         ended = [change.old.seq for change in changes if change.settles]
         if ended or heads:
             ready += yield from settle([*ended, *heads], self.bring_up)
@@ -146,8 +149,8 @@ class SqlJobRows(ABC):
         return (yield from records(record, listing, **parameters))
 
     def act(self, action: str, **parameters: object) -> Steps[bool]:  # noqa: D102
-        cleaned = {name: clean(value) if isinstance(value, str) else value for name, value in parameters.items()}
-        changed = yield from run(action, **cleaned)
+        kept = {name: self.text(value) if isinstance(value, str) else value for name, value in parameters.items()}
+        changed = yield from run(action, **kept)
         if action == "resume":
             yield from became_ready()
         return changed

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.backends.sql.order_keys import put_blocked
 from holdfast.backends.sql.steps import Place, each
-from holdfast.backends.sql.text import clean, clean_or_none
 from holdfast.model.job import JobState
-from holdfast.store.job_rows import Change, JobRow
+from holdfast.store.job_rows import ENDED, Change, JobRow
 from holdfast.store.steps import Steps
 
 MINUTE = 60_000_000
 COUNTS = ("enqueued", "retried", "failed", "cancelled", "lost")
 
 Row = Mapping[str, object]
+Text = Callable[[str], str]
 
 _LEAVE: Mapping[JobState, Callable[[JobRow], Row]] = {
     JobState.RUNNING: lambda row: {"seq": row.seq},
@@ -32,13 +32,13 @@ def counters(row: JobRow) -> dict[str, object]:
     return {"attempt": row.attempt, "excused": row.excused, "interrupted": row.interrupted, "lost": row.lost}
 
 
-def _ended(row: JobRow) -> Row:
+def _ended(row: JobRow, text: Text) -> Row:
     return {
         "seq": row.seq,
         "attempt": row.attempt,
         "lost": row.lost,
         "finished_at": row.finished_at,
-        "reason": clean(row.reason or ""),
+        "reason": text(row.reason or ""),
     }
 
 
@@ -57,27 +57,27 @@ _PUT: Mapping[JobState, Callable[[JobRow], Row]] = {
         **counters(row),
         "keyed": row.keyed,
     },
-    JobState.FAILED: _ended,
-    JobState.CANCELLED: _ended,
 }
 
 
-def write_changes(now: int, changes: Sequence[Change]) -> Steps[list[Place]]:
+def write_changes(now: int, changes: Sequence[Change], text: Text) -> Steps[list[Place]]:
     """Write changes of rows that are locked; return the places of those that are ready now."""
     left: defaultdict[str, list[Row]] = defaultdict(list)
     put: defaultdict[str, list[Row]] = defaultdict(list)
     for old, new, *_ in changes:
         if new.state is JobState.RUNNING:
-            put["ask_to_cancel"].append({"seq": new.seq, "reason": clean(new.cancel_reason or "")})
+            put["ask_to_cancel"].append({"seq": new.seq, "reason": text(new.cancel_reason or "")})
             continue
         left[f"leave_{old.state}"].append(_LEAVE[old.state](old))
-        if new.state is not JobState.BLOCKED:
+        if new.state in ENDED:
+            put[f"put_{new.state}"].append(_ended(new, text))
+        elif new.state is not JobState.BLOCKED:
             put[f"put_{new.state}"].append(_PUT[new.state](new))
         if new.turn != old.turn:
             put["set_turns"].append({"seq": new.seq, "turn": new.turn})
     for statement, rows in (*left.items(), *put.items()):
         yield from each(statement, rows)
-    yield from _record_attempts(changes)
+    yield from _record_attempts(changes, text)
     yield from _count_events(now, changes)
     for change in changes:
         if change.new.state is JobState.BLOCKED:
@@ -85,7 +85,7 @@ def write_changes(now: int, changes: Sequence[Change]) -> Steps[list[Place]]:
     return [(new.lane_id, new.turn, new.seq) for _, new, *_ in changes if new.state is JobState.READY]
 
 
-def _record_attempts(changes: Sequence[Change]) -> Steps[None]:
+def _record_attempts(changes: Sequence[Change], text: Text) -> Steps[None]:
     ended: list[Row] = []
     thinned: list[Row] = []
     for change in changes:
@@ -94,7 +94,7 @@ def _record_attempts(changes: Sequence[Change]) -> Steps[None]:
             continue
         failure = record.failure
         words = (failure.error_class, failure.message, failure.traceback, failure.signature) if failure else (None,) * 4
-        error_class, message, traceback, signature = map(clean_or_none, words)
+        error_class, message, traceback, signature = (None if word is None else text(word) for word in words)
         ended.append(
             {
                 "seq": change.old.seq,

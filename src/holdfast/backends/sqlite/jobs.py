@@ -27,7 +27,7 @@ from holdfast.model.job import Lease, NewJob
 from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
 from holdfast.store.steps import Runner, Verb
 from holdfast.store.stream_values import OwnedShares
-from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerBeat
+from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
 
@@ -113,8 +113,8 @@ class SqliteExtender:
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
         return self._read(lambda: cancel_asked(self._rows, worker_id))
 
-    def beat(self, beat: WorkerBeat) -> None:  # noqa: D102
-        self._write(lambda: heartbeat(self._rows, beat))
+    def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
+        self._write(lambda: heartbeat(self._rows, worker))
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
         sent = time.monotonic()

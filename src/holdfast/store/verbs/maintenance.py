@@ -8,12 +8,12 @@ import msgspec
 
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
+from holdfast.model.lease_rules import FORGET_WORKER_AFTER
 from holdfast.store.job_lists import NextDue
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
-from holdfast.store.values import Promotion, Retention, Verdict, WorkerBeat
+from holdfast.store.values import Promotion, Retention, Verdict, WorkerHeartbeat
 
-FORGET_WORKERS_AFTER = timedelta(days=1)
 _encode = msgspec.json.encode
 
 
@@ -36,7 +36,7 @@ def prune(rows: JobRows, retention: Retention, limit: int) -> Steps[int]:
         keep: timedelta | None = getattr(retention, state)
         if keep is not None and pruned < limit:
             pruned += yield from rows.prune(state, keep, limit - pruned)
-    yield from rows.prune_records(counts=retention.counts, workers=FORGET_WORKERS_AFTER)
+    yield from rows.prune_records(counts=retention.counts, workers=FORGET_WORKER_AFTER)
     return pruned
 
 
@@ -50,7 +50,7 @@ def progress(rows: JobRows, lease: Lease, percent: float | None, note: str | Non
     return _verdict((yield from rows.act("set_progress", seq=lease.seq, fence=lease.fence, percent=percent, note=note)))
 
 
-def heartbeat(rows: JobRows, worker: WorkerBeat) -> Steps[None]:
+def heartbeat(rows: JobRows, worker: WorkerHeartbeat) -> Steps[None]:
     """Record that a worker is alive."""
     yield from rows.act("worker_heartbeat", worker_id=worker.worker_id, beat=_encode(worker).decode())
 

@@ -12,9 +12,9 @@ from holdfast.model.instants import span_micros
 from holdfast.store.job_lists import ListedCount, ListedQueue, ListedWorker, OutstandingJobs
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
-from holdfast.store.values import Count, Outstanding, QueueView, WorkerBeat, WorkerView
+from holdfast.store.values import Count, Outstanding, QueueView, WorkerHeartbeat, WorkerView
 
-_decode_beat = msgspec.json.Decoder(WorkerBeat).decode
+_decode_beat = msgspec.json.Decoder(WorkerHeartbeat).decode
 
 
 def queues(rows: JobRows) -> Steps[list[QueueView]]:

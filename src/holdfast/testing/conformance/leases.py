@@ -9,7 +9,7 @@ from datetime import timedelta
 from holdfast.model.budget import MAX_INTERRUPTED
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
-from holdfast.store.values import Standing, Verdict, WorkerBeat
+from holdfast.store.values import Standing, Verdict, WorkerHeartbeat
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import (
     LEASE,
@@ -85,15 +85,15 @@ class TestRelease(Conformance):
 
 
 class TestUnheard(Conformance):
-    """`JobStore.unheard`."""
+    """`JobStore.unacknowledged_leases`."""
 
     async def test_it_lists_a_workers_leases_under_larger_fences_than_it_knows(self, backend: Backend) -> None:
         known = await hold_one(backend)
         expected = await enqueue(backend, *(a_job() for _ in range(3)))
         lost = await claim(backend)
         assert [job.id for job in lost] == expected
-        assert await backend.jobs.unheard("worker-a", known.fence) == [job.lease for job in lost]
-        assert await backend.jobs.unheard("worker-a", lost[0].fence) == []
+        assert await backend.jobs.unacknowledged_leases("worker-a", known.fence) == [job.lease for job in lost]
+        assert await backend.jobs.unacknowledged_leases("worker-a", lost[0].fence) == []
 
     async def test_leases_of_others_and_ended_leases_are_not_listed(self, backend: Backend) -> None:
         known = await hold_one(backend)
@@ -102,13 +102,13 @@ class TestUnheard(Conformance):
         await claim(backend, worker_id="worker-b")
         await finish(backend, ended.lease, OUTCOMES["completed"])
         await backend.jobs.release([returned.lease], started=False)
-        assert await backend.jobs.unheard("worker-a", known.fence) == []
+        assert await backend.jobs.unacknowledged_leases("worker-a", known.fence) == []
 
     async def test_listed_leases_can_be_released_without_cost(self, backend: Backend) -> None:
         (job_id,) = await enqueue(backend, a_job(max_attempts=1))
         await claim(backend)
-        unheard = await backend.jobs.unheard("worker-a", 0)
-        assert await backend.jobs.release(unheard, started=False) == [Verdict.DONE]
+        leases = await backend.jobs.unacknowledged_leases("worker-a", 0)
+        assert await backend.jobs.release(leases, started=False) == [Verdict.DONE]
         again = await claim_one(backend)
         assert (again.id, again.attempt, again.used_attempts, again.lost) == (job_id, 2, 1, 0)
 
@@ -187,15 +187,15 @@ class TestExtend(Conformance):
     async def test_a_heartbeat_registers_the_worker_and_ends_its_silence(
         self, backend: Backend, clock: ManualClock
     ) -> None:
-        beat = WorkerBeat(
+        beat = WorkerHeartbeat(
             worker_id="worker-a", host="here", pid=7, queues=("mail",), concurrency=4, lease=LEASE, running=0
         )
-        await in_extender(backend, lambda extender: extender.beat(beat))
+        await in_extender(backend, lambda extender: extender.heartbeat(beat))
         started = clock()
         clock.advance(5)
         (worker,) = await backend.insight.workers()
         assert (worker.beat, worker.started_us, worker.silent) == (beat, started, timedelta(seconds=5))
-        await in_extender(backend, lambda extender: extender.beat(beat))
+        await in_extender(backend, lambda extender: extender.heartbeat(beat))
         (worker,) = await backend.insight.workers()
         assert (worker.started_us, worker.silent) == (started, timedelta(0))
 

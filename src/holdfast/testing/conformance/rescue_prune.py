@@ -15,7 +15,7 @@ from holdfast.model.ids import new_id
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.backend import Backend
 from holdfast.store.jobs import Extender
-from holdfast.store.values import Cancellation, Finish, Promotion, Retention, Standing, Verdict, WorkerBeat
+from holdfast.store.values import Cancellation, Finish, Promotion, Retention, Standing, Verdict, WorkerHeartbeat
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import (
     LEASE,
@@ -60,8 +60,8 @@ class TestPromote(Conformance):
         assert await backend.jobs.promote(MANY) == Promotion(moved=0, next_due=None)
 
 
-def _beat(beat: WorkerBeat, extender: Extender) -> None:
-    extender.beat(beat)
+def _beat(beat: WorkerHeartbeat, extender: Extender) -> None:
+    extender.heartbeat(beat)
 
 
 class TestRescue(Conformance):
@@ -180,7 +180,7 @@ class TestRescue(Conformance):
 
     async def test_a_worker_that_is_known_to_be_dead_is_forgotten(self, backend: Backend) -> None:
         for worker_id in ("worker-z", "worker-a"):
-            beat = WorkerBeat(
+            beat = WorkerHeartbeat(
                 worker_id=worker_id, host="here", pid=7, queues=None, concurrency=1, lease=LEASE, running=0
             )
             await in_extender(backend, partial(_beat, beat))

@@ -34,7 +34,7 @@ from holdfast.store.values import (
     Retention,
     Standing,
     Verdict,
-    WorkerBeat,
+    WorkerHeartbeat,
     WorkerView,
 )
 from holdfast.testing.reference import views
@@ -99,8 +99,8 @@ class ReferenceJobs:
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
         return self._model.release(leases, started=started)
 
-    async def unheard(self, worker_id: str, after: int) -> list[Lease]:
-        return self._model.unheard(worker_id, after)
+    async def unacknowledged_leases(self, worker_id: str, after: int) -> list[Lease]:
+        return self._model.unacknowledged_leases(worker_id, after)
 
     async def promote(self, limit: int) -> Promotion:
         return self._model.promote(limit)
@@ -152,7 +152,7 @@ class ReferenceExtender:
     def cancel_asked(self, worker_id: str) -> list[Lease]:
         return self._model.cancel_asked(worker_id)
 
-    def beat(self, beat: WorkerBeat) -> None:
+    def heartbeat(self, beat: WorkerHeartbeat) -> None:
         self._model.beat(beat)
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:

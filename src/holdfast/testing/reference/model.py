@@ -154,7 +154,7 @@ class Reference(ReferenceMaintenance):
         self.settle(record, decision)
         return Verdict.DONE
 
-    def unheard(self, worker_id: str, after: int) -> list[Lease]:
+    def unacknowledged_leases(self, worker_id: str, after: int) -> list[Lease]:
         """List the leases of a worker under fences larger than `after`."""
         held = [
             (record, active) for record, active in self.held() if active.worker_id == worker_id and active.fence > after

@@ -10,7 +10,7 @@ from holdfast.model.budget import Counters
 from holdfast.model.job import FINAL_STATES, JobState, Lease, LeasedJob, NewJob
 from holdfast.model.outcome import Outcome
 from holdfast.model.turn import turn_of
-from holdfast.store.values import AttemptView, WorkerBeat
+from holdfast.store.values import AttemptView, WorkerHeartbeat
 
 KEPT_FIRST = 5
 KEPT_LAST = 20
@@ -113,7 +113,7 @@ class ReferenceJob:
 class WorkerRecord:
     """A worker that sent a heartbeat."""
 
-    beat: WorkerBeat
+    beat: WorkerHeartbeat
     started_us: int
     seen_us: int
 

@@ -19,7 +19,7 @@ from holdfast.store.values import (
     Promotion,
     Rescued,
     Retention,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
 from holdfast.testing.reference.records import ReferenceJob, ReferenceLease, ReferenceState, WorkerRecord
 
@@ -175,7 +175,7 @@ class ReferenceMaintenance(ReferenceState):
             unknown=unknown,
         )
 
-    def beat(self, beat: WorkerBeat) -> None:
+    def beat(self, beat: WorkerHeartbeat) -> None:
         """Record a worker's heartbeat."""
         known = self.workers.get(beat.worker_id)
         started = self.now if known is None else known.started_us

@@ -104,7 +104,7 @@ class Calls:
                 released()
 
         network.read(
-            lambda as_of: store.unheard(actor, last_fence, as_of=as_of),
+            lambda as_of: store.unacknowledged_leases(actor, last_fence, as_of=as_of),
             lambda leases: post(lambda: listed(leases)),
             lambda: post(failed),
         )

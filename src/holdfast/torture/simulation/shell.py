@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Outcome
-from holdfast.store.values import ClaimRequest, WorkerBeat
+from holdfast.store.values import ClaimRequest, WorkerHeartbeat
 from holdfast.torture.simulation.attempts import RUNNING, SimulatedAttempts
 from holdfast.torture.simulation.calls import Calls
 from holdfast.torture.simulation.clock import WorkerClock
@@ -229,9 +229,9 @@ class Shell:
         self._inbox.clear()
         self._over(how)
 
-    def beat(self) -> WorkerBeat:
+    def beat(self) -> WorkerHeartbeat:
         """Return the heartbeat of the worker."""
-        return WorkerBeat(
+        return WorkerHeartbeat(
             worker_id=self.id,
             host="simulated",
             pid=1,

@@ -21,7 +21,7 @@ from holdfast.store.values import (
     Rescued,
     Standing,
     Verdict,
-    WorkerBeat,
+    WorkerHeartbeat,
 )
 from holdfast.testing.reference import Reference
 from holdfast.torture.simulation.clock import StoreClock
@@ -162,9 +162,9 @@ class Store:
         self.judge.emptiness_read(request, left.is_empty, then=then, as_of=as_of, claimed_at=claimed_at)
         return left
 
-    def unheard(self, worker_id: str, after: int, *, as_of: int) -> list[Lease]:
+    def unacknowledged_leases(self, worker_id: str, after: int, *, as_of: int) -> list[Lease]:
         """Return the leases of a worker under larger fences than it knows."""
-        return self._read(worker_id, "unheard", as_of).unheard(worker_id, after)
+        return self._read(worker_id, "unacknowledged_leases", as_of).unacknowledged_leases(worker_id, after)
 
     def cancel_asked(self, worker_id: str, *, as_of: int) -> list[Lease]:
         """Return the leases with a cancel request."""
@@ -177,7 +177,7 @@ class Store:
         )
         return recently or bool(self.model.cancel_asked(worker_id))
 
-    def beat(self, beat: WorkerBeat) -> None:
+    def beat(self, beat: WorkerHeartbeat) -> None:
         """Record a worker's heartbeat."""
         self.model.beat(beat)
 
