@@ -7,6 +7,8 @@ CORE   := $(VENV)/.core
 STAMP  := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of Python processes: without compiled modules most of their time would be spent on compiling.
+unexport PYTHONDONTWRITEBYTECODE
 # pyright speaks of newer releases otherwise; whatever it keeps, it keeps beside the tools.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright

@@ -48,7 +48,7 @@ def test_a_setting_that_no_consumer_has_is_refused_with_what_may_be_meant(app: A
 def test_a_setting_that_resembles_none_is_refused_with_all_there_are(app: App):
     wrong: dict[str, Any] = {"zzz": 1}
 
-    with pytest.raises(ConfigError, match=r"^consumer 'x': there is no setting zzz: there are category, .*capacity$"):
+    with pytest.raises(ConfigError, match=r"^consumer 'x': there is no setting zzz: there are category, .*executor$"):
         app.consumer("x", **wrong)
 
 

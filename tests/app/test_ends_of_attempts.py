@@ -26,7 +26,6 @@ from holdfast.worker.decision import Why
 from holdfast.worker.execution import plan_for
 from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.surroundings import WorkerServices
 
 LEASE = timedelta(seconds=30)
 
@@ -148,9 +147,12 @@ class Bench:
     def __init__(self, backend: Backend, handle: TaskHandle[..., Any]) -> None:
         self.ends: asyncio.Queue[Outcome | None] = asyncio.Queue()
         self.broken: list[BaseException] = []
+        held = HeldLeases(lease=30.0, extend_at=0.5)
         self.attempts = Attempts(
-            WorkerServices(backend, LEASE, HeldLeases(lease=30.0, extend_at=0.5)),
+            backend,
+            held,
             {handle.task.name: plan_for(handle.task)},
+            context=lambda job: Context(job, backend, lease=LEASE, keeper=held.of(job)),
             children=ChildPool(lease=LEASE, limit=1),
             ended=lambda job, outcome: self.ends.put_nowait(outcome),
             broke=self.broken.append,
@@ -295,11 +297,10 @@ async def test_a_former_attempt_that_ends_late_does_not_touch_the_hold_of_the_ne
     former = await claimed(backend, charge)
     later = msgspec.structs.replace(former, fence=former.fence + 1)
     holdings = HeldLeases(lease=30.0, extend_at=0.5)
-    around = WorkerServices(backend, LEASE, holdings)
     holdings.add([former], 0.0)
-    ghost = around.context(former)
+    ghost = Context(former, backend, lease=LEASE, keeper=holdings.of(former))
     holdings.add([later], 1.0)
-    around.context(later)._effect.committing()
+    Context(later, backend, lease=LEASE, keeper=holdings.of(later))._effect.committing()
     ghost.uncompleted()
 
     assert holdings.settling_seqs == {later.seq}

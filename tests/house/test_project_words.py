@@ -1,7 +1,11 @@
+"""One word per concept: identifiers and prose use the terms of `docs/reference/glossary.md`, and not their doubles."""
+
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +14,9 @@ from tests.house.sources import ROOT, Finding, Module, modules, report, sql_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# One word per concept: the synonym that other systems use -> our word.
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
+
+# Words of other systems -> our term. Forbidden as parts of names, in Python and in SQL.
 SYNONYMS = {
     "dequeue": "claim",
     "fencing_token": "fence",
@@ -19,9 +25,68 @@ SYNONYMS = {
     "visibility_timeout": "lease",
 }
 
+# Doubles of our own terms -> the term. Forbidden as parts of new names, and as words in prose (docstrings, comments,
+# messages). A blank stands for any white space or an underscore.
+DOUBLES = {
+    "hint": "notification",
+    "hints": "notification",
+    "nudge": "notify",
+    "give back": "release",
+    "gives back": "release",
+    "given back": "release",
+    "gave back": "release",
+    "let go": "release",
+    "patience": "timeout",
+    "beat": "heartbeat",
+    "beats": "heartbeat",
+    "custody": "lease",
+    "tries": "attempt",
+    "allot": "allocate",
+    "allots": "allocate",
+    "allotted": "allocate",
+    "allotment": "share",
+    "rebalance": "allocate",
+}
+
+# Words that describe people instead of mechanisms, or that are not idiomatic English -> what to write instead.
+DIALECT = {
+    "somebody": "name the component",
+    "nobody": "name the component",
+    "whoever": "name the component",
+    "anybody": "name the component",
+    "everybody": "name the component",
+    "told": "reported, notified",
+    "tell of": "report",
+    "tells of": "report",
+    "anew": "again",
+    "of one's own": "separate",
+    "for ever": "forever",
+    "lest": "otherwise",
+    "in hand": "current",
+    "unheard": "whose reply was lost",
+}
+BANNED = DOUBLES | DIALECT
+
+# Packages whose words are not converted yet. The list only shrinks: a package without a finding must leave it.
+UNCONVERTED = {"backends", "store", "streams", "testing", "torture", "worker"}
+
+# The module that maps settings of earlier versions to their new names.
+OLD_NAMES = "src/holdfast/runtime/unknown_settings.py"
+
+# Names in converted packages that are used by unconverted ones and are renamed with them.
+PENDING_NAMES = {"beat", "allot_every"}
+
+_TYPE_HINTS = re.compile(r"get_type_hints|param_hint|type[ _]hints?")
+_PATTERNS = {word: re.compile(r"\b" + word.replace(" ", r"\s+") + r"\b", re.IGNORECASE) for word in BANNED}
+
+
+def package_of(path: str) -> str:
+    """Return the package, or the module, directly under `src/holdfast` that a path belongs to."""
+    return path.removeprefix("src/holdfast/").split("/")[0]
+
 
 def identifiers(module: Module) -> Iterator[tuple[int, str]]:
-    """Yield every name that the module gives or uses, with its line."""
+    """Yield every name that the module binds or uses, with its line."""
     for node in ast.walk(module.tree):
         match node:
             case (
@@ -36,13 +101,67 @@ def identifiers(module: Module) -> Iterator[tuple[int, str]]:
                 yield line, name
 
 
+def bound_names(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield every name that the module itself introduces: names of others are not its choice."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store(), lineno=line) | ast.arg(arg=name, lineno=line):
+                yield line, name
+            case ast.Attribute(attr=name, ctx=ast.Store(), lineno=line):
+                yield line, name
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+
+
+def prose(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield every string literal, docstrings included, and every comment, with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for number, line in enumerate(node.value.splitlines()):
+                yield node.lineno + number, line
+
+
+def snake(identifier: str) -> str:
+    """Return an identifier in snake_case."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier).lower().replace(".", "_")
+
+
 def synonym_in(identifier: str) -> str | None:
     """Return the forbidden synonym inside an identifier, whether snake_case or CamelCase."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier).lower().replace(".", "_")
     for synonym in SYNONYMS:
-        if re.search(rf"(^|_){synonym}(s|d|ed|al|ing)?(_|$)", snake):
+        if re.search(rf"(^|_){synonym}(s|d|ed|al|ing)?(_|$)", snake(identifier)):
             return synonym
     return None
+
+
+def banned_name(identifier: str) -> str | None:
+    """Return the banned word inside an identifier."""
+    parts = f"_{_TYPE_HINTS.sub('', snake(identifier))}_"
+    return next((word for word in BANNED if f"_{word.replace(' ', '_')}_" in parts), None)
+
+
+def banned_in_prose(text: str) -> str | None:
+    """Return the banned word or phrase inside a line of prose; names in backquotes are not prose."""
+    plain = _TYPE_HINTS.sub("", re.sub(r"`[^`]*`", "", text))
+    return next((word for word, pattern in _PATTERNS.items() if pattern.search(plain)), None)
+
+
+def dialect(module: Module) -> list[Finding]:
+    """Return the banned words of a module, in the names that it introduces and in its prose."""
+    in_names = (
+        Finding(module.path, line, f"{name}: write {BANNED[word]!r} for {word!r}")
+        for line, name in bound_names(module)
+        if name not in PENDING_NAMES and (word := banned_name(name))
+    )
+    in_prose = (
+        Finding(module.path, line, f"write {BANNED[word]!r} for {word!r}: {text.strip()[:80]}")
+        for line, text in prose(module)
+        if module.path != OLD_NAMES and (word := banned_in_prose(text))
+    )
+    return [*in_names, *in_prose]
 
 
 def test_python_names_use_our_words():
@@ -68,6 +187,42 @@ def test_sql_names_use_our_words():
     assert not findings, report(findings)
 
 
+def test_converted_packages_use_the_terms_of_the_glossary():
+    findings = [
+        finding
+        for module in modules("src")
+        if package_of(module.path) not in UNCONVERTED
+        for finding in dialect(module)
+    ]
+
+    assert not findings, report(findings)
+
+
+def test_a_package_without_findings_is_no_longer_exempt():
+    with_findings = {package_of(module.path) for module in modules("src") if dialect(module)}
+
+    assert UNCONVERTED - with_findings == set(), "converted: remove them from UNCONVERTED"
+
+
+def test_a_pending_name_is_still_used():
+    bound = {
+        name
+        for module in modules("src")
+        if package_of(module.path) not in UNCONVERTED
+        for _, name in bound_names(module)
+    }
+
+    assert PENDING_NAMES - bound == set(), "renamed: remove them from PENDING_NAMES"
+
+
+def test_the_glossary_lists_every_word_that_the_tests_forbid():
+    rows = [line.split("|")[1:-1] for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    avoided = {word.strip(" *`") for row in rows for word in row[-1].split(",")}
+
+    missing = {word.replace("_", " ") for word in [*SYNONYMS, *BANNED]} - avoided
+    assert missing == set()
+
+
 @pytest.mark.parametrize("text", ["renew", "renew_all", "LeaseRenewal", "job_dequeued", "fencing_token", "dequeues"])
 def test_a_synonym_is_seen_inside_a_longer_name(text):
     assert synonym_in(text)
@@ -76,3 +231,27 @@ def test_a_synonym_is_seen_inside_a_longer_name(text):
 @pytest.mark.parametrize("text", ["extend", "fence", "renown", "lease", "enqueue", "token"])
 def test_our_own_words_pass(text):
     assert synonym_in(text) is None
+
+
+@pytest.mark.parametrize("name", ["take_hint", "_patience", "BeatSender", "was_told", "give_back_all", "nudge"])
+def test_a_double_is_seen_inside_a_longer_name(name):
+    assert banned_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["get_type_hints", "heartbeat", "toldest", "wanted", "entries", "countries", "retries"]
+)
+def test_similar_names_pass(name):
+    assert banned_name(name) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["Nobody has heard of it.", "# gave  back 3 jobs", "the worker is told", "a hint of work", "of one's own"]
+)
+def test_a_double_is_seen_in_prose(text):
+    assert banned_in_prose(text)
+
+
+@pytest.mark.parametrize("text", ["send a heartbeat", "`beat` is a field", "type hints are resolved", "an old job"])
+def test_similar_prose_passes(text):
+    assert banned_in_prose(text) is None

@@ -82,10 +82,10 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def is_being_broken_off() -> bool:
-    """Tell whether the main thread has cancelled its call, and waits for the end of that."""
+def is_being_interrupted() -> bool:
+    """Return whether the main thread has cancelled its call and waits for its end."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_name != "break_off":
+    while frame is not None and frame.f_code.co_name != "interrupt":
         frame = frame.f_back
     return frame is not None
 
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_a_claim_that_waits_and_it_holds_nothing(
         rival.execute(f"lock table {table} in access exclusive mode".encode())
 
         def let_go() -> None:
-            until(is_being_broken_off)
+            until(is_being_interrupted)
             rival.rollback()
 
         with pytest.raises(KeyboardInterrupt), ctrl_c(lambda: server.until_one_waits(table=table), let_go):

@@ -56,7 +56,7 @@ def start(folder: Path, binaries: Path, **settings: str) -> tuple[subprocess.Pop
 def _new_cluster(binaries: Path) -> Path:
     """Return a cluster that no server has used yet; this process makes one, for copying takes less than `initdb`."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-cluster-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     folder.chmod(0o711)
     data = folder / "data"
     data.mkdir(mode=0o700)
@@ -67,6 +67,11 @@ def _new_cluster(binaries: Path) -> Path:
     command = [str(binaries / "initdb"), "-D", str(data), *options]
     subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL, **user)
     return data
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # and not one that a test has forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def serve(data: Path, binaries: Path, **settings: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -97,9 +102,9 @@ def _free_port() -> int:
 def main() -> None:
     folder, binaries = Path(sys.argv[1]), Path(sys.argv[2])
     server, url = start(folder, binaries)
-    told = folder / "url.new"
-    told.write_text(url)
-    told.rename(folder / "url")
+    written = folder / "url.new"
+    written.write_text(url)
+    written.rename(folder / "url")
     with (folder / "used").open("a") as used:
         fcntl.flock(used, fcntl.LOCK_EX)  # granted when no test process is left
     server.send_signal(signal.SIGQUIT)

@@ -9,6 +9,7 @@ Tests of the installation itself and of query plans need a new schema: `own_sche
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,10 +19,11 @@ import msgspec
 import psycopg
 from psycopg.types.json import Jsonb
 from tests.servers.missing import give_up
-from tests.servers.postgres import NoServerError, drop_schema, new_schema_url, parts_of
+from tests.servers.postgres import URL_VARIABLE, NoServerError, drop_schema, new_schema_url, parts_of
 
 from holdfast.app.open import open_backend
 
+_PROCESS = os.getpid()
 _MOST_BYTES = 2_000_000
 _SHAPE = """
 select class.oid, class.relname, class.relkind, class.reloptions, class.relnatts, class.relhastriggers
@@ -73,6 +75,14 @@ def return_schema(schema: InstalledSchema) -> None:
         _unused.append(schema)
     else:
         drop_schema(schema.url)
+
+
+@atexit.register
+def _drop_unused() -> None:
+    """Leave nothing on a server that outlives the tests; a process that a test has forked drops nothing."""
+    if os.environ.get(URL_VARIABLE) and os.getpid() == _PROCESS:
+        for schema in _unused:
+            drop_schema(schema.url)
 
 
 @cache

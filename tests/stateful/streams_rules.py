@@ -241,6 +241,12 @@ class StreamsRules(RuleBasedStateMachine):
         key = self.key(data)
         self.both(lambda streams: getattr(streams.allocations, verb)(key))
 
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        key = self.key(data)
+        self.both(lambda streams: streams.allocations.leave(key, is_lost=True))
+
     # -- what leaders do
 
     @precondition(lambda self: self.keys)

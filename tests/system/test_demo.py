@@ -209,7 +209,7 @@ async def test_consumers_that_cannot_live_end_the_demo_with_their_last_words(tmp
         on_event=lambda _: None,
     )
 
-    with pytest.raises(ConsumerBroken, match=r"ended 5 times by itself, last with exit code 1: .*does not exist"):
+    with pytest.raises(ConsumerBroken, match=r"crashed 5 times, last with exit code 1: .*does not exist"):
         await conductor.run(lambda: None, every=0.1)
 
 

@@ -29,7 +29,7 @@ def test_without_a_url_the_demo_plays_in_a_file_of_the_current_directory(in_file
 
 
 def test_the_store_is_named_and_a_url_by_option_goes_before_the_environment(in_file):
-    assert f"Store: {in_file.url} (by $HOLDFAST_URL)\n" in in_file.run(*SMALL, "--kill", "0", "--jobs", "20")
+    assert f"Store: {in_file.url} (from $HOLDFAST_URL)\n" in in_file.run(*SMALL, "--kill", "0", "--jobs", "20")
     in_file.run("clean", "--yes")
 
     other = f"sqlite:///{in_file.directory}/other.db"
@@ -47,7 +47,7 @@ def test_on_postgresql_the_demo_has_a_schema_of_its_own_and_prints_no_password(t
 
         output = demo.run(*SMALL, "--kill", "0", "--jobs", "50")
 
-        assert "schema=shop_demo (by $HOLDFAST_URL)" in output
+        assert "schema=shop_demo (from $HOLDFAST_URL)" in output
         assert "s3cret" not in output + demo.run("clean", "--yes")
         with psycopg.connect(url) as connection:
             names = connection.execute("select nspname from pg_namespace where nspname ~ 'shop|holdfast'").fetchall()
@@ -112,6 +112,6 @@ def test_a_role_that_may_not_make_a_schema_is_told_so_with_a_remedy(tmp_path):
         output = demo.run(code=78)
 
         assert "cannot create its schema holdfast_demo" in output
-        assert "Let the role create schemas there" in output
+        assert "Allow the role to create schemas" in output
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"drop role {role}".encode())

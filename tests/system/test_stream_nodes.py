@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -190,3 +191,33 @@ def test_a_reset_under_load_and_beside_a_frozen_node_refuses_old_generations(clu
     assert set(seen.values()) <= {1, 2}  # once before the reset, once after it, never twice by one generation
     assert len({(e.partition_id, e.position, e.fence) for e in effects}) == len(effects)
     assert len(seen) == 200
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["the leader", "another"])
+def test_the_partitions_of_a_killed_process_of_a_supervised_program_move_at_once(cluster, leads):
+    """By silence alone it would take 12 s, and for a leader 6 s more."""
+    supervisor = cluster.start("anna", recovery="default", STREAM_PROCESSES="2")
+
+    def ready() -> bool:
+        owners = [share.owner for view in cluster.app.consumers.sync.list() for share in view.shares]
+        return None not in owners and len(set(owners)) == 2
+
+    eventually(ready, "two nodes share the partitions", within=40.0)
+    leader, _ = cluster.leader()
+    (victim,) = [view for view in cluster.app.sync.nodes() if (view.node.node_id == leader) is leads]
+    lost = {share for share, owner in cluster.owners().items() if owner == victim.node.node_id}
+    os.kill(victim.pid, signal.SIGKILL)
+    killed = time.monotonic()
+
+    def moved() -> bool:
+        owners = cluster.owners()
+        return all(owners[share] not in {None, victim.node.node_id} for share in lost)
+
+    eventually(moved, "the partitions of the dead node are owned by others")
+    assert time.monotonic() - killed < 5.0  # 1 to 2 s on a machine that is not busy
+    assert {share.losses for share in cluster.consumer().shares if share.share.partition_id in lost} == {1}
+    cluster.append(48)
+    cluster.drained()
+    cluster.assert_once_in_order()
+    supervisor.signal(signal.SIGTERM)
+    assert supervisor.end(within=30.0) == 0, supervisor.text

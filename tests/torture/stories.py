@@ -9,7 +9,6 @@ from holdfast.torture.events import (
     AttemptBegan,
     AttemptEnded,
     AttemptRow,
-    Believed,
     Claimed,
     Clock,
     Dumped,
@@ -24,6 +23,7 @@ from holdfast.torture.events import (
     Finished,
     HistoryRecord,
     JobRow,
+    ObservedOutcome,
     ResetAnswered,
     ResetCalled,
     RunBegan,
@@ -98,7 +98,7 @@ class Story:
         sent: float | None = None,
         queue: str = "default",
         turn: float | None = None,
-        pulled: bool = False,
+        direct: bool = False,
     ) -> Story:
         return self.add(
             at,
@@ -113,7 +113,7 @@ class Story:
             sent_us=self.us(at - 0.01 if sent is None else sent),
             lease_us=round(lease * SECOND),
             turn_us=None if turn is None else self.store_us(turn),
-            pulled=pulled,
+            direct=direct,
         )
 
     def began(
@@ -145,7 +145,7 @@ class Story:
         self,
         at: float,
         job: str,
-        believed: Believed,
+        observed: ObservedOutcome,
         *,
         fence: int,
         attempt: int = 1,
@@ -159,7 +159,7 @@ class Story:
             job=job,
             fence=fence,
             attempt=attempt,
-            believed=believed,
+            observed=observed,
             delay_us=round(delay * SECOND),
         )
 
@@ -242,5 +242,5 @@ def done_well(story: Story | None = None, job: str = "j1") -> Story:
     story = story or Story()
     story.enqueued(1, job)
     story.claimed(2, job, fence=7).began(2.1, job, fence=7).committed(2.2, job, fence=7)
-    story.ended(2.21, job, Believed.COMPLETED, fence=7)
+    story.ended(2.21, job, ObservedOutcome.COMPLETED, fence=7)
     return story.row(job, "completed").effect(job, fence=7)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.torture.stories import A, B, Story
 
-from holdfast.torture.events import Believed, Takes
+from holdfast.torture.events import ObservedOutcome, Takes
 
 
 def two_attempts(how: str, used: int, *, isolated: tuple[bool, bool] = (False, False)) -> Story:
@@ -12,7 +12,7 @@ def two_attempts(how: str, used: int, *, isolated: tuple[bool, bool] = (False, F
     if how == "lost":
         story.killed(3)
     else:
-        story.ended(3, "j1", Believed(how), fence=3)
+        story.ended(3, "j1", ObservedOutcome(how), fence=3)
     story.began(5, "j1", fence=5, attempt=2, used=used, process=B, isolated=isolated[1])
     return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, how, at=3.5),))
 
@@ -71,7 +71,7 @@ def test_a_lost_job_does_not_run_in_the_process_that_has_claimed_it(claimed_by, 
 
 def test_a_lost_job_that_was_pulled_runs_where_its_caller_runs_it():
     story = two_attempts("lost", 1, isolated=(False, True)).claimed(
-        4.9, "j1", fence=5, attempt=2, process=B, pulled=True
+        4.9, "j1", fence=5, attempt=2, process=B, direct=True
     )
 
     assert "I5" not in story.checked().broken
@@ -202,7 +202,7 @@ def test_a_silent_job_is_not_lost_for_ever(count, broken):
 )
 def test_what_is_counted_is_followed_over_attempts_of_which_no_handler_told(between, used, broken):
     story = Story(isolates=True).enqueued(1, "j1", takes=Takes.NOTHING)
-    story.began(2, "j1", fence=3).ended(2.5, "j1", Believed.RETRIED, fence=3)
+    story.began(2, "j1", fence=3).ended(2.5, "j1", ObservedOutcome.RETRIED, fence=3)
     story.began(9, "j1", fence=9, attempt=3, used=used, process=B, isolated=between == "lost")
     kept = (story.kept(1, "retried", at=2.6), story.kept(2, between, at=5))
 

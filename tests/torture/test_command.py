@@ -167,6 +167,6 @@ def test_workers_that_cannot_work_end_the_run_with_the_reason(tmp_path, monkeypa
     monkeypatch.setattr("holdfast.torture.fleet._MOST_QUICK", 2)
     code, said = torture("--url", f"sqlite:///{tmp_path / 'store.db'}", "--jobs", "100", "--seed", "1")
     assert code == 4
-    assert "workers end by themselves" in said
+    assert "workers exit as soon as they have started" in said
     assert "the history until then is in" in said
     assert ".log" in said

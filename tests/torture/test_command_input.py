@@ -74,7 +74,7 @@ def test_a_history_that_cannot_be_made_is_refused_before_the_run(tmp_path):
 
     done = torture("--url", f"sqlite:///{tmp_path}/run.db", "--history", str(tmp_path / "file" / "history"))
 
-    assert_refused(done, "cannot hold the history", "name another --history directory")
+    assert_refused(done, "cannot write the history", "choose another --history directory")
 
 
 @pytest.mark.parametrize("place", ["no/report.json", "file/report.json"])

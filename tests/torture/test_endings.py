@@ -4,11 +4,11 @@ import pytest
 from tests.torture.stories import A, B, Story, done_well
 
 from holdfast.torture.events import (
-    Believed,
     CancelAnswered,
     CancelCalled,
     EffectRolledBack,
     EnqueueUnknown,
+    ObservedOutcome,
     RetryCalled,
     Takes,
 )
@@ -167,7 +167,9 @@ def test_a_claim_that_was_told_of_late_may_have_been_over_before_the_job_was_can
 def test_a_job_that_runs_is_asked_to_cancel_and_not_called_cancelled(answer, broken):
     story = Story().enqueued(1, "j1").began(1.5, "j1", fence=3).add(2, CancelCalled, job="j1")
     story.add(3, CancelAnswered, job="j1", answer=answer, sent_us=story.us(2))
-    story.ended(4, "j1", Believed.CANCELLED, fence=3).row("j1", "cancelled", attempts=(story.kept(1, "cancelled"),))
+    story.ended(4, "j1", ObservedOutcome.CANCELLED, fence=3).row(
+        "j1", "cancelled", attempts=(story.kept(1, "cancelled"),)
+    )
 
     assert story.checked().broken == broken
 
@@ -175,7 +177,7 @@ def test_a_job_that_runs_is_asked_to_cancel_and_not_called_cancelled(answer, bro
 def test_a_job_that_was_asked_to_cancel_may_complete_first():
     story = Story().enqueued(1, "j1").add(2, CancelCalled, job="j1").began(2.5, "j1", fence=3)
     story.add(3, CancelAnswered, job="j1", answer="asked", sent_us=story.us(2)).committed(4, "j1", fence=3)
-    story.ended(4.1, "j1", Believed.COMPLETED, fence=3).row("j1", "completed").effect("j1", fence=3)
+    story.ended(4.1, "j1", ObservedOutcome.COMPLETED, fence=3).row("j1", "completed").effect("j1", fence=3)
 
     assert story.checked().is_clean
 

@@ -21,11 +21,10 @@ from holdfast.torture.fleet import Fleet
 from holdfast.torture.history import History, HistoryDamaged, Writer, process_name
 from holdfast.torture.log import Log
 from holdfast.torture.nemesis import schedule
-from holdfast.torture.nemesis.commit import CutAtCommit
+from holdfast.torture.nemesis.commit import CutAtCommit, CutAtStatement
 from holdfast.torture.nemesis.snapshot import HoldSnapshot
-from holdfast.torture.nemesis.statement import Statement
 from holdfast.torture.plan import Fault, Profile, RunPlan, profile_of
-from holdfast.torture.process_tree import Born, is_alive
+from holdfast.torture.process_tree import ProcessIdentity, is_alive
 from holdfast.torture.processes import Programs
 from holdfast.torture.proxy import WRITES, Proxy
 from holdfast.torture.run_context import RunContext
@@ -45,8 +44,10 @@ def fleet(log: Log, tmp_path: Path) -> Fleet:
     return Fleet(PLAN, log, environment=lambda _: {}, folder=tmp_path, quiet=asyncio.Event())
 
 
-def stage_of(log: Log, **more: Any) -> Any:
-    return msgspec.defstruct("AnyStage", [(name, Any) for name in ("plan", "log", *more)])(PLAN, log, *more.values())
+def context_of(log: Log, **more: Any) -> Any:
+    return msgspec.defstruct("AnyRunContext", [(name, Any) for name in ("plan", "log", *more)])(
+        PLAN, log, *more.values()
+    )
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ async def test_a_program_that_does_not_end_when_asked_is_counted(log: Log, tmp_p
 async def test_how_a_process_below_a_worker_ended_is_noted_only_if_it_is_known(
     fleet: Fleet, log: Log, tmp_path: Path, code: int, of_the_last: tuple[int | None, int | None]
 ):
-    early, last = Born(2**30, ""), Born(2**30 + 1, "")  # no process has such a number
+    early, last = ProcessIdentity(2**30, ""), ProcessIdentity(2**30 + 1, "")  # no process has such a number
     names = [process_name("worker", "w1", child.pid) for child in (early, last)]
     for name in names:
         (tmp_path / f"{name}.jsonl").touch()
@@ -105,17 +106,17 @@ async def test_how_a_process_below_a_worker_ended_is_noted_only_if_it_is_known(
 
 
 async def test_a_stranger_that_has_got_the_number_of_a_child_is_left_alone(fleet: Fleet):
-    """The numbers of processes come round; whoever has one now was perhaps never below a worker."""
-    stranger = await deaf()
-    was_here_before = Born(stranger.pid, "1")
+    """The numbers of processes come round; whoever has one now was perhaps never a descendant of a worker."""
+    other = await deaf()
+    was_here_before = ProcessIdentity(other.pid, "1")
     await fleet._until_gone(fleet.seats[0], {was_here_before: False}, -signal.SIGKILL)
 
     assert await fleet.stop(within=0) == 0
     await fleet.kill()
 
-    assert is_alive(stranger.pid)
-    stranger.kill()
-    await stranger.wait()
+    assert is_alive(other.pid)
+    other.kill()
+    await other.wait()
 
 
 async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, log: Log, tmp_path: Path):
@@ -129,16 +130,16 @@ async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, 
 def test_a_record_after_the_end_of_a_file_is_refused(tmp_path: Path):
     writer = Writer(tmp_path, run="r", role="worker", name="a")
     writer.close()
-    stranger = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT)
-    with pytest.raises(HistoryDamaged, match="has been ended"):
+    other = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT)
+    with pytest.raises(HistoryDamaged, match="is closed"):
         writer.write(Exited(at_us=1, process="p"))
-    os.close(stranger)
+    os.close(other)
 
 
 def test_a_full_disk_is_damage_of_the_history(tmp_path: Path, monkeypatch):
     writer = Writer(tmp_path, run="r", role="worker", name="a")
 
-    def full(_descriptor: int, _line: bytes) -> int:
+    def full(_descriptor: int, _ordering_scope: bytes) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
@@ -157,18 +158,18 @@ async def test_a_fault_that_cannot_be_done_ends_the_run_with_one_clear_error(log
         kind = Fault.TERM
         at_once = 1
 
-        def why_not(self, _stage: RunContext) -> str | None:
+        def why_not(self, _run: RunContext) -> str | None:
             return None
 
-        async def strike(self, _stage: RunContext, _chance: random.Random) -> bool:
+        async def inject(self, _run: RunContext, _chance: random.Random) -> bool:
             raise error
 
-    monkeypatch.setattr(schedule, "STRIKERS", (Failing(),))
-    with pytest.raises(FaultFailed, match="the fault term could not be done"):
-        await schedule.Nemesis(stage_of(log)).run()
+    monkeypatch.setattr(schedule, "INJECTORS", (Failing(),))
+    with pytest.raises(FaultFailed, match="could not inject the fault term"):
+        await schedule.Nemesis(context_of(log)).run()
 
 
-def test_patience_grows_with_the_lease():
+def test_a_timeout_grows_with_the_lease():
     assert PLAN.scaled(60.0) == 60.0
     assert SLOW_PLAN.scaled(60.0) > 2 * SLOW_PLAN.lease
 
@@ -180,16 +181,16 @@ async def test_a_snapshot_that_could_not_be_opened_is_not_counted(log: Log):
         def held_snapshot(self) -> Any:
             raise StoreUnavailable("down")
 
-    assert not await HoldSnapshot().strike(stage_of(log, target=Down()), random.Random(1))
+    assert not await HoldSnapshot().inject(context_of(log, target=Down()), random.Random(1))
 
 
-@pytest.mark.parametrize("striker", [CutAtCommit(), Statement()])
-def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, striker: CutAtCommit):
+@pytest.mark.parametrize("injector", [CutAtCommit(), CutAtStatement()])
+def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, injector: CutAtCommit):
     class Encrypted:
         def is_encrypted(self) -> bool:
             return True
 
-    assert "TLS" in str(striker.why_not(stage_of(log, proxy=object(), target=Encrypted())))
+    assert "TLS" in str(injector.why_not(context_of(log, proxy=object(), target=Encrypted())))
 
 
 def test_every_store_has_its_share_of_cuts_at_statements_that_commit_by_themselves():

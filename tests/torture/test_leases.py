@@ -6,22 +6,22 @@ import pytest
 from tests.torture.stories import SECOND, A, B, Story, done_well
 
 from holdfast.torture.events import (
-    Believed,
     CancelCalled,
     Clock,
     ExtendAnswered,
     Extended,
     Finished,
+    ObservedOutcome,
     ProgressAnswered,
     Released,
     Takes,
 )
 
 
-def taken_over(at: float, *, story: Story | None = None, pulled: bool = False) -> Story:
+def taken_over(at: float, *, story: Story | None = None, direct: bool = False) -> Story:
     """Worker A begins a job, and B claims it at some second; B completes it."""
     story = story or Story().enqueued(1, "j1", takes=Takes.NOTHING)
-    story.claimed(2, "j1", fence=3, pulled=pulled).began(2.1, "j1", fence=3)
+    story.claimed(2, "j1", fence=3, direct=direct).began(2.1, "j1", fence=3)
     story.claimed(at, "j1", fence=5, attempt=2, process=B).began(at + 0.1, "j1", fence=5, attempt=2, used=1, process=B)
     return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at - 0.2),))
 
@@ -54,7 +54,7 @@ def test_an_attempt_does_not_end_under_a_stale_fence():
 
 def test_a_finish_that_is_repeated_after_a_lost_answer_may_be_accepted_again():
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).began(2.1, "j1", fence=3)
-    story.ended(2.2, "j1", Believed.RETRIED, fence=3).finished(2.5, "j1", "retried", fence=3, verdict="unknown")
+    story.ended(2.2, "j1", ObservedOutcome.RETRIED, fence=3).finished(2.5, "j1", "retried", fence=3, verdict="unknown")
     story.claimed(3, "j1", fence=5, attempt=2, process=B).began(3.1, "j1", fence=5, attempt=2, process=B)
     story.finished(4, "j1", "retried", fence=3)
     story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "retried", at=2.4),))
@@ -190,11 +190,11 @@ def test_a_lease_that_is_taken_from_a_healthy_worker_is_seen():
 
 
 def test_whoever_pulls_a_job_and_does_not_extend_its_lease_loses_it():
-    assert busy(taken_over(6, pulled=True)).checked().is_clean
+    assert busy(taken_over(6, direct=True)).checked().is_clean
 
 
 def test_a_pulled_job_is_not_taken_before_its_lease_is_over():
-    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3, pulled=True)
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3, direct=True)
     story.claimed(5, "j1", fence=5, attempt=2, process=B).alive(3.5)
     story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=3.8),))
 
@@ -233,7 +233,7 @@ def test_a_lease_may_be_taken_from_a_worker_that_was_not_given_the_processor():
     verdict = taken_over(6).alive(2.5).alive(3).alive(3.5).alive(4).alive(4.5).alive(9).checked()
 
     assert verdict.is_clean, verdict.text()
-    assert verdict.figures["leases of the living taken: its worker was still"] == 1
+    assert verdict.figures["leases taken from live workers: its worker was inactive"] == 1
 
 
 @pytest.mark.parametrize(("took", "broken"), [(0.45, ["I23"]), (0.55, [])])

@@ -4,7 +4,7 @@ import pytest
 from tests.torture.stories import SECOND, A, B, Story
 
 from holdfast.torture.checker.outages import Outages
-from holdfast.torture.events import Believed, FaultBegan, Finished, Takes
+from holdfast.torture.events import FaultBegan, Finished, ObservedOutcome, Takes
 
 
 def recovered(at: float) -> Story:
@@ -77,9 +77,9 @@ def test_a_bound_stands_still_in_outages_and_does_not_begin_anew_with_each():
     assert outages.over(26 * SECOND, 20 * SECOND, lease_us=2 * SECOND) == 46 * SECOND
 
 
-def left_behind(at: float, *, pulled: bool = False, **exit_: int) -> Story:
+def left_behind(at: float, *, direct: bool = False, **exit_: int) -> Story:
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING)
-    story.claimed(1.9, "j1", fence=3, pulled=pulled).began(2, "j1", fence=3)
+    story.claimed(1.9, "j1", fence=3, direct=direct).began(2, "j1", fence=3)
     story.fault(2.5, 3, "term", A, asks=True).exited(3, A, **exit_)
     story.began(6, "j1", fence=5, attempt=2, used=1, process=B)
     return story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=at),))
@@ -91,7 +91,7 @@ def test_a_worker_that_is_stopped_past_its_lease_while_it_ends_may_lose_what_it_
 
 
 def test_what_somebody_pulled_and_kept_to_the_end_may_expire():
-    assert left_behind(5, pulled=True, code=0).checked().is_clean
+    assert left_behind(5, direct=True, code=0).checked().is_clean
 
 
 def test_a_worker_that_ends_in_good_order_leaves_no_lease_behind():
@@ -140,7 +140,7 @@ def test_nothing_begins_before_the_instant_it_was_asked_for(at, broken):
     assert story.row("j1", "completed").checked().broken == broken
 
 
-@pytest.mark.parametrize("how", [Believed.RETRIED, Believed.SNOOZED])
+@pytest.mark.parametrize("how", [ObservedOutcome.RETRIED, ObservedOutcome.SNOOZED])
 @pytest.mark.parametrize(("at", "broken"), [(7.9, ["I13"]), (8.0, [])])
 def test_no_attempt_begins_before_the_delay_that_the_last_one_asked_for(how, at, broken):
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3).ended(3, "j1", how, fence=3, delay=5)
@@ -185,7 +185,9 @@ def test_a_retry_that_the_store_has_refused_delays_nothing(verdict):
 
 def test_a_job_that_was_lost_before_its_retry_was_written_may_run_at_once():
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3)
-    story.ended(3, "j1", Believed.RETRIED, fence=3, delay=9).killed(3.1).began(6, "j1", fence=5, attempt=2, used=1)
+    story.ended(3, "j1", ObservedOutcome.RETRIED, fence=3, delay=9).killed(3.1).began(
+        6, "j1", fence=5, attempt=2, used=1
+    )
     story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "lost", at=5),))
 
     assert story.checked().is_clean

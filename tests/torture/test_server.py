@@ -28,7 +28,7 @@ from holdfast.errors import ConfigError
 from holdfast.torture.log import Log
 from holdfast.torture.nemesis.restart import RestartServer
 from holdfast.torture.plan import RunPlan, profile_of
-from holdfast.torture.process_tree import below, is_alive
+from holdfast.torture.process_tree import descendants, is_alive
 from holdfast.torture.report import RunReport
 from holdfast.torture.run import own_server
 from holdfast.torture.run_context import RunContext
@@ -67,7 +67,7 @@ def test_a_killed_server_has_no_process_left(server: OwnServer):
     (postmaster,) = postmasters(server.data)
     with psycopg.connect(server.url) as connection:
         busy = connection.info.backend_pid
-        processes = [postmaster, *below(postmaster)]
+        processes = [postmaster, *descendants(postmaster)]
         assert busy in processes
         os.kill(busy, signal.SIGSTOP)  # as one that does not come to see that the postmaster is gone
         try:
@@ -94,17 +94,17 @@ async def test_a_restart_that_is_broken_off_leaves_the_server_up(server: OwnServ
     monkeypatch.setattr(server, "stop", slowly)
     log = Log(tmp_path, "r", lambda _: None)
     plan = RunPlan(name="smoke", profile=profile_of("smoke", one_writer=False), seed=1)
-    stage = RunContext(plan=plan, log=log, fleet=None, target=target_of(server.url), server=server)  # type: ignore[arg-type]
-    striking = asyncio.create_task(RestartServer().strike(stage, random.Random(1)))
+    context = RunContext(plan=plan, log=log, fleet=None, target=target_of(server.url), server=server)  # type: ignore[arg-type]
+    injecting = asyncio.create_task(RestartServer().inject(context, random.Random(1)))
     assert await asyncio.to_thread(killing.wait, PATIENCE)
 
-    striking.cancel()
+    injecting.cancel()
     await asyncio.sleep(0)
     may_kill.set()
     with contextlib.suppress(asyncio.CancelledError):
-        await striking
+        await injecting
 
-    assert striking.cancelled()
+    assert injecting.cancelled()
     with psycopg.connect(server.url) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
     log.close()
@@ -175,7 +175,7 @@ def test_no_server_outlives_a_command_that_was_killed():
         assert process.stdout is not None
         data = Path(process.stdout.readline().decode().strip())
         (postmaster,) = postmasters(data)
-        processes = [postmaster, *below(postmaster)]
+        processes = [postmaster, *descendants(postmaster)]
         process.send_signal(signal.SIGKILL)
     until(lambda: not any(map(is_alive, processes)))
     until(lambda: not data.parent.exists())

@@ -44,7 +44,7 @@ def first_failure(mutant: Mutant) -> SimulationVerdict:
 
 
 def with_fresh_looks(scenario: Scenario) -> Scenario:
-    return replace(scenario, rates=replace(scenario.rates, old_looks=0.0, oldest=0.0))
+    return replace(scenario, rates=replace(scenario.rates, stale_reads=0.0, oldest=0.0))
 
 
 # --- every seed -----------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_every_fault_befalls_and_every_kind_of_handler_runs():
     assert {event.fault for scenario in scenarios for event in scenario.events} == set(SimulatedFault)
     assert {work.kind for work in works} == set(Kind)
     assert {attempt.act for work in works for attempt in work.attempts} == set(Act)
-    for rate in ("trouble", "keeper_trouble", "lost_hints", "old_looks"):
+    for rate in ("trouble", "keeper_trouble", "lost_notifications", "stale_reads"):
         assert {getattr(scenario.rates, rate) > 0 for scenario in scenarios} == {True, False}, rate
 
 
@@ -101,7 +101,7 @@ def test_stale_writes_rescues_and_aborts_happen_often_enough_to_mean_something()
 
     wanted = {"rescue": 20, "rescue worker": 20, "abort": 10, "extend": 200, "release unstarted": 20, "finish lost": 5}
     refused = {"extend refused": 20, "finish refused": 3, "verify": 50, "fault: held": 10, "fault: down": 20}
-    wanted |= refused | {"fault: old look": 100}
+    wanted |= refused | {"fault: stale read": 100}
     assert {what: happened[what] for what, least in wanted.items() if happened[what] < least} == {}
 
 

@@ -14,7 +14,7 @@ from holdfast.model.outcome import Failure, Retried
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Standing, Verdict
 from holdfast.torture.simulation import draw, run, run_seed
 from holdfast.torture.simulation.environment import Environment
-from holdfast.torture.simulation.network import SimulatedNetwork, Weather
+from holdfast.torture.simulation.network import SimulatedNetwork, StoreStatus
 from holdfast.torture.simulation.scenario import QUEUES, TASK, Scenario
 from holdfast.torture.simulation.shrink import shrink
 from holdfast.torture.simulation.store import Store
@@ -79,13 +79,13 @@ def test_a_look_is_asked_for_nothing_older_than_what_came_over_its_wire_before_i
         floors.append(heard)
         return heard
 
-    wire = SimulatedNetwork(world, random.Random(1), Weather(), trouble=lambda: 0.0, slowest=1.0, aged=aged)
+    network = SimulatedNetwork(world, random.Random(1), StoreStatus(), trouble=lambda: 0.0, slowest=1.0, aged=aged)
     done: list[int] = []
 
-    wire.look(done.append, lambda _: None, lambda: None)
-    wire.call(lambda: done.append(world.now), lambda _: None, lambda: None)
+    network.read(done.append, lambda _: None, lambda: None)
+    network.call(lambda: done.append(world.now), lambda _: None, lambda: None)
     world.run(SECOND)
-    wire.look(done.append, lambda _: None, lambda: None)
+    network.read(done.append, lambda _: None, lambda: None)
     world.run(2 * SECOND)
 
     assert floors == [0, max(done)]
@@ -95,36 +95,36 @@ def test_a_look_is_asked_for_nothing_older_than_what_came_over_its_wire_before_i
 def test_what_was_not_heard_may_be_missing_from_a_look():
     world = SimulatedWorld()
     floors: list[int] = []
-    weather = Weather()
+    status = StoreStatus()
 
     def aged(heard: int) -> int:
         floors.append(heard)
         return heard
 
-    wire = SimulatedNetwork(world, random.Random(1), weather, trouble=lambda: 0.0, slowest=1.0, aged=aged)
+    network = SimulatedNetwork(world, random.Random(1), status, trouble=lambda: 0.0, slowest=1.0, aged=aged)
 
     def applied_and_cut() -> Verdict:
-        wire.is_cut = True
+        network.is_cut = True
         return Verdict.DONE
 
-    wire.call(applied_and_cut, lambda _: None, lambda: None)
+    network.call(applied_and_cut, lambda _: None, lambda: None)
     world.run(SECOND)
-    wire.is_cut = False
-    wire.look(lambda as_of: as_of, lambda _: None, lambda: None)
+    network.is_cut = False
+    network.read(lambda as_of: as_of, lambda _: None, lambda: None)
     world.run(2 * SECOND)
 
     assert floors == [0]
 
 
 def test_old_looks_are_at_most_so_old_and_end_with_the_faults():
-    scenario = next(each for each in map(draw, range(100)) if each.rates.old_looks)
+    scenario = next(each for each in map(draw, range(100)) if each.rates.stale_reads)
     place = Environment(scenario)
     place.world.run(50 * SECOND)
 
     ages = [place.world.now - place._aged(0) for _ in range(1000)]
     assert 0 == min(ages) < max(ages) <= scenario.rates.oldest * SECOND
     assert place.world.now - place._aged(place.world.now - 5) <= 5
-    place.calm()
+    place.stop_faults()
     assert {place._aged(0) for _ in range(100)} == {place.world.now}
 
 
@@ -134,7 +134,7 @@ def all_until_empty(seed: int) -> Scenario:
     seats = (
         replace(seat, settings=msgspec.structs.replace(seat.settings, until_empty=True)) for seat in scenario.seats
     )
-    rates = replace(scenario.rates, trouble=0.25, lost_hints=0.0)
+    rates = replace(scenario.rates, trouble=0.25, lost_notifications=0.0)
     return replace(scenario, seats=tuple(seats), rates=rates)
 
 
@@ -160,7 +160,7 @@ def test_a_failure_that_needs_old_looks_keeps_them_when_it_is_made_smaller(monke
     small = shrink(failed)
 
     assert small.rule == failed.rule == "effect"
-    assert small.scenario.rates.old_looks > 0
+    assert small.scenario.rates.stale_reads > 0
     assert len(small.scenario.works) <= 2
     again = run(small.scenario, hashed=True)
     assert again.digest == run(small.scenario, hashed=True).digest

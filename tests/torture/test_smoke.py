@@ -50,8 +50,8 @@ def assert_clean(code: int, report: dict[str, Any], said: str) -> None:
     assert report["effects"] > 50
     assert report["faults"]["kill"]["done"] >= 1
     assert re.search("Nothing was lost and nothing was doubled", said)
-    assert report["verdict"]["figures"]["claims by pulling"] > 0
-    assert report["verdict"]["figures"]["leases taken away"] > 0
+    assert report["verdict"]["figures"]["direct claims"] > 0
+    assert report["verdict"]["figures"]["leases reset"] > 0
     judged = {tally["invariant"]: tally["checked"] for tally in report["verdict"]["tallies"]}
     assert not [code for code, cases in judged.items() if not cases], f"invariants that judged nothing: {judged}"
 

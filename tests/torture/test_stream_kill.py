@@ -80,13 +80,13 @@ async def sleeping() -> AsyncGenerator[Callable[[], Any]]:
         await process.wait()
 
 
-def stage(log: Log, fleet: Fleet) -> Any:
+def context(log: Log, fleet: Fleet) -> Any:
     return SimpleNamespace(plan=PLAN, log=log, fleet=fleet)
 
 
-async def begun(strike: Any) -> asyncio.Task[bool]:
-    """Let a strike come to where it waits for the end of its victim."""
-    task: asyncio.Task[bool] = asyncio.ensure_future(strike)
+async def begun(injection: Any) -> asyncio.Task[bool]:
+    """Start an injection and let it reach the wait for its victim."""
+    task: asyncio.Task[bool] = asyncio.ensure_future(injection)
     await asyncio.sleep(0)
     return task
 
@@ -94,42 +94,42 @@ async def begun(strike: Any) -> asyncio.Task[bool]:
 @pytest.mark.parametrize(("code", "counts"), [(KILLED, True), (0, False), (-signal.SIGTERM, False), (1, False)])
 async def test_a_kill_counts_only_if_the_process_died_of_it(log: Log, sleeping, code, counts):
     fleet = Fleet(await sleeping())
-    striking = await begun(Kill().strike(stage(log, fleet), random.Random(1)))
+    injecting = await begun(Kill().inject(context(log, fleet), random.Random(1)))
     fleet.end(fleet.seats[0], code)
 
-    assert await striking is counts
+    assert await injecting is counts
 
 
 async def test_a_process_that_had_ended_before_was_not_killed_by_us(log: Log):
     fleet = Fleet(NOBODY)
-    striking = await begun(Kill().strike(stage(log, fleet), random.Random(1)))
+    injecting = await begun(Kill().inject(context(log, fleet), random.Random(1)))
     fleet.end(fleet.seats[0], KILLED)  # by somebody else, and not told yet
 
-    assert not await striking
+    assert not await injecting
 
 
 async def test_two_kills_at_once_do_not_choose_the_same_seat(log: Log, sleeping):
     fleet = Fleet(await sleeping(), await sleeping())
-    striker = Kill()
-    strikes = [await begun(striker.strike(stage(log, fleet), random.Random(1))) for _ in range(2)]
-    third = await begun(striker.strike(stage(log, fleet), random.Random(1)))
+    injector = Kill()
+    kills = [await begun(injector.inject(context(log, fleet), random.Random(1))) for _ in range(2)]
+    third = await begun(injector.inject(context(log, fleet), random.Random(1)))
 
     assert third.done()  # there is nobody left
     assert not await third
     for seat in fleet.seats:
         fleet.end(seat, KILLED)
-    assert await asyncio.gather(*strikes) == [True, True]
+    assert await asyncio.gather(*kills) == [True, True]
 
 
 async def test_whoever_follows_in_a_seat_can_be_killed_too(log: Log, sleeping):
     fleet = Fleet(await sleeping())
     (seat,) = fleet.seats
-    striker = Kill()
+    injector = Kill()
     for _ in range(2):
-        striking = await begun(striker.strike(stage(log, fleet), random.Random(1)))
+        injecting = await begun(injector.inject(context(log, fleet), random.Random(1)))
         fleet.end(seat, KILLED)
 
-        assert await striking
+        assert await injecting
         sit(seat, await sleeping())
 
 
@@ -137,10 +137,10 @@ async def test_whoever_follows_in_a_seat_can_be_killed_too(log: Log, sleeping):
 async def test_who_is_to_die_at_a_failpoint_is_left_to_it(log: Log, sleeping, seed):
     fleet = Fleet(NOBODY, await sleeping())
     fleet.seats[0].armed = Armed(failpoints="after_commit=kill@1")
-    striking = await begun(Kill().strike(stage(log, fleet), random.Random(seed)))
+    injecting = await begun(Kill().inject(context(log, fleet), random.Random(seed)))
     fleet.end(fleet.seats[1], KILLED)
 
-    assert await striking
+    assert await injecting
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -149,11 +149,11 @@ async def test_a_worker_under_a_supervisor_counts_if_it_was_alive(log: Log, slee
     fleet = Fleet(await sleeping())
     fleet.seats[0].settings = WorkerProgramSettings(name="w1", parent=1, lease=2.0, queues=(), processes=2)
     (tmp_path / f"worker-w1-{pid}.jsonl").touch()
-    monkeypatch.setattr(kill, "below", lambda _: [pid])
+    monkeypatch.setattr(kill, "descendants", lambda _: [pid])
     chance = random.Random(2)
     monkeypatch.setattr(chance, "random", lambda: 0.0)
 
-    assert await Kill().strike(stage(log, fleet), chance) is is_there
+    assert await Kill().inject(context(log, fleet), chance) is is_there
     assert not is_alive(pid)
     assert is_alive(fleet.seats[0].pid)
     log.close()

@@ -16,7 +16,7 @@ from holdfast.torture.events import Clock, Exited
 from holdfast.torture.history import encode
 from holdfast.torture.streams.checker import recoveries
 from holdfast.torture.streams.names import PLAIN, SINGLE
-from holdfast.torture.streams.recording_backend import AllocationsBeside, LedBefore
+from holdfast.torture.streams.recording_backend import KnownLeadership, RecordingAllocations
 from holdfast.torture.streams.records import Joined, TransitionSeen
 
 KILL = {"signal": 9}
@@ -113,7 +113,7 @@ async def test_a_node_writes_down_as_whom_it_takes_part():
     node = NewNode(node=NodeKey("w1.0", "i1"), host="h", pid=1, members=(), timing=Timing.for_recovery(2.0))
     store: Any = SimpleNamespace(join=join)
     recorder: Any = SimpleNamespace(write=written.append)
-    await AllocationsBeside(store, recorder, LedBefore()).join(node)
+    await RecordingAllocations(store, recorder, KnownLeadership()).join(node)
 
     assert asked == [node]
     assert [event.node for event in written if isinstance(event, Joined)] == ["w1.0"]

@@ -13,7 +13,7 @@ from tests.servers.postgres import drop_schema, own_schema, parts_of
 
 from holdfast import App
 from holdfast.cli.main import cli
-from holdfast.torture.names import schema_beside, sessions_in
+from holdfast.torture.names import schema_of_runs, sessions_in
 from holdfast.torture.target import target_of
 from holdfast.torture.target.base import Reserved
 from holdfast.torture.target.postgres import PostgresTarget
@@ -117,7 +117,7 @@ async def test_sessions_of_a_run_in_another_schema_are_neither_counted_nor_ended
 
 
 def test_the_longest_schema_leaves_room_for_its_name_among_sessions():
-    longest = schema_beside("s" * 40)
+    longest = schema_of_runs("s" * 40)
     assert len(longest) == 48
     assert len(sessions_in(longest)) <= 63
-    assert sessions_in(longest) != sessions_in(schema_beside("s" * 39 + "t"))
+    assert sessions_in(longest) != sessions_in(schema_of_runs("s" * 39 + "t"))

@@ -152,7 +152,7 @@ from holdfast.torture.programs.worker import with_known_tasks
 from holdfast.torture.work.app import app
 
 async def prune():
-    for each in (app, with_known_tasks(strangers=True)):
+    for each in (app, with_known_tasks(knows_rare_task=True)):
         await each.opened()
         print(await each.backend.jobs.prune(each.retention, 1000))
         await each.close()

@@ -40,7 +40,7 @@ def test_what_was_judged_only_in_part_is_said_with_its_reason():
 
     said = unjudged(story.checked())
 
-    assert "I23 (no theft) was not judged: the store's clock was stepped." in said
+    assert "I23 (no lease stolen) was not judged: the store's clock was stepped." in said
     assert any(line.startswith("I9 (bounded recovery) was not judged wholly: ") for line in said)
 
 

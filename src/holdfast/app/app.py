@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Any, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
@@ -21,7 +21,7 @@ from holdfast.app.open import DEFAULT_URL, open_backend
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.run_worker import run_worker
 from holdfast.app.sync import Blocking, Portal, Sync
-from holdfast.app.tasks import TaskHandle
+from holdfast.app.tasks import TaskDecorator, TaskHandle
 from holdfast.app.worker_settings import (
     DRAIN_SETTINGS,
     WORKER_SETTINGS,
@@ -37,12 +37,15 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
 from holdfast.streams.node import Node
 from holdfast.worker.decision import Totals
+from holdfast.worker.job_child.event_children import event_children
+from holdfast.worker.job_child.importing import RegisteredConsumer, remember
 from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -52,14 +55,6 @@ S = TypeVar("S")
 H = TypeVar("H", bound=Callable[..., Any])
 _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
-
-
-class TaskDecorator(Protocol):
-    """The result of `@app.task(…)`: makes a task of a function and keeps its type."""
-
-    def __call__(self, function: Callable[Q, S], /) -> TaskHandle[Q, S]:
-        """Register the function."""
-        ...
 
 
 class App:
@@ -82,7 +77,7 @@ class App:
         self._events = AppEvents(self)
         self._batcher = EnqueueBatcher()
         self._opened_in = 0  # the process in which the store is open
-        self._joins_transactions = False  # a capability of the open store
+        self._is_inside = _never  # whether the caller is inside a transaction of the open store
 
     def __repr__(self) -> str:
         """Show the store, without a password."""
@@ -111,7 +106,8 @@ class App:
         """Return the backend, opened in this process."""
         if self._opened_in != os.getpid():
             await self.backend.open()
-            self._joins_transactions = self.backend.capabilities.joins_transactions
+            joins = self.backend.capabilities.joins_transactions
+            self._is_inside = self.backend.transactions.is_inside if joins else _never
             self._opened_in = os.getpid()
         return self.backend
 
@@ -134,7 +130,7 @@ class App:
         backend = self.backend if self._opened_in == os.getpid() else await self.opened()
         if using is not None:
             return await backend.transactions.join(using).enqueue(jobs)
-        if self._joins_transactions and backend.transactions.is_inside():
+        if self._is_inside():
             return await backend.jobs.enqueue(jobs)
         try:
             return await self._batcher.enqueue(backend, jobs)
@@ -196,6 +192,8 @@ class App:
             except TypeError as error:  # for example a class whose constructor needs arguments
                 raise ConfigError(f"consumer {name!r}: {error}") from error
             self.subscribed.add(consumer)
+            if consumer.executor is Executor.PROCESS:
+                remember(handler, RegisteredConsumer(consumer, self))
             return handler
 
         return register
@@ -212,7 +210,14 @@ class App:
             remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
             raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
         grace = to_span(stuck_grace, "stuck_grace").total_seconds()
-        return Node(self.backend, list(self.subscribed), node_id=node_id, timing=timing, stuck_grace=grace)
+        return Node(
+            self.backend,
+            list(self.subscribed),
+            node_id=node_id,
+            timing=timing,
+            stuck_grace=grace,
+            processes=lambda: event_children(self.backend.full_url),
+        )
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
@@ -379,6 +384,10 @@ class SyncApp(Sync[App]):
     def node(self, **_: object) -> NoReturn:
         """Raise `ConfigError`: a node needs its own event loop."""
         raise ConfigError("a node runs in async code: run the consumers as a program with app.run_worker(…)")
+
+
+def _never() -> bool:
+    return False
 
 
 def _check_retention(retention: Retention | None) -> Retention:

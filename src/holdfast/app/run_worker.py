@@ -22,6 +22,7 @@ from holdfast.concurrency.timeouts import end_watcher
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.model.allocation import Timing
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.streams.dead_node import remove_dead_node
 from holdfast.streams.node import Node, NodeBroken
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
@@ -54,6 +55,8 @@ def run_worker(
         process = _worker_process(app, child, None if node_id is None else f"{node_id}.{seat.index}", timing)
         if process.worker is not None:
             process.worker.worker_id = seat.worker_id  # the id whose leases the supervisor releases
+        if process.node is not None:
+            process.node.incarnate(seat.worker_id)
         return process
 
     return _run_many(app, make, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
@@ -242,9 +245,11 @@ def _in_loop() -> bool:
 
 
 async def release_worker(app: App, worker_id: str, reason: str) -> None:
-    """Revoke every lease of a dead worker."""
+    """Revoke every lease and the partitions of a dead worker."""
     backend = await app.opened()
     try:
+        if len(app.subscribed):
+            await remove_dead_node(backend, worker_id, reason)
         while True:
             rescued = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
             for job in rescued:

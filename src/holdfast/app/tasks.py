@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from holdfast.app.job_handle import JobHandle, JobHandles
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Q = ParamSpec("Q")
+S = TypeVar("S")
 
 
 class TaskHandle(Generic[P, R]):
@@ -79,6 +81,14 @@ class TaskHandle(Generic[P, R]):
         except OutcomeUnknown as error:
             raise unknown_enqueue(error, jobs) from error
         return JobHandles(self.app, [job.id for job in jobs], created)
+
+
+class TaskDecorator(Protocol):
+    """The result of `@app.task(…)`: makes a task of a function and keeps its type."""
+
+    def __call__(self, function: Callable[Q, S], /) -> TaskHandle[Q, S]:
+        """Register the function."""
+        ...
 
 
 class SyncTask(Sync[TaskHandle[..., Any]]):

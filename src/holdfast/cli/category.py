@@ -8,7 +8,7 @@ import msgspec
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import Column, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import CategoryNotFound
 from holdfast.store.stream_values import CategoryView
 
@@ -38,7 +38,7 @@ def _fields(view: CategoryView) -> dict[str, object]:
 @category.command("list")
 @json_option
 @store_options
-def list_categories(target: Target, *, as_json: bool) -> None:
+def list_categories(target: StoreTarget, *, as_json: bool) -> None:
     """List categories, with the number of events appended and kept."""
     views = target.run(lambda app: app.categories())
     if as_json:
@@ -54,7 +54,7 @@ def list_categories(target: Target, *, as_json: bool) -> None:
 @click.argument("name", metavar="CATEGORY")
 @json_option
 @store_options
-def show(target: Target, *, name: str, as_json: bool) -> None:
+def show(target: StoreTarget, *, name: str, as_json: bool) -> None:
     """Show the partitions of a category."""
     views = [view for view in target.run(lambda app: app.categories()) if view.name == name]
     if not views:

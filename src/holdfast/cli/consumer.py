@@ -13,7 +13,7 @@ from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.plural import counted
 from holdfast.cli.table import Cell, Column, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ConsumerView, ShareView, Start, StartAt
@@ -51,7 +51,7 @@ def consumer() -> None:
 @click.option("--partitions", is_flag=True, help="One line per partition.")
 @json_option
 @store_options
-def list_consumers(target: Target, *, partitions: bool, as_json: bool) -> None:
+def list_consumers(target: StoreTarget, *, partitions: bool, as_json: bool) -> None:
     """List consumers with their lag and their nodes."""
     views = target.run(lambda app: app.consumers.list())
     if as_json:
@@ -128,7 +128,7 @@ def _fields(view: ConsumerView) -> dict[str, Any]:
 @consumer.command()
 @click.argument("names", metavar="CONSUMER...", nargs=-1, required=True)
 @store_options
-def pause(target: Target, *, names: tuple[str, ...]) -> None:
+def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop consumers after the events that they are handling."""
 
     async def change(app: App) -> None:
@@ -142,7 +142,7 @@ def pause(target: Target, *, names: tuple[str, ...]) -> None:
 @consumer.command()
 @click.argument("names", metavar="CONSUMER...", nargs=-1, required=True)
 @store_options
-def resume(target: Target, *, names: tuple[str, ...]) -> None:
+def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Resume paused consumers."""
 
     async def change(app: App) -> None:
@@ -161,7 +161,7 @@ def resume(target: Target, *, names: tuple[str, ...]) -> None:
 @click.option("--within", type=duration, default="30s", show_default=True, help="Timeout for its nodes to release.")
 @yes_to_all
 @store_options
-def reset(target: Target, *, name: str, to: str, within: float, yes: bool) -> None:
+def reset(target: StoreTarget, *, name: str, to: str, within: float, yes: bool) -> None:
     """Set the positions of a consumer, even while it runs.
 
     The consumer is paused, its nodes release its partitions, the positions are set, and it is resumed.
@@ -204,7 +204,7 @@ def _place(text: str) -> Start:
 @click.argument("name", metavar="CONSUMER")
 @yes_to_all
 @store_options
-def forget(target: Target, *, name: str, yes: bool) -> None:
+def forget(target: StoreTarget, *, name: str, yes: bool) -> None:
     """Delete a paused consumer with its positions and its parked events."""
 
     async def change(app: App) -> bool:

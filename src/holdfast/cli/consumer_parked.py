@@ -14,7 +14,7 @@ from holdfast.cli.ids import beginning, only
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.plural import counted
 from holdfast.cli.table import Cell, Column, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.instants import to_datetime
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ParkedView
@@ -38,7 +38,7 @@ _PAGE = 1000
 )
 @json_option
 @store_options
-def parked(target: Target, *, name: str, limit: int, as_json: bool) -> None:
+def parked(target: StoreTarget, *, name: str, limit: int, as_json: bool) -> None:
     """List the parked events of a consumer, in order."""
     views = target.run(lambda app: app.consumers.parked(name, limit=limit))
     if as_json:
@@ -101,7 +101,7 @@ def _nothing(name: str, stream: str | None) -> ExitError:
 @click.argument("name", metavar="CONSUMER")
 @click.option("--stream", metavar="STREAM", help="Only events of this stream.  [default: all]")
 @store_options
-def retry(target: Target, *, name: str, stream: str | None) -> None:
+def retry(target: StoreTarget, *, name: str, stream: str | None) -> None:
     """Handle parked events again, in order; later events of their streams follow."""
     count = target.run(lambda app: app.consumers.retry_parked(name, stream))
     if not count:
@@ -115,7 +115,7 @@ def retry(target: Target, *, name: str, stream: str | None) -> None:
 @click.option("--event", "given", metavar="ID", help="Only this event; ID may be the beginning of an id.")
 @yes_to_all
 @store_options
-def drop(target: Target, *, name: str, stream: str | None, given: str | None, yes: bool) -> None:
+def drop(target: StoreTarget, *, name: str, stream: str | None, given: str | None, yes: bool) -> None:
     """Delete parked events: they will never be handled. Later events of their streams are handled again.
 
     \b

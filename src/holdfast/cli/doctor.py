@@ -9,7 +9,7 @@ from holdfast.cli.doctor_checks import examine
 from holdfast.cli.doctor_finding import Finding, FindingLevel
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import STYLES, Column, console, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.text import mask
 from holdfast.runtime.exit_code import ExitCode
 
@@ -19,7 +19,7 @@ _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding")
 @click.command()
 @json_option
 @store_options
-def doctor(target: Target, *, as_json: bool) -> None:
+def doctor(target: StoreTarget, *, as_json: bool) -> None:
     """Check the store and the workers.
 
     Checks version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers; and for

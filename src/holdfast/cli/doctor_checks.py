@@ -10,7 +10,7 @@ from holdfast.app.app import App
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
 from holdfast.cli.doctor_stream_checks import examine_streams
 from holdfast.cli.json_output import is_silent
-from holdfast.cli.target import is_sqlite, require_file
+from holdfast.cli.target import require_store
 from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.model.instants import MICROSECOND
@@ -26,9 +26,7 @@ _LEASES = 1000
 async def examine(app: App) -> list[Finding]:
     """Run all checks; those that depend on a failed one are left out."""
     try:
-        require_file(app)
-        if is_sqlite(app):
-            await app.backend.schema.check()  # opening would install the tables
+        await require_store(app)  # opening would install the tables
         backend = await app.opened()
         facts = await backend.insight.facts()
         queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
@@ -68,7 +66,7 @@ def _version(store: str, version: str, facts: dict[str, str]) -> Finding:
 
 def _clock(app: App, facts: dict[str, str]) -> Finding:
     """Compare the clocks. Only the store's clock decides about leases; a difference makes logs misleading."""
-    if is_sqlite(app):
+    if app.backend.file is not None:
         return fine("clock", "the store uses the clock of this host")
     store_now = facts.get("now_us", "")
     if not store_now.isdigit():

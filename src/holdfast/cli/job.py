@@ -15,7 +15,7 @@ from holdfast.cli.job_enqueue import enqueue
 from holdfast.cli.job_retry import retry
 from holdfast.cli.job_view import show_details, show_jobs
 from holdfast.cli.json_output import details_fields, fields_of, json_option, show_json
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
@@ -64,7 +64,7 @@ job.add_command(retry)
 @json_option
 @store_options
 def list_jobs(
-    target: Target,
+    target: StoreTarget,
     *,
     state: str | None,
     queue: str | None,
@@ -119,7 +119,7 @@ def _show_commands(states: Sequence[str], *, queue: str | None, task: str | None
 @click.option("--show-args", is_flag=True, help="Also arguments, headers and result, which may contain secrets.")
 @json_option
 @store_options
-def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None:
+def show(target: StoreTarget, *, job_id: str, show_args: bool, as_json: bool) -> None:
     """Show everything about a job; ID may be the beginning of an id.
 
     \b
@@ -141,7 +141,7 @@ def show(target: Target, *, job_id: str, show_args: bool, as_json: bool) -> None
 @click.option("--reason", default="", help="The reason, stored with the job.")
 @yes_to_several
 @store_options
-def cancel(target: Target, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
+def cancel(target: StoreTarget, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
     """Cancel jobs; a running job is cancelled by its worker.
 
     A job that was claimed without a worker receives no request. It is cancelled when it would run again.

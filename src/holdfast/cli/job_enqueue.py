@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app.app import App
 from holdfast.app.job_handle import JobHandle
 from holdfast.app.tasks import TaskHandle
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
 from holdfast.jobs.task import Task
 
@@ -35,7 +35,7 @@ _wire = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 @click.option("--id", "job_id", help="The job's id, a UUID: repeating an enqueue with it creates no second job.")
 @store_options
 def enqueue(
-    target: Target,
+    target: StoreTarget,
     *,
     task: str,
     arguments: tuple[str, ...],

@@ -15,7 +15,7 @@ from holdfast.cli.exit_errors import warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.plural import counted
 from holdfast.cli.table import console
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
@@ -62,7 +62,7 @@ class _Selection(msgspec.Struct, frozen=True):
 @yes_to_several
 @store_options
 def retry(
-    target: Target,
+    target: StoreTarget,
     *,
     ids: tuple[str, ...],
     state: str | None,

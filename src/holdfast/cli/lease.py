@@ -13,7 +13,7 @@ from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_view import progress_of
 from holdfast.cli.json_output import fields_of, json_option, show_json
 from holdfast.cli.table import Cell, Column, console, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.text import line
 from holdfast.cli.times import span
 from holdfast.errors import JobNotFound
@@ -46,7 +46,7 @@ def lease() -> None:
 )
 @json_option
 @store_options
-def list_leases(target: Target, *, expired: bool, limit: int, as_json: bool) -> None:
+def list_leases(target: StoreTarget, *, expired: bool, limit: int, as_json: bool) -> None:
     """List active leases, the next to expire first."""
     views = target.run(lambda app: app.leases(limit, expired_only=expired))
     if as_json:
@@ -82,7 +82,7 @@ def _row(view: LeaseView) -> tuple[Cell, ...]:
 @click.option("--expired", is_flag=True, help="Reset all expired leases instead of ids.")
 @yes_to_several
 @store_options
-def reset(target: Target, *, ids: tuple[str, ...], expired: bool, yes: bool) -> None:
+def reset(target: StoreTarget, *, ids: tuple[str, ...], expired: bool, yes: bool) -> None:
     """Reset leases, so that the jobs run again; a job with a pending cancel request is cancelled instead.
 
     With job ids, the attempt is excused, and its worker, if still alive, can no longer write. With --expired, every

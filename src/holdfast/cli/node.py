@@ -7,7 +7,7 @@ import click
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import is_silent, json_option, show_json
 from holdfast.cli.table import Cell, Column, show_fields, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import span
 from holdfast.store.stream_values import NodeView
 
@@ -30,7 +30,7 @@ def node() -> None:
 @node.command("list")
 @json_option
 @store_options
-def list_nodes(target: Target, *, as_json: bool) -> None:
+def list_nodes(target: StoreTarget, *, as_json: bool) -> None:
     """List the nodes; silent ones are marked."""
     views = target.run(lambda app: app.nodes())
     if as_json:
@@ -82,7 +82,7 @@ def leader() -> None:
 @leader.command()
 @json_option
 @store_options
-def show(target: Target, *, as_json: bool) -> None:
+def show(target: StoreTarget, *, as_json: bool) -> None:
     """Show the leader. Only the speed of allocation depends on it, not its safety."""
     view = target.run(lambda app: app.leader())
     if as_json:

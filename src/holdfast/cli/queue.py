@@ -8,7 +8,7 @@ from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import fields_of, json_option, show_json
 from holdfast.cli.table import Column, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 
 _COLUMNS = (
     Column("queue"),
@@ -30,7 +30,7 @@ def queue() -> None:
 @queue.command("list")
 @json_option
 @store_options
-def list_queues(target: Target, *, as_json: bool) -> None:
+def list_queues(target: StoreTarget, *, as_json: bool) -> None:
     """List all queues with the number of their jobs by state."""
     views = target.run(lambda app: app.queues.list())
     if as_json:
@@ -60,7 +60,7 @@ def list_queues(target: Target, *, as_json: bool) -> None:
 @queue.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @store_options
-def pause(target: Target, *, names: tuple[str, ...]) -> None:
+def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop claims from queues. Running jobs continue."""
 
     async def change(app: App) -> None:
@@ -77,7 +77,7 @@ def pause(target: Target, *, names: tuple[str, ...]) -> None:
 @queue.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @store_options
-def resume(target: Target, *, names: tuple[str, ...]) -> None:
+def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Allow claims from queues again."""
 
     async def change(app: App) -> None:

@@ -8,7 +8,7 @@ import click
 
 from holdfast.app.app import App
 from holdfast.cli.exit_errors import ExitError, Noun
-from holdfast.cli.target import Target, require_file, store_options
+from holdfast.cli.target import StoreTarget, require_file, store_options
 from holdfast.errors import SchemaMismatch
 from holdfast.runtime.exit_code import ExitCode
 
@@ -26,7 +26,7 @@ async def _install(app: App) -> int:
 
 @schema.command()
 @store_options
-def install(target: Target) -> None:
+def install(target: StoreTarget) -> None:
     """Create the tables, or upgrade older ones to this version; safe to repeat."""
     app = target.app()
     version = target.run(_install, app=app, creates=True)
@@ -35,7 +35,7 @@ def install(target: Target) -> None:
 
 @schema.command()
 @store_options
-def upgrade(target: Target) -> None:
+def upgrade(target: StoreTarget) -> None:
     """Upgrade the tables of an existing store to this version; safe to repeat."""
     app = target.app()
     require_file(app)
@@ -45,7 +45,7 @@ def upgrade(target: Target) -> None:
 
 @schema.command()
 @store_options
-def check(target: Target) -> None:
+def check(target: StoreTarget) -> None:
     """Check that the tables match this version; exit code 1 if not."""
     app = target.app()
 
@@ -61,6 +61,6 @@ def check(target: Target) -> None:
 
 @schema.command()
 @store_options
-def show(target: Target) -> None:
+def show(target: StoreTarget) -> None:
     """Print the statements that `install` runs on an empty store, without connecting."""
     click.echo(target.app().backend.schema.script().rstrip("\n"))

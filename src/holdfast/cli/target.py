@@ -21,10 +21,9 @@ from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError, StoreUnavailable
 
 T = TypeVar("T")
-_SQLITE = "sqlite://"
 
 
-class Target:
+class StoreTarget:
     """The store of one command, and its app."""
 
     def __init__(self, url: str | None, app_name: str | None, app_dir: Path | None) -> None:
@@ -90,23 +89,16 @@ class Target:
 
 
 async def require_store(app: App) -> None:
-    """Raise if the store does not exist yet: a command that only reads must not create an empty database."""
+    """Raise if an embedded store does not exist or has no tables: a command that only reads must not create them."""
     require_file(app)
-    if is_sqlite(app):
+    if app.backend.file is not None:
         await app.backend.schema.check()
 
 
-def is_sqlite(app: App) -> bool:
-    """Return whether the store is an SQLite file, which opening would create."""
-    return app.backend.url.startswith(_SQLITE)
-
-
 def require_file(app: App) -> None:
-    """Raise `StoreUnavailable` if the store is a file that does not exist."""
-    if not is_sqlite(app):
-        return
+    """Raise `StoreUnavailable` if the file of an embedded store is missing, `ConfigError` for a store in memory."""
     path = file_of(app)
-    if not path.exists():
+    if path is not None and not path.exists():
         message = (
             f"there is no database at {path}\n"
             "Pass the right one with --url or $HOLDFAST_URL, or create it with `holdfast schema install`."
@@ -114,13 +106,12 @@ def require_file(app: App) -> None:
         raise StoreUnavailable(message)
 
 
-def file_of(app: App) -> Path:
-    """Return the file of an embedded store."""
-    name = app.backend.url.removeprefix(_SQLITE).removeprefix("/")
-    if not name:
-        message = f"{_SQLITE} is a database in memory, invisible to other processes: name a file, as in {DEFAULT_URL}"
+def file_of(app: App) -> Path | None:
+    """Return the file of an embedded store, None for a server; raises `ConfigError` for a store in memory."""
+    if app.backend.full_url is None:
+        message = f"{app.backend.url} is in memory, invisible to other processes: name a file, as in {DEFAULT_URL}"
         raise ConfigError(message)
-    return Path(name)
+    return app.backend.file
 
 
 def check_url(url: str | None) -> None:
@@ -154,7 +145,7 @@ def _quieten() -> None:
 
 
 def store_options(function: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that select the store; the function receives a `Target` as its first argument."""
+    """Add the options that select the store; the function receives a `StoreTarget` as its first argument."""
 
     @click.option("--url", envvar="HOLDFAST_URL", help="The URL of the store; or $HOLDFAST_URL.")
     @click.option("--app", "app_name", metavar="MODULE:ATTR", help="The app; its store is used if no URL is given.")
@@ -166,6 +157,6 @@ def store_options(function: Callable[..., T]) -> Callable[..., T]:
     @debug_option
     @functools.wraps(function)
     def command(*args: Any, url: str | None, app_name: str | None, app_dir: Path | None, **options: Any) -> T:
-        return function(Target(url, app_name, app_dir), *args, **options)
+        return function(StoreTarget(url, app_name, app_dir), *args, **options)
 
     return command

@@ -13,7 +13,7 @@ from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import is_silent, json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
-from holdfast.cli.target import Target, store_options
+from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, span
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
@@ -79,7 +79,7 @@ def worker() -> None:
 )
 @store_options
 def run(
-    target: Target,
+    target: StoreTarget,
     *,
     queues: str | None,
     processes: int,
@@ -137,7 +137,7 @@ def _names(queues: str | None) -> list[str] | None:
 @worker.command("list")
 @json_option
 @store_options
-def list_workers(target: Target, *, as_json: bool) -> None:
+def list_workers(target: StoreTarget, *, as_json: bool) -> None:
     """List the workers that have sent heartbeats; silent ones are marked."""
     views = target.run(lambda app: app.workers())
     if as_json:

@@ -73,7 +73,7 @@ class Deadlines:
                 raise DeadlinesClosedError
             if self._thread is None:
                 thread = threading.Thread(target=self._watch, name=self._name, daemon=True)
-                thread.start()  # the system may refuse a thread: the next call tries again
+                thread.start()  # the system may refuse a thread: the next call retries
                 self._thread = thread
             entry = (time.monotonic() + seconds, next(self._numbers), deadline)
             heapq.heappush(self._waiting, entry)

@@ -1,4 +1,4 @@
-"""Blocks that may only take so long: past that, an action breaks them off."""
+"""Time limits for blocks of code: when the limit has passed, an action interrupts the block."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _NAME = store_thread_name("timeouts")
 _deadlines = Deadlines(_NAME)
 
 
-def _renew() -> None:
+def _start_afresh() -> None:
     """Forget the thread: it has ended, or belongs to the parent of this forked process."""
     global _deadlines  # noqa: PLW0603 - one thread per process watches all timeouts
     _deadlines = Deadlines(_NAME)
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_start_afresh)
 
 
 def end_watcher() -> None:
     """End the thread, before a fork; the next timeout starts another. No block may be running."""
     _deadlines.close()
-    _renew()
+    _start_afresh()
 
 
 @contextmanager

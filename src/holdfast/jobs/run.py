@@ -39,7 +39,7 @@ from holdfast.store.values import Standing
 
 _logger = logging.getLogger("holdfast.jobs")
 _REASON_LIMIT = 2048
-_told_of: set[str] = set()  # tasks whose results cannot be kept
+_reported: set[str] = set()  # tasks whose results cannot be encoded; each is logged once
 
 COMPLETED = Completed()
 """The outcome of nearly every attempt; one for all, since it carries nothing."""
@@ -69,8 +69,8 @@ def outcome_of_return(task: Task, job: LeasedJob, value: object) -> Completed:
         return COMPLETED
     result = encode_result_or_reason(value)
     reason = unkept_reason(result)
-    if reason is not None and task.name not in _told_of:
-        _told_of.add(task.name)
+    if reason is not None and task.name not in _reported:
+        _reported.add(task.name)
         _logger.warning(
             "task %s: job %s is completed, but %s (return plain values, a dataclass or None; this is not said again)",
             task.name, job.id, reason,
@@ -111,7 +111,7 @@ def outcome_of_error(task: Task | UnknownTask, job: LeasedJob, error: BaseExcept
 
 
 def _unreadable(ending: BaseException, broken: BaseException) -> ConfigError:
-    """Return the error to be told of an ending whose own class is wrong, with the place where it was raised."""
+    """Return the error for an ending whose own class is broken, with the place where it was raised."""
     failure = describe(broken)
     name = type(ending).__name__
     wrong = ConfigError(
@@ -166,13 +166,15 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
         context.committed()
     if not isinstance(outcome, Completed):
         _logger.error(
-            "job %s was completed by its own transaction, and then its handler raised%s", context.job.id, _told(outcome)
+            "job %s was completed by its own transaction, and then its handler raised%s",
+            context.job.id,
+            _raised(outcome),
         )
     return None
 
 
-def _told(outcome: Outcome) -> str:
-    """Return what a handler raised, for it is written nowhere else: the job is completed."""
+def _raised(outcome: Outcome) -> str:
+    """Return what a handler raised, for the log: it is stored nowhere else, because the job is completed."""
     if not isinstance(outcome, Retried | Failed):
         return f": {outcome!r}"
     failure = outcome.failure

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
@@ -16,19 +14,12 @@ from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
 from holdfast.model.retry import RetryPolicy, policy_of
 from holdfast.model.turn import MAX_PRIORITY
+from holdfast.runtime.executor import Executor, choose_executor, reference_of
 from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.runtime.signature import Signature
 from holdfast.runtime.unknown_settings import refuse_unknown
 
 MAX_ATTEMPTS = 1_000_000
-
-
-class Executor(StrEnum):
-    """Where a handler runs: in the event loop, in a thread, or in a child process."""
-
-    LOOP = "loop"
-    THREAD = "thread"
-    PROCESS = "process"
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -47,8 +38,7 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def reference(self) -> tuple[str, str] | None:
         """The module and qualified name by which a child process imports the task; None if it cannot be imported."""
-        name: str | None = getattr(self.handler, "__qualname__", None)  # None for a partial and other objects
-        return None if name is None or "<" in name else (self.handler.__module__, name)
+        return reference_of(self.handler)
 
 
 class TaskSettings(TypedDict, total=False):
@@ -81,7 +71,7 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
         name=task_name,
         handler=handler,
         signature=Signature.of(handler, task=task_name, context_type=Context),
-        executor=_executor(handler, task_name, settings.get("executor")),
+        executor=choose_executor(handler, f"task {task_name!r}", settings.get("executor")),
         queue=check_name("queue", settings.get("queue", "default")),
         max_attempts=check_max_attempts(settings.get("max_attempts", 5)),
         priority=check_priority(settings.get("priority", 0)),
@@ -107,25 +97,6 @@ def _check_callable(handler: object) -> None:
 def _default_name(handler: Callable[..., Any]) -> str:
     name: str = getattr(handler, "__name__", type(handler).__name__)
     return name
-
-
-def _executor(handler: Callable[..., Any], name: str, executor: str | None) -> Executor:
-    is_async = inspect.iscoroutinefunction(handler)
-    if executor is None:
-        return Executor.LOOP if is_async else Executor.THREAD
-    try:
-        chosen = Executor(executor)
-    except ValueError:
-        known = ", ".join(repr(str(member)) for member in Executor)
-        message = f"task {name!r}: executor={executor!r} is not known: choose one of {known}, or leave it out"
-        raise ConfigError(message) from None
-    if chosen is Executor.LOOP and not is_async:
-        message = f'task {name!r}: executor="loop" needs an `async def`; a plain function would block the event loop'
-        raise ConfigError(message)
-    if chosen is Executor.THREAD and is_async:
-        message = f'task {name!r}: executor="thread" needs a plain function; an `async def` runs in the event loop'
-        raise ConfigError(message)
-    return chosen
 
 
 def check_max_attempts(max_attempts: object) -> int:

@@ -111,7 +111,7 @@ class Timing(msgspec.Struct, frozen=True):
 
     ```text
        last heartbeat sent
-       │  beat (repeats)      self_fence              ttl      ttl + grace
+       │  heartbeats repeat   self_fence              ttl      ttl + grace
        ├──┬──┬── … ───────────────┼────────────────────┼────────────┼──▶
                                   the node stops       the node     the leader may
                                   handling events      is silent    seize its shares

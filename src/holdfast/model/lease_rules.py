@@ -1,7 +1,7 @@
 """How long a rescuer waits before it takes an expired lease: the ratios that every store applies.
 
 An expired lease has two possible causes: its worker is dead, or its worker could not reach the store. A healthy worker
-extends its leases at half their duration, so the two cases can be told apart by waiting:
+extends its leases at half their duration, so waiting distinguishes the two cases:
 
 ```text
    store access returns                    the rescuer may take leases that are still expired

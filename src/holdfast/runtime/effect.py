@@ -79,7 +79,7 @@ class Effect(ABC):
 
     @abstractmethod
     async def ask(self) -> EffectStage:
-        """Ask the store what became of the commit; COMMITTING if it cannot be told."""
+        """Ask the store what became of the commit; COMMITTING if the store does not answer."""
 
     # --- stages -------------------------------------------------------------------------------------------------------
 

@@ -46,10 +46,11 @@ class AllocationStore(Protocol):
         """Return what `heartbeat` would, and write nothing: it is no heartbeat."""
         ...
 
-    async def leave(self, node: NodeKey) -> None:
+    async def leave(self, node: NodeKey, *, is_lost: bool = False) -> None:
         """Remove a node: what it still owns becomes free, with a larger generation. For a stale incarnation: nothing.
 
-        It leaves on purpose, so `losses` do not grow.
+        A node that leaves by itself does not make `losses` grow. One that is known to be dead (`is_lost`) does, as by a
+        seizure: an event that kills its process is noticed however soon the death is.
         """
         ...
 

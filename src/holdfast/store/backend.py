@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.model.job import Lease
@@ -162,6 +163,11 @@ class Backend(Protocol):
 
         Never to be shown or logged. None where no other process can come: the store lives in this one's memory.
         """
+        ...
+
+    @property
+    def file(self) -> Path | None:
+        """The file of an embedded store, which `open` creates and whose clock is this host's; None for any other."""
         ...
 
     @property

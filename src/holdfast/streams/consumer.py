@@ -14,6 +14,7 @@ from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
 from holdfast.model.retry import Exponential, RetryPolicy, policy_of
+from holdfast.runtime.executor import Executor, choose_executor, reference_of
 from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.store.stream_values import Start, StartAt, Subscription
 from holdfast.streams.handler_parameters import HandlerParameters, read_handler
@@ -39,6 +40,9 @@ class Consumer(msgspec.Struct, frozen=True):
     subscription: Subscription
     start: Start
     is_async: bool
+    executor: Executor
+    reference: tuple[str, str] | None
+    """Module and qualified name under which a child process finds the handler."""
     takes_batch: bool
     takes_context: bool
     batch: int
@@ -63,7 +67,8 @@ class ConsumerSettings(TypedDict, total=False):
     "end", a time or a position. `batch` is the largest list that a handler of lists is given, 100 by default. Without
     `ctx.transaction()` the position is written every `commit_every` events or `commit_interval` seconds.
     `poll_interval` is the interval of polls without a notification. `on_error` is "block", "skip" or "park", applied
-    after `max_attempts`, spaced by `retry`. `timeout` limits one attempt. `capacity` is the weight of this node.
+    after `max_attempts`, spaced by `retry`. `timeout` limits one attempt. `capacity` is the weight of this node. With
+    `executor="process"` the handler runs in a child process.
     """
 
     category: str | None
@@ -79,6 +84,7 @@ class ConsumerSettings(TypedDict, total=False):
     retry: object
     timeout: float | timedelta | None
     capacity: int
+    executor: str | None
 
 
 CONSUMER_SETTINGS: Final = tuple(ConsumerSettings.__annotations__)
@@ -91,6 +97,13 @@ def make_consumer(name: str, handler: Callable[..., Any], **settings: Unpack[Con
     refuse_generator(call, f"consumer {name!r}")
     takes = read_handler(name, call)
     retry = settings.get("retry")
+    executor = choose_executor(call, f"consumer {name!r}", settings.get("executor"))
+    if executor is Executor.PROCESS and reference_of(handler) is None:
+        message = (
+            f"consumer {name!r}: its handler has no name in a module, so a child process cannot import it: move it to "
+            'the top of a module, or leave out executor="process"'
+        )
+        raise ConfigError(message)
     return Consumer(
         name=name,
         handler=call,
@@ -99,6 +112,8 @@ def make_consumer(name: str, handler: Callable[..., Any], **settings: Unpack[Con
         ),
         start=check_start(settings.get("start", StartAt.BEGINNING)),
         is_async=inspect.iscoroutinefunction(call),
+        executor=executor,
+        reference=reference_of(handler),
         takes_batch=takes.takes_batch,
         takes_context=takes.takes_context,
         batch=_batch(name, takes, settings.get("batch")),
@@ -108,7 +123,7 @@ def make_consumer(name: str, handler: Callable[..., Any], **settings: Unpack[Con
         on_error=_on_error(name, settings.get("on_error", OnError.BLOCK)),
         max_attempts=_count(name, "max_attempts", settings.get("max_attempts", 5), 1_000_000),
         retry=DEFAULT_RETRY if retry is None else policy_of(retry),
-        timeout=_timeout(name, call, settings.get("timeout")),
+        timeout=_timeout(name, executor, settings.get("timeout")),
         capacity=_count(name, "capacity", settings.get("capacity", 1), 1000),
     )
 
@@ -177,10 +192,10 @@ def check_stream(stream: object) -> str:
     return stream
 
 
-def _timeout(name: str, call: Callable[..., Any], timeout: float | timedelta | None) -> timedelta | None:
+def _timeout(name: str, executor: Executor, timeout: float | timedelta | None) -> timedelta | None:
     if timeout is None:
         return None
-    if not inspect.iscoroutinefunction(call):
+    if executor is Executor.THREAD:
         message = f"consumer {name!r}: a thread cannot be stopped at a timeout: make the handler async, or leave it out"
         raise ConfigError(message)
     return to_span(timeout, "timeout")

@@ -1,11 +1,11 @@
 """What becomes of an event whose handler failed: pure.
 
-An event is tried again in place, with a growing wait, since order forbids to go on without it. After `max_attempts` the
-consumer's `on_error` decides. A handler that takes its node down leaves no exception behind, but the store counts how
-often a share was taken from a dead node at the same position (`losses`). A node takes all its shares with it, the
-innocent ones too. So from `SUSPECTED` losses on, the next event of a share is handled by itself, one such share of a
-process at a time, and the store is told before; from then on a loss counts only if it came during such a trial. Past
-`_GUILTY` the event counts as failed for good.
+An event is handled again in place, with a growing wait, since order forbids to go on without it. After `max_attempts`
+the consumer's `on_error` decides. A handler that kills its node leaves no exception behind, but the store counts how
+often a share was taken from a dead node at the same position (`losses`). A node loses all its shares with its death,
+also those that did not cause it. So from `SUSPECTED` losses on, the next event of a share is put on trial: it is
+handled by itself, one such share of a process at a time, after the trial was written to the store. From then on a loss
+counts only if it came during a trial. Past `_GUILTY` the event counts as failed for good.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EventDecision(Enum):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The step, how long to wait before it is tried again, and what was wrong with the retry policy, if anything."""
+    """The step, how long to wait before the next attempt, and what was wrong with the retry policy, if anything."""
 
     step: EventDecision
     wait: timedelta = timedelta()
@@ -58,29 +58,29 @@ def judge(consumer: Consumer, attempts: int, error: BaseException, *, draw: floa
 
 
 def goes_alone(losses: int) -> bool:
-    """Tell whether the next event is to be handled by itself, because nodes died with this share."""
+    """Return whether the next event is to be handled by itself, because nodes died while they owned this share."""
     return losses >= SUSPECTED
 
 
 def is_tried(consumer: Consumer) -> bool:
-    """Tell whether the store is to be told before: only if that would ever be held against the event."""
+    """Return whether a trial is written to the store: only if the event could be given up because of it."""
     return consumer.on_error is not OnError.BLOCK
 
 
 def is_guilty(consumer: Consumer, losses: int) -> bool:
-    """Tell whether the next event counts as failed for good: its node died each time."""
+    """Return whether the next event counts as failed for good: its node died each time."""
     return has_killed(losses) and consumer.on_error is not OnError.BLOCK
 
 
 def has_killed(losses: int) -> bool:
-    """Tell whether nodes have died so often that the event on trial must be what kills them.
+    """Return whether nodes have died so often that the event on trial must be what kills them.
 
-    A parked one stays parked then, whatever `on_error` says: it was a person who asked for it to be tried again.
+    A parked one stays parked then, whatever `on_error` says: an operator has asked for the retry.
     """
     return losses > _GUILTY
 
 
 def guilt(losses: int) -> Failure:
-    """Return what is noted of an event that took its nodes down."""
+    """Return the failure of an event that killed its nodes."""
     message = f"{losses} nodes died in a row before this event was done; look for a crash, or for memory running out"
     return Failure("NodeLost", message)

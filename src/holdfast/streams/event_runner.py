@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavail
 from holdfast.model.allocation import Grant
 from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.failure import describe
 from holdfast.runtime.handler_checks import undone_reason
 from holdfast.runtime.threads import Threads
@@ -35,6 +36,7 @@ from holdfast.streams.context import EventContext
 from holdfast.streams.effect import EventEffect, StreamUnparked
 from holdfast.streams.event import Event
 from holdfast.streams.event_retry import EventDecision, Judgement, judge
+from holdfast.streams.handler_process import HandlerProcesses, ProcessHandlerError
 from holdfast.streams.progress import ShareProgress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -78,6 +80,7 @@ class EventRunner:
         limit: timedelta,
         may_handle: Callable[[], bool],
         limits: MutableMapping[object, tuple[float, Grant]],
+        processes: HandlerProcesses | None,
     ) -> None:
         self._consumer = consumer
         self._grant = grant
@@ -86,6 +89,7 @@ class EventRunner:
         self._limit = limit
         self._may_handle = may_handle
         self._limits = limits
+        self._processes = processes
         self._effect: EventEffect | None = None
         self._running: asyncio.Task[Any] | None = None
         self._is_abandoned = False
@@ -106,7 +110,7 @@ class EventRunner:
     def _end_attempt(self) -> None:
         if self._effect is not None:
             self._effect.lease_lost.set()
-        if self._running is not None and self._consumer.is_async:
+        if self._running is not None and self._consumer.executor is not Executor.THREAD:
             self._is_cancelled = True
             self._running.cancel()
 
@@ -167,7 +171,7 @@ class EventRunner:
         except Exception as error:
             if not effect.is_committed:
                 _logger.warning("%s: parked %r failed again: %r", self._name, Event(parked.event), error)
-                return ParkedRetry(progress.commit_unparked(place, describe(error), 1))
+                return ParkedRetry(progress.commit_unparked(place, failure_of(error), 1))
             _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of([parked.event]))
         return ParkedRetry(effect.commit, is_committed=effect.is_committed)
 
@@ -214,11 +218,11 @@ class EventRunner:
                 await self.handle([one], progress, replay_until, pause)
             return True
         (event,) = events
-        judgement = judge(self._consumer, failures.count, error, draw=random.random())  # noqa: S311 - jitter
+        judgement = _judgement_of(error) or judge(self._consumer, failures.count, error, draw=random.random())  # noqa: S311
         if judgement.problem is not None:
             _logger.error("%s: %s", self._name, judgement.problem)
         if judgement.step is not EventDecision.AGAIN:
-            self.give_up(event, progress, describe(error), attempts=failures.count, error=error)
+            self.give_up(event, progress, failure_of(error), attempts=failures.count, error=error)
             return True
         self._log_failure(event, error, failures, judgement)
         failures.is_blocked = judgement.is_blocked
@@ -266,12 +270,9 @@ class EventRunner:
         progress: ShareProgress,
         attempt: int,
     ) -> None:
-        seen = [Event(event, is_replayed=progress.place(event) <= replay_until) for event in events]
-        arguments: list[Any] = [seen if self._consumer.takes_batch else seen[0]]
-        if self._consumer.takes_context:
-            arguments.append(EventContext(effect, attempt))
+        replayed = [progress.place(event) <= replay_until for event in events]
         try:
-            await self._run_to_end(effect, arguments)
+            await self._run_to_end(effect, self._run(effect, events, replayed, attempt))
         except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
             raise
         except Exception as error:
@@ -281,12 +282,12 @@ class EventRunner:
         if effect.is_unknown:
             raise OutcomeUnknown(_UNKNOWN)
 
-    async def _run_to_end(self, effect: EventEffect, arguments: list[Any]) -> None:
+    async def _run_to_end(self, effect: EventEffect, work: Coroutine[Any, Any, None]) -> None:
         running = self._running = asyncio.current_task()
         assert running is not None  # noqa: S101 - a handler is called in a task
         self._is_interrupted = self._is_cancelled = False
         try:
-            await self._run(arguments)
+            await work
         except (asyncio.CancelledError, Exception) as error:
             await effect.find_out()
             if not self._knows_interruption(effect):
@@ -301,8 +302,16 @@ class EventRunner:
             raise Stopped if self._is_abandoned else OwnershipUncertain
         await effect.find_out()
 
-    async def _run(self, arguments: list[Any]) -> None:
+    async def _run(
+        self, effect: EventEffect, events: Sequence[StoredEvent], replayed: Sequence[bool], attempt: int
+    ) -> None:
         """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
+        if self._processes is not None and self._consumer.executor is Executor.PROCESS:
+            await self._processes.run(self._consumer, events, replayed=replayed, effect=effect, attempt=attempt)
+            return
+        arguments = arguments_of_events(self._consumer, events, replayed)
+        if self._consumer.takes_context:
+            arguments.append(EventContext(effect, attempt))
         if self._consumer.is_async:
             timeout = self._consumer.timeout
             if timeout is not None:
@@ -321,3 +330,18 @@ class EventRunner:
     def _knows_interruption(self, effect: EventEffect) -> bool:
         """Whether the handler was interrupted and has noticed it."""
         return (self._is_abandoned or self._is_interrupted) and (self._is_cancelled or effect.lease_lost.was_seen)
+
+
+def arguments_of_events(consumer: Consumer, events: Sequence[StoredEvent], replayed: Sequence[bool]) -> list[Any]:
+    """Return the first argument of a handler: the list of events, or the only one."""
+    seen = [Event(event, is_replayed=again) for event, again in zip(events, replayed, strict=True)]
+    return [seen if consumer.takes_batch else seen[0]]
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the description of an error, which may have been made in a child process."""
+    return error.failure if isinstance(error, ProcessHandlerError) else describe(error)
+
+
+def _judgement_of(error: BaseException) -> Judgement | None:
+    return error.judgement if isinstance(error, ProcessHandlerError) else None

@@ -1,10 +1,10 @@
-"""The part of a node that leads, if it is the one that does.
+"""The part of a node that leads, in the one node that does.
 
 Leadership is a row with an epoch and a lease: no session lock, so it works through a pooler and survives a connection.
-Every node tries to take it; the one that has it looks at everything and asks for the moves that the allocator plans.
+Every node tries to take it; the leader looks at all nodes and shares and asks for the moves that the allocator plans.
 The store compares the epoch in the transaction of each move, so that a leader that was frozen changes nothing. Two
-leaders at once would do no harm either: what keeps effects single is the generation of each allocation. A leader does
-not trust the store alone that a node is dead: see `holdfast.streams.failure_detector`.
+leaders at once would do no harm either: the generation of each share keeps effects single. Which nodes count as dead is
+the decision of `holdfast.streams.failure_detector`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TIDY_EVERY: Final = 3600.0  # seconds; and at the beginning of each leadership
 
 
 class Leader:
-    """Tries to lead, and allots while it does."""
+    """Tries to lead, and moves shares while it does."""
 
     def __init__(self, backend: Backend, node: NodeKey, timing: Timing) -> None:
         self._backend = backend
         self._node = node
         self._timing = timing
         self._leadership: Leadership | None = None
-        self._witness = FailureDetector(timing)
+        self._detector = FailureDetector(timing)
         self._tidied = float("-inf")
 
     @property
@@ -58,7 +58,7 @@ class Leader:
         was = self._leadership
         self._leadership = await self._ask(store.lead(self._node, self._timing.leader_lease))
         if self._leadership is None:
-            self._witness.broken()
+            self._detector.broken()
             return
         if was != self._leadership:
             _logger.info("node %s leads, epoch %d", self._node.node_id, self._leadership.epoch)
@@ -68,7 +68,7 @@ class Leader:
             await self._ask(store.complete_shares(self._leadership))
             self._tidied = uptime()
             survey = await self._ask(store.survey())
-        moves = plan(survey, self._timing, gone=self._witness.gone(survey.nodes, uptime()))
+        moves = plan(survey, self._timing, gone=self._detector.gone(survey.nodes, uptime()))
         if not moves:
             return
         done = await self._ask(store.move_shares(self._leadership, moves, grace=self._timing.grace))
@@ -79,18 +79,18 @@ class Leader:
             self._backend.notifier.notify()
 
     async def _ask(self, call: Awaitable[T]) -> T:
-        """Call the store, under the eyes of the witness."""
+        """Call the store, and note for the failure detector whether it answered."""
         sent = uptime()
         try:
             answer = await call
         except StoreError:
-            self._witness.broken()
+            self._detector.broken()
             raise
-        self._witness.answered(sent=sent, now=uptime())
+        self._detector.answered(sent=sent, now=uptime())
         return answer
 
     async def resign(self) -> None:
-        """Give leadership up, if it is held, so that another need not wait for the lease to expire."""
+        """Resign, if this node leads, so that another need not wait for the lease to expire."""
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             await self._backend.streams.allocations.resign(leadership)

@@ -23,12 +23,14 @@ from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError, StoreError
 from holdfast.model.allocation import NodeKey, Share, Timing
 from holdfast.model.names import check_name
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.uptime import uptime
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Member, NewNode, OwnedShares
 from holdfast.streams.broker import Broker
 from holdfast.streams.consumer import Consumer
+from holdfast.streams.handler_process import HandlerProcesses
 from holdfast.streams.heartbeat import NodeHeartbeat
 from holdfast.streams.leader import Leader
 from holdfast.streams.share_consumer import NodeServices
@@ -64,7 +66,9 @@ class Node:
         node_id: str | None = None,
         timing: Timing | None = None,
         stuck_grace: float = 10.0,
+        processes: Callable[[], HandlerProcesses] | None = None,
     ) -> None:
+        """Prepare a node. `processes` makes what runs handlers with `executor="process"`; it is called in `run`."""
         if not consumers:
             message = "this node has no consumer, so it would be granted nothing: register some with @app.consumer"
             raise ConfigError(message)
@@ -73,6 +77,7 @@ class Node:
         self._backend = backend
         self._consumers = {consumer.name: consumer for consumer in consumers}
         self._stuck_grace = stuck_grace
+        self._make_processes = processes
         self._broker = Broker(self.timing)
         self._hands: ShareConsumers | None = None
         self._leader = Leader(backend, self.node, self.timing)
@@ -85,6 +90,11 @@ class Node:
         self._broken: asyncio.Future[None] | None = None
         self.has_left_handlers = False
         """Whether handlers did not end with the node; they run on until their process ends."""
+
+    def incarnate(self, incarnation: str) -> None:
+        """Use this id for the incarnation, before the node runs: a supervisor that knows it can remove a dead node."""
+        self.node = NodeKey(self.node.node_id, incarnation)
+        self._leader = Leader(self._backend, self.node, self.timing)
 
     @property
     def _store(self) -> AllocationStore:
@@ -108,7 +118,12 @@ class Node:
         await self._backend.open()
         loop = self._loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
-        around = NodeServices(self._backend, self.timing, lambda grant: self._broker.may_handle(grant, uptime()))
+        around = NodeServices(
+            self._backend,
+            self.timing,
+            lambda grant: self._broker.may_handle(grant, uptime()),
+            self._processes(),
+        )
         hands = self._hands = ShareConsumers(
             self._consumers, self._broker, around, stuck_grace=self._stuck_grace, broken=self._break
         )
@@ -144,6 +159,16 @@ class Node:
                 await self._depart(hands)
             finally:
                 around.threads.close()
+                if around.processes is not None:
+                    await uncancellable(around.processes.close())
+
+    def _processes(self) -> HandlerProcesses | None:
+        if all(consumer.executor is not Executor.PROCESS for consumer in self._consumers.values()):
+            return None
+        if self._make_processes is None:
+            message = 'this node cannot run handlers with executor="process": make it with app.node(…)'
+            raise ConfigError(message)
+        return self._make_processes()
 
     async def _enter(self) -> None:
         for consumer in self._consumers.values():

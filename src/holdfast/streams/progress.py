@@ -33,7 +33,7 @@ class ShareProgress:
         return event.version if self._by_version else event.position
 
     def follows_parked(self, event: StoredEvent) -> bool:
-        """Tell whether an earlier event of its stream is parked."""
+        """Return whether an earlier event of its stream is parked."""
         return event.stream in self.parked
 
     def park(self, event: StoredEvent, failure: Failure | None = None, attempts: int = 0) -> None:
@@ -43,7 +43,7 @@ class ShareProgress:
         self.passed(event)
 
     def passed(self, event: StoredEvent) -> None:
-        """Note that an event is done with, one way or another."""
+        """Note that an event is done: handled, skipped or parked."""
         self.done = self.place(event)
         self._handled += 1
 
@@ -56,12 +56,12 @@ class ShareProgress:
         return Commit(self.committed, self.done, tuple(self._parks))
 
     def commit_unparked(self, position: int, failure: Failure | None, attempts: int) -> Commit:
-        """Return the commit for a parked event that was tried again."""
+        """Return the commit for a parked event that was handled again."""
         unparks = (Unpark(position, failure, attempts),)
         return Commit(self.committed, self.done, tuple(self._parks), unparks)
 
     def commit_trial(self) -> Commit:
-        """Return the commit that tells that the next event is about to be handled by itself."""
+        """Return the commit that puts the next event on trial."""
         return Commit(self.committed, self.done, tuple(self._parks), tries=True)
 
     def committed_to(self, position: int) -> None:

@@ -1,7 +1,7 @@
-"""The consumption of one share by this node: fetch, handle, commit, until it is drained or dropped.
+"""The consumer of one share: fetch, handle, commit, until it is drained or dropped.
 
-One share is consumed by one task, event after event or batch after batch, in order. Nothing is fetched or handed to a
-handler unless the broker says that nobody else can have the share yet.
+One task consumes a share, event after event or batch after batch, in order. Nothing is fetched or handled unless the
+broker says that no other node can own the share yet.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast.streams.consumer import Consumer
 from holdfast.streams.effect import StreamUnparked
 from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
 from holdfast.streams.event_runner import EventRunner, OwnershipUncertain, ParkedRetry, Stopped
+from holdfast.streams.handler_process import HandlerProcesses
 from holdfast.streams.progress import ShareProgress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -35,8 +36,15 @@ _STORE_WAIT_MOST: Final = 2.0
 class NodeServices:
     """What the share consumers of a node have in common."""
 
-    def __init__(self, backend: Backend, timing: Timing, may_handle: Callable[[Grant], bool]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        timing: Timing,
+        may_handle: Callable[[Grant], bool],
+        processes: HandlerProcesses | None = None,
+    ) -> None:
         self.backend = backend
+        self.processes = processes
         self.timing = timing
         self.may_handle = may_handle
         self.limits: dict[object, tuple[float, Grant]] = {}
@@ -47,7 +55,7 @@ class NodeServices:
 
 
 class ShareConsumer:
-    """One grant at work."""
+    """Consumes one share under one grant."""
 
     def __init__(self, consumer: Consumer, grant: Grant, around: NodeServices) -> None:
         self.grant = grant
@@ -65,6 +73,7 @@ class ShareConsumer:
             limit=self._limit(),
             may_handle=self._may_handle,
             limits=around.limits,
+            processes=around.processes,
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
         self._flushed = time.monotonic()
@@ -82,9 +91,9 @@ class ShareConsumer:
         return self.consumer.subscription.stream is not None
 
     def _limit(self) -> timedelta:
-        """How long a handler's transaction may last: it must end before anybody else can be given the share.
+        """Return how long a handler's transaction may last: it must end before another node can be granted the share.
 
-        Where it holds up the reports of this node, one that ends in time must leave them time to arrive.
+        On a store with one writer it delays the heartbeats of this node, so it must leave them time to arrive.
         """
         timing = self._around.timing
         one_writer = self._around.backend.capabilities.one_writer
@@ -102,23 +111,23 @@ class ShareConsumer:
         self._wake.set()
 
     def cut_short(self) -> None:
-        """End now, for the time to drain is up: what an async handler does is cancelled, the share is released."""
+        """End now, since the time to drain is over: an async handler is cancelled, the share is released."""
         self.drain()
         self._handling.abandon()
 
     def interrupt(self) -> None:
-        """Hand nothing to the handler, and cancel what it does, until it is sure again that the share is ours."""
+        """Interrupt the handler; nothing more is handled until it is sure again that this node owns the share."""
         self._handling.interrupt()
 
     def drop(self) -> None:
-        """End now: the grant is stale. What an async handler does is cancelled, and nothing more is written."""
+        """End now: the grant is stale. An async handler is cancelled, and nothing more is written."""
         self._is_dropped = True
         self.cut_short()
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Consume until drained or dropped, and give the share back if it is still ours."""
+        """Consume until drained or dropped; release the share unless it was dropped."""
         try:
             with contextlib.suppress(Stopped):
                 await self._consume()
@@ -139,8 +148,8 @@ class ShareConsumer:
             if not self._may_handle():
                 await self._rest(self._around.timing.beat.total_seconds())
                 continue
-            self._wake.clear()  # before the look: what is appended after it wakes us again
-            fetched = await self._patiently(self._fetch)
+            self._wake.clear()  # before the fetch: what is appended after it sets it again
+            fetched = await self._until_answered(self._fetch)
             if fetched.is_lost:
                 raise LeaseLost
             if not await self._work_or_begin_again(fetched):
@@ -148,7 +157,7 @@ class ShareConsumer:
 
     async def _begin_again(self) -> None:
         """Go on after what is committed."""
-        position = await self._patiently(lambda: self._store.verify(self.grant))
+        position = await self._until_answered(lambda: self._store.verify(self.grant))
         if position is None:
             raise LeaseLost
         self._progress.back_to(position)
@@ -157,17 +166,17 @@ class ShareConsumer:
         return await self._store.fetch(self.grant, after=self._progress.done, limit=self.consumer.batch)
 
     async def _work_or_begin_again(self, fetched: Fetched) -> bool:
-        """Do what was fetched; True if there was anything to do."""
+        """Handle what was fetched; True if there was anything to do."""
         try:
             return await self._work(fetched)
         except StreamUnparked:
             await self._begin_again()
         except OwnershipUncertain:
-            _logger.warning("%r: it is not sure that it is still ours, so what it handled was broken off", self)
+            _logger.warning("%r: this node may not own it any more, so its handler was interrupted", self)
             await self._flush()  # fenced, so it does no harm, and what was done need not be done again
             await self._begin_again()
         except (StoreUnavailable, OutcomeUnknown) as error:
-            _logger.warning("%r: the store failed, going on from what is committed: %s", self, error)
+            _logger.warning("%r: the store failed, going on after the committed position: %s", self, error)
             await self._rest(_STORE_WAIT)
             await self._begin_again()
         return True
@@ -176,7 +185,7 @@ class ShareConsumer:
         self._progress.parked |= fetched.parked_streams
         if fetched.retries:
             await self._retry(fetched.retries, fetched.losses)
-            return True  # which streams are still parked is for the next fetch to tell
+            return True  # the next fetch says which streams are still parked
         if fetched.events and goes_alone(fetched.losses):
             await self._work_alone(fetched.events[0], fetched)
             return True
@@ -191,7 +200,7 @@ class ShareConsumer:
         return bool(fetched.events)
 
     async def _work_alone(self, event: StoredEvent, fetched: Fetched) -> None:
-        """Handle one event by itself, so that the store knows which it was if this process does not survive it."""
+        """Handle one event by itself, so that the store knows which event it was if this process dies."""
         await self._flush()
         if is_guilty(self.consumer, fetched.losses):
             self._handling.give_up(event, self._progress, guilt(fetched.losses), attempts=fetched.losses)
@@ -199,19 +208,20 @@ class ShareConsumer:
             await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
         elif await self._gets_its_turn():
             try:
-                await self._tell_trial()
+                await self._note_trial()
                 await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
                 await self._flush()
             finally:
                 self._around.trial.release()
         await self._flush()
 
-    async def _tell_trial(self) -> None:
+    async def _note_trial(self) -> None:
+        """Write to the store that the next event is on trial."""
         trial = self._progress.commit_trial()
-        self._require(await self._patiently(lambda: self._commit(trial)))
+        self._require(await self._until_answered(lambda: self._commit(trial)))
 
     async def _gets_its_turn(self) -> bool:
-        """Wait until no other event is on trial in this process; False if asked to end before."""
+        """Wait until no other event is on trial in this process; False if the share consumer is to end first."""
         turn = asyncio.ensure_future(self._around.trial.acquire())
         end = asyncio.ensure_future(self._stop.wait())
         try:
@@ -222,7 +232,7 @@ class ShareConsumer:
             turn.cancel()
 
     async def _retry(self, retries: Sequence[ParkedEvent], losses: int) -> None:
-        """Try parked events again, in order; behind one that fails those of its stream wait on."""
+        """Handle parked events again, in order; behind one that fails the others of its stream stay parked."""
         failed: set[str] = set()
         for parked in retries:
             if self._stop.is_set():
@@ -232,7 +242,7 @@ class ShareConsumer:
             retried = await (self._retry_alone(parked, losses) if goes_alone(losses) else self._retry_one(parked))
             if retried is None:
                 return
-            losses = 0  # what was lost before was not for the others
+            losses = 0  # the losses concerned the first event alone
             if retried.commit.unparks[0].failure is not None:
                 failed.add(parked.event.stream)
         self._progress.parked.clear()
@@ -240,20 +250,20 @@ class ShareConsumer:
     async def _retry_one(self, parked: ParkedEvent) -> ParkedRetry:
         retried = await self._handling.retry(parked, self._progress)
         if not retried.is_committed:
-            self._require(await self._patiently(lambda: self._commit(retried.commit)))
+            self._require(await self._until_answered(lambda: self._commit(retried.commit)))
         self._progress.committed_to(retried.commit.position)
         return retried
 
     async def _retry_alone(self, parked: ParkedEvent, losses: int) -> ParkedRetry | None:
-        """Do it so that the store knows which event it was if this process does not survive; None if asked to end."""
+        """Do so with the event on trial; None if the share consumer is to end first."""
         if has_killed(losses):
             commit = self._progress.commit_unparked(self._progress.place(parked.event), guilt(losses), 1)
-            self._require(await self._patiently(lambda: self._commit(commit)))
+            self._require(await self._until_answered(lambda: self._commit(commit)))
             return ParkedRetry(commit, is_committed=True)
         if not await self._gets_its_turn():
             return None
         try:
-            await self._tell_trial()
+            await self._note_trial()
             return await self._retry_one(parked)
         finally:
             self._around.trial.release()
@@ -273,7 +283,7 @@ class ShareConsumer:
         if not self._progress.is_ahead:
             return
         commit = self._progress.commit_done()
-        self._require(await self._patiently(lambda: self._commit(commit)))
+        self._require(await self._until_answered(lambda: self._commit(commit)))
         self._progress.committed_to(commit.position)
 
     async def _commit(self, commit: Commit) -> CommitVerdict:
@@ -288,8 +298,8 @@ class ShareConsumer:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the store until it answers; every verb is safe to repeat. Raises once dropped."""
+    async def _until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the store until it answers; every verb is safe to repeat. Raises after a drop."""
         wait = _STORE_WAIT
         while True:
             try:
@@ -297,18 +307,18 @@ class ShareConsumer:
             except (StoreUnavailable, OutcomeUnknown) as error:
                 if self._is_dropped or (self._stop.is_set() and not self._may_handle()):
                     raise
-                _logger.warning("%r: the store does not answer, trying again: %s", self, error)
+                _logger.warning("%r: the store does not answer, asking again: %s", self, error)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, _STORE_WAIT_MOST)
 
     async def _idle(self) -> None:
-        """Wait for a hint that there may be events, or until it is time to look all the same."""
+        """Wait for a notification of events, for the poll interval at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.consumer.poll_interval.total_seconds()):
                 await self._wake.wait()
 
     async def _rest(self, seconds: float) -> bool:
-        """Wait, but not past the end; True if it has come."""
+        """Wait, but not past the end; True if the share consumer is to end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

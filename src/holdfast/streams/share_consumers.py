@@ -1,7 +1,7 @@
-"""What a node has in hand: the consumption of each share that it holds, begun, drained and dropped as the broker says.
+"""The share consumers of a node: begun, drained and dropped as the broker says.
 
-Of one share there is one consumption at a time. A share that was taken away and granted anew while its handler has not
-ended yet is begun when it has: the broker knows of it.
+A share has one consumer at a time. A share that was taken away and granted again while its handler has not ended is
+begun when it has.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from holdfast.streams.consumer import Consumer
 from holdfast.streams.share_consumer import NodeServices, ShareConsumer
 
 _logger = logging.getLogger("holdfast.streams")
-_LAST_WAIT: Final = 1.0  # seconds for what was cancelled after all to end in
+_LAST_WAIT: Final = 1.0  # seconds for cancelled tasks to end
 
 
 class ShareConsumers:
-    """The consumptions of a node; `broken` is told why it cannot go on."""
+    """The share consumers of a node; `broken` is called with the reason why the node cannot go on."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class ShareConsumers:
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """The shares that are being consumed, in order."""
+        """The shares that are consumed here, in order."""
         return tuple(sorted(self._working))
 
     def wake(self) -> None:
         """Look for events now: there may be some."""
-        for consumption, _ in self._working.values():
-            consumption.wake()
+        for consumer, _ in self._working.values():
+            consumer.wake()
 
     def interrupt(self) -> None:
-        """Break off what is being handled until it is sure again that the shares are ours."""
-        for consumption, _ in self._working.values():
-            consumption.interrupt()
+        """Interrupt all handlers until it is sure again that this node owns the shares."""
+        for consumer, _ in self._working.values():
+            consumer.interrupt()
 
     # --- one share ----------------------------------------------------------------------------------------------------
 
@@ -75,20 +75,20 @@ class ShareConsumers:
     def _begin(self, grant: Grant) -> None:
         if grant.share in self._working or self._is_ending:
             return
-        consumption = ShareConsumer(self._consumers[grant.share.consumer], grant, self._around)
+        consumer = ShareConsumer(self._consumers[grant.share.consumer], grant, self._around)
         if self._is_draining:  # granted before the leader learned that we are about to leave
-            consumption.drain()
-        self._working[grant.share] = (consumption, asyncio.create_task(self._consume(consumption)))
+            consumer.drain()
+        self._working[grant.share] = (consumer, asyncio.create_task(self._consume(consumer)))
 
-    async def _consume(self, consumption: ShareConsumer) -> None:
-        share = consumption.grant.share
+    async def _consume(self, consumer: ShareConsumer) -> None:
+        share = consumer.grant.share
         try:
-            await consumption.run()
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits for the node
-            self._broken(f"{consumption!r} failed: {error!r}", error)
+            await consumer.run()
+        except Exception as error:  # noqa: BLE001 - raised by the node's `run`
+            self._broken(f"{consumer!r} failed: {error!r}", error)
         finally:
             del self._working[share]
-            self._broker.released(consumption.grant)
+            self._broker.released(consumer.grant)
             self._around.backend.notifier.notify()
         self.carry_out(self._broker.succeeding(share))
 
@@ -96,43 +96,43 @@ class ShareConsumers:
         working = self._working.get(grant.share)
         if working is None or working[0].grant != grant:
             return
-        consumption, _ = working
-        consumption.drain()
-        if within is not None:  # that is when it may be seized; the grace before is for what is cut short to end in
+        consumer, _ = working
+        consumer.drain()
+        if within is not None:  # then it may be seized; the grace before is the time for a cancelled handler to end
             grace = self._around.timing.grace.total_seconds()
-            asyncio.get_running_loop().call_later(max(0.0, within - grace), consumption.cut_short)
+            asyncio.get_running_loop().call_later(max(0.0, within - grace), consumer.cut_short)
 
     def _drop(self, grant: Grant) -> None:
         working = self._working.get(grant.share)
         if working is None or working[0].grant != grant:
             return
-        consumption, task = working
-        consumption.drop()
-        asyncio.get_running_loop().call_later(self._stuck_grace, self._check_ended, consumption, task)
+        consumer, task = working
+        consumer.drop()
+        asyncio.get_running_loop().call_later(self._stuck_grace, self._check_ended, consumer, task)
 
-    def _check_ended(self, consumption: ShareConsumer, task: asyncio.Task[None]) -> None:
+    def _check_ended(self, consumer: ShareConsumer, task: asyncio.Task[None]) -> None:
         if not task.done():
             self._stuck.add(task)
-            self._broken(f"the handler of {consumption!r} does not end though its share was taken away", None)
+            self._broken(f"the handler of {consumer!r} does not end though its share was taken away", None)
 
     # --- all of them --------------------------------------------------------------------------------------------------
 
     async def drain(self, hurry: asyncio.Event) -> int:
-        """End each consumption with its last commit and release; return how many handlers are stuck.
+        """End each share consumer with its last commit and release; return how many handlers are stuck.
 
-        What takes longer than the time to drain, or than until the call to hurry, is cut short.
+        When the time to drain is over, or `hurry` is set, the rest is cut short.
         """
         self._is_draining = True
-        for consumption, _ in self._working.values():
-            consumption.drain()
+        for consumer, _ in self._working.values():
+            consumer.drain()
         limit = self._around.timing.drain
         try:
             async with asyncio.timeout(None if limit is None else limit.total_seconds()):
                 await self._until_idle_or(hurry)
         except TimeoutError:
-            _logger.debug("the time to drain is up")
-        for consumption, _ in self._working.values():
-            consumption.cut_short()
+            _logger.debug("the time to drain is over")
+        for consumer, _ in self._working.values():
+            consumer.cut_short()
         if self._working:
             tasks = [task for _, task in self._working.values()]
             _, stuck = await asyncio.wait(tasks, timeout=self._stuck_grace)
@@ -149,14 +149,14 @@ class ShareConsumers:
             hurried.cancel()
 
     async def end(self) -> bool:
-        """Drop everything and begin nothing more; False if a handler may still be at work, though nobody waits for it.
+        """Drop everything and begin nothing more; False if a handler may still run.
 
-        Each has the grace to end in that it has not had yet: a task that is cancelled at once ends before its thread.
+        Each handler has the grace to end, unless it has had it: a task that is cancelled ends before its thread does.
         """
         self._is_ending = True
         tasks = {task for _, task in self._working.values()}
-        for consumption, _ in self._working.values():
-            consumption.drop()
+        for consumer, _ in self._working.values():
+            consumer.drop()
         try:
             if tasks - self._stuck:
                 await asyncio.wait(tasks - self._stuck, timeout=self._stuck_grace)

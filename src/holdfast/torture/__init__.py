@@ -1,7 +1,7 @@
-"""`holdfast torture`: real processes, real faults, a history of all that was told, and a checker that believes nobody.
+"""`holdfast torture`: real processes, injected faults, a history of every operation, and a checker that verifies it.
 
 ```text
-   producers ──▶ store ◀── workers          each a process, each with a history file of its own
+   producers ──▶ store ◀── workers          separate processes, each with its own history file
                    ▲          ▲
                    │          │ kill, stop, term, failpoints, cut links, terminated sessions, restarts, clock steps
                  proxy     nemesis  ◀── conductor ──▶ live view, report

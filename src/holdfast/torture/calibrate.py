@@ -1,7 +1,7 @@
-"""A lease that fits the machine.
+"""Scale the lease to the speed of the machine.
 
-On a machine that is busy with other things a short lease expires because nobody got to run, which is no fault of
-anybody's: a margin that is too small looks like a wrong result. So the lease is scaled, never the faults.
+On a busy machine a short lease expires only because its worker was not scheduled, and a margin that is too small looks
+like a wrong result. So the lease is scaled; the faults are not.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from holdfast.torture.plan import LEASE
 
 _STARTS: Final = 2
-_PER_START: Final = 8.0  # leases hold so many starts of a program
+_PER_START: Final = 8.0  # program starts that fit into one lease
 _LONGEST: Final = 30.0
 
 
 def fitting_lease() -> float:
-    """Return the seconds of a lease: the usual ones on an idle machine, more where starting a program takes long."""
+    """Return the lease in seconds: the default on an idle machine, longer if starting a program is slow."""
     slowest = max(_start() for _ in range(_STARTS))
     return round(min(_LONGEST, max(LEASE, _PER_START * slowest)), 1)
 

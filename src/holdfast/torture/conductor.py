@@ -1,4 +1,4 @@
-"""Runs a run: starts everything, lets the nemesis loose, waits until all is drained, and reads the store."""
+"""Conducts a run: starts the processes, runs the nemesis, waits for the drain, and reads the store."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from holdfast.torture.target.streams import StreamReader
 from holdfast.torture.urls import with_settings
 from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
 
-_LOOK_EVERY: Final = 1.0  # seconds
-_LOOK_SHARE: Final = 20  # a look may cost a twentieth of the time
-_REPLY: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
+_SNAPSHOT_EVERY: Final = 1.0  # seconds
+_SNAPSHOT_SHARE: Final = 20  # snapshots may take a twentieth of the time
+_REPLY_TIMEOUT: Final = "5"  # seconds for a reply of the server, before a connection counts as broken
 _ENDING: Final = 60.0  # seconds on an idle machine, as below
-_DRAIN_LOOK: Final = 0.5
+_DRAIN_POLL: Final = 0.5
 _STARTING: Final = 60.0
 _OVERTAKING: Final = 30.0
 
@@ -48,7 +48,7 @@ class Conductor:
     """One run on one store."""
 
     producing: ClassVar[str] = "producer"
-    """The program that brings the work."""
+    """The program that enqueues the jobs."""
 
     def __init__(
         self,
@@ -70,21 +70,21 @@ class Conductor:
         self.drain_seconds = 0.0
         self.is_drained = False
         self.processes_left = 0
-        """How many processes did not end though they were asked to, and had the time."""
+        """The number of processes that did not exit in time after they were asked to."""
         self._server = server
         if server is not None:
             server.patience = plan.scaled(server.patience)
         self._logs = history / "logs"
         self._logs.mkdir()
         self._quiet = asyncio.Event()
-        self._crew = Programs(self.log, self._logs)
+        self._programs = Programs(self.log, self._logs)
         self._proxy = target.proxy()
         self._outside = ""
         self._fleet = self._new_fleet()
-        self._stage = RunContext(
+        self._context = RunContext(
             plan=plan, log=self.log, fleet=self._fleet, target=target, proxy=self._proxy, server=server
         )
-        self.nemesis = Nemesis(self._stage)
+        self.nemesis = Nemesis(self._context)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
 
     def _new_reader(self) -> JobReader | StreamReader:
@@ -95,33 +95,33 @@ class Conductor:
 
     @property
     def cuts(self) -> tuple[int, int, int]:
-        """How many links were reset, how often at a COMMIT, and how often at a statement that commits by itself."""
+        """The number of reset connections, of cuts at a COMMIT, and of cuts at an autocommitted statement."""
         proxy = self._proxy
         return (0, 0, 0) if proxy is None else (proxy.links_cut, proxy.cuts - proxy.cuts_alone, proxy.cuts_alone)
 
     async def run(self) -> None:
-        """Run to the end of the drain; the history then lacks only the final dump."""
+        """Run until the end of the drain; the history then lacks only the final dump."""
         main: asyncio.Task[None] | None = None
-        beside: set[asyncio.Task[None]] = set()
+        background: set[asyncio.Task[None]] = set()
         try:
             await self._prepare()
-            beside = {asyncio.create_task(self._fleet.run()), asyncio.create_task(self._watch())}
+            background = {asyncio.create_task(self._fleet.run()), asyncio.create_task(self._watch())}
             main = asyncio.create_task(self._phases())
-            # The fleet ends when it is told to, near the end of the phases, or because its workers cannot work; the
-            # watch never ends by itself.
+            # The fleet ends when it is stopped, near the end of the phases, or because its workers cannot work; the
+            # watch task never ends by itself.
             while not main.done():
-                done, _ = await asyncio.wait({main, *beside}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done & beside:
-                    beside.discard(task)
+                done, _ = await asyncio.wait({main, *background}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done & background:
+                    background.discard(task)
                     task.result()
             await main
         finally:
-            tasks = [*beside, main] if main is not None else [*beside]
+            tasks = [*background, main] if main is not None else [*background]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._fleet.kill()
-            await self._crew.kill()
+            await self._programs.kill()
             if self._proxy is not None:
                 await asyncio.to_thread(self._proxy.close)
 
@@ -142,13 +142,13 @@ class Conductor:
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
             )
         )
-        await self._resume(within=self.plan.scaled(_STARTING))  # a run that was broken off may have left it paused
+        await self._resume(within=self.plan.scaled(_STARTING))  # an aborted run may have left it paused
         await self._prepare_more()
 
     async def _prepare_more(self) -> None:
-        """Start the outside world."""
+        """Start the outside server."""
         settings = OutsideSettings(name="world", parent=os.getpid())
-        world = await self._crew.start("outside", "world", settings, self._environment(False))
+        world = await self._programs.start("outside", "world", settings, self._environment(False))
         self._outside = msgspec.json.decode(await world.line(), type=Listening).url
 
     async def _phases(self) -> None:
@@ -156,18 +156,18 @@ class Conductor:
         await self._until_produced(producers)
         self.progress.phase = RunPhase.FAULTS
         self.began_at = time.monotonic()
-        await self._suffer(producers)
+        await self._inject_faults(producers)
         self.fault_seconds = time.monotonic() - self.began_at
         self.progress.phase = RunPhase.DRAINING
-        self._calm()
+        self._stop_faults()
         ending = self.plan.scaled(_ENDING)
-        self.processes_left += await self._crew.end(producers, within=ending)
+        self.processes_left += await self._programs.end(producers, within=ending)
         await self._resume(within=self.plan.drain)
         began = time.monotonic()
         self.is_drained = await self._drain()
         self.drain_seconds = time.monotonic() - began
         self.processes_left += await self._fleet.stop(within=ending)
-        self.processes_left += await self._crew.end(self._crew.running(), within=ending)
+        self.processes_left += await self._programs.end(self._programs.running(), within=ending)
 
     async def _start_producers(self) -> list[Program]:
         profile = self.plan.profile
@@ -183,9 +183,9 @@ class Conductor:
                 rate=profile.jobs / count / profile.seconds,
                 lease=self.plan.lease,
             )
-            # Every other one goes through the proxy, so that its replies are lost too.
+            # Every other one connects through the proxy, so that its replies are lost too.
             environment = self._environment(number % 2 == 1)
-            program = await self._crew.start(self.producing, settings.name, settings, environment)
+            program = await self._programs.start(self.producing, settings.name, settings, environment)
             program.listen(self._produced(settings.name))
             found.append(program)
         return found
@@ -198,10 +198,10 @@ class Conductor:
             if time.monotonic() > give_up:
                 names = {name for name, count in self.progress.produced.items() if count}
                 idle = ", ".join(program.name for program in producers if program.name.split("-")[1] not in names)
-                raise RunFailed(f"nothing has come from {idle} within {seconds:g} s; see {self._logs}")
+                raise RunFailed(f"{idle} produced nothing within {seconds:g} s; see {self._logs}")
             for program in producers:
                 program.require_alive()
-            await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
+            await asyncio.sleep(_DRAIN_POLL)  # polling interval
 
     def _produced(self, name: str) -> Callable[[bytes], None]:
         def take(line: bytes) -> None:
@@ -209,15 +209,15 @@ class Conductor:
 
         return take
 
-    async def _suffer(self, producers: list[Program]) -> None:
-        """Let the nemesis strike until its counts are reached and all jobs are produced, or the time is over."""
+    async def _inject_faults(self, producers: list[Program]) -> None:
+        """Run the nemesis until its counts are reached and all jobs are produced, or the time is over."""
         profile = self.plan.profile
-        striking = asyncio.create_task(self.nemesis.run())
+        injecting = asyncio.create_task(self.nemesis.run())
         give_up = self.began_at + self.plan.limit
         try:
             while time.monotonic() < give_up:
-                if striking.done():
-                    striking.result()
+                if injecting.done():
+                    injecting.result()
                     if self.progress.enqueued >= profile.jobs:
                         break
                 for program in producers:
@@ -225,13 +225,13 @@ class Conductor:
                 await asyncio.sleep(0.1)  # several things may end this, and none of them is an event
         finally:
             self.log.over.set()
-            striking.cancel()
-            (ended,) = await asyncio.gather(striking, return_exceptions=True)
-        if isinstance(ended, Exception):  # as it was broken off: a server that did not come back
+            injecting.cancel()
+            (ended,) = await asyncio.gather(injecting, return_exceptions=True)
+        if isinstance(ended, Exception):  # as it was aborted: a server that did not come back
             raise ended
 
     async def _resume(self, *, within: float) -> None:
-        """Open the queue that is paused now and then: whoever has paused it last may not have been able to."""
+        """Resume the queue that is paused at times: the last process that paused it may have been unable to."""
         give_up = time.monotonic() + within
         while True:
             try:
@@ -243,22 +243,22 @@ class Conductor:
             except (StoreUnavailable, OutcomeUnknown) as error:
                 if time.monotonic() > give_up:
                     raise RunFailed(f"the queue {PAUSED} could not be resumed within {within:g} s: {error}") from error
-                await asyncio.sleep(_DRAIN_LOOK)  # the store cannot be reached
+                await asyncio.sleep(_DRAIN_POLL)  # the store is unavailable
             else:
                 return
 
     async def _drain(self) -> bool:
-        """No more faults: everything that was enqueued must come to its end by itself, however long a store takes."""
-        replacing = asyncio.create_task(self._replace())
-        draining = Draining(time.monotonic(), patience=self.plan.drain)
+        """Without faults, every enqueued job must reach a final state, however long the store takes."""
+        replacing = asyncio.create_task(self._replace_workers())
+        draining = Draining(time.monotonic(), timeout=self.plan.drain)
         try:
             while not draining.is_stuck(time.monotonic()):
-                await asyncio.sleep(_DRAIN_LOOK)  # the rhythm of looking
-                if not await asyncio.to_thread(self._look):
+                await asyncio.sleep(_DRAIN_POLL)  # polling interval
+                if not await asyncio.to_thread(self._snapshot):
                     continue
                 if not self.progress.left:
                     break
-                draining.saw(time.monotonic(), self.progress.left)
+                draining.update(time.monotonic(), self.progress.left)
         finally:
             replacing.cancel()
             (replaced,) = await asyncio.gather(replacing, return_exceptions=True)
@@ -266,34 +266,34 @@ class Conductor:
             raise replaced
         return not self.progress.left
 
-    def _calm(self) -> None:
-        """End what still goes on of the faults."""
+    def _stop_faults(self) -> None:
+        """End all faults that are still in progress."""
         self._quiet.set()
         if self._proxy is not None:
             self._proxy.heal()
         for seat in self._fleet.seats:
             seat.send(signal.SIGCONT)
 
-    async def _replace(self) -> None:
+    async def _replace_workers(self) -> None:
         await self._fleet.replace()
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- snapshots -------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Look at the store now and then; rarely, where looking is dear."""
+        """Take snapshots of the store periodically; less often where they are expensive."""
         seen = 0
         while True:
             began = time.monotonic()
             self.progress.workers = len(self._fleet.running())
             self.progress.started, self.progress.deaths = self._fleet.started, self._fleet.deaths
             if self.progress.phase is RunPhase.FAULTS:
-                seen = await asyncio.to_thread(self._look_for_doubles, seen)
-                await asyncio.to_thread(self._look)
+                seen = await asyncio.to_thread(self._count_duplicates, seen)
+                await asyncio.to_thread(self._snapshot)
             cost = time.monotonic() - began
-            await asyncio.sleep(max(_LOOK_EVERY, _LOOK_SHARE * cost))  # the rhythm of looking
+            await asyncio.sleep(max(_SNAPSHOT_EVERY, _SNAPSHOT_SHARE * cost))  # polling interval
 
-    def _look(self) -> bool:
-        """Take a snapshot; False if the store cannot be reached, as it may be."""
+    def _snapshot(self) -> bool:
+        """Take a snapshot; False if the store is unavailable, which is allowed."""
         try:
             sent_us = now_us()
             self.progress.counts = counts = self.reader.counts()
@@ -302,13 +302,13 @@ class Conductor:
             store_us = self.target.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
-            raise  # it is not the store that failed
-        except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
-            self.log.told(f"the store could not be looked at: {type(error).__name__}")
+            raise  # not a failure of the store
+        except Exception as error:  # noqa: BLE001 - of either driver, or of Holdfast: faults are injected
+            self.log.show(f"no snapshot of the store: {type(error).__name__}")
             return False
         return True
 
-    def _look_for_doubles(self, seen: int) -> int:
+    def _count_duplicates(self, seen: int) -> int:
         try:
             last, doubled = self.reader.effects_seen(seen)
         except Exception:  # noqa: BLE001 - as above
@@ -316,12 +316,12 @@ class Conductor:
         self.progress.doubled += doubled
         return last
 
-    # --- surroundings -----------------------------------------------------------------------------------------------
+    # --- environment -----------------------------------------------------------------------------------------------
 
     def _environment(self, proxied: bool) -> dict[str, str]:
         url = self.target.url
         if self._proxy is not None:
-            url = with_settings(self._proxy.url if proxied else url, reply_timeout=_REPLY, install="never")
+            url = with_settings(self._proxy.url if proxied else url, reply_timeout=_REPLY_TIMEOUT, install="never")
         return {
             URL: url,
             OUTSIDE: self._outside,

@@ -1,4 +1,4 @@
-"""The final dump: every job, every effect, and what is left of the run; into the history, and into a few figures."""
+"""The final dump: every job, every effect and all leftovers of the run, written to the history; and a few figures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SHARES = {"50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "99.9 %": 0.999}
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """What the store says of a run.
+    """Figures from the final state of the store.
 
-    Latency is from enqueue to completion, in seconds, of jobs that were not delayed and were done at the first attempt;
-    `latency_all` is that of all completed ones.
+    Latency is from enqueue to completion, in seconds, of undelayed jobs that completed on the first attempt;
+    `latency_all` is that of all completed jobs.
     """
 
     states: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Figures(msgspec.Struct, kw_only=True):
 
 
 def dump(target: Target, log: Log, *, processes: int) -> Figures:
-    """Read the store; `processes` is how many of the run are still there."""
+    """Read the store; `processes` is the number of processes of the run that are still there."""
     states: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     quick, all_of_them = array("q"), array("q")

@@ -1,4 +1,4 @@
-"""What every record of a history has, and the words that several kinds share."""
+"""The base of all history records, and enums that several kinds share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ def _kind(name: str) -> str:
 
 
 class Takes(StrEnum):
-    """Where the effect of a task is written, and so how often it may be there."""
+    """Where the effect of a task is written, and so how often it may exist."""
 
     TRANSACTION = "transaction"  # in ctx.transaction(), once and with the completion
-    OUTSIDE = "outside"  # at the server of outside effects, at least once
+    OUTSIDE = "outside"  # at the outside server, at least once
     NOTHING = "nothing"
 
 
-class Believed(StrEnum):
-    """What the process that ran an attempt believed of its end, before the store had its say."""
+class ObservedOutcome(StrEnum):
+    """The outcome of an attempt as its own process saw it, before the store's verdict."""
 
     COMPLETED = "completed"
     RETRIED = "retried"
@@ -29,21 +29,21 @@ class Believed(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     LEASE_LOST = "lease_lost"
-    INTERRUPTED = "interrupted"  # broken off: a shutdown, a time limit
-    UNKNOWN = "unknown"  # an answer of the store did not arrive
+    INTERRUPTED = "interrupted"  # interrupted by a shutdown or a timeout
+    UNKNOWN = "unknown"  # a reply of the store was lost
 
 
 class HistoryRecord(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="kind", tag=_kind
 ):
-    """What every record has."""
+    """The base of all records."""
 
     at_us: int
     store_us: int | None = None
 
 
 class JobEvent(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """What every record of one attempt has."""
+    """The base of all records of one attempt."""
 
     job: str
     fence: int

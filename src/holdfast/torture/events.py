@@ -1,16 +1,16 @@
 """The kinds of records in a history.
 
-Every record is one line of JSON with its `kind` (the class name in snake_case) and `at_us`, the instant at which it was
-written by CLOCK_MONOTONIC in microseconds. `store_us` is the store's own clock, where the writer knows it.
+Every record is one line of JSON with its `kind` (the class name in snake_case) and `at_us`, the CLOCK_MONOTONIC time in
+microseconds at which it was written. `store_us` is the store's own clock, where the writer knows it.
 
-Calls leave a `…_called` record before they are made and one of `…_answered`, `…_refused` (known not to have been done)
-and `…_unknown` (it may have been done) after it. A call without any of these is unknown too: its process died.
-`sent_us` of an answer is the `at_us` at which the request had been sent.
+An operation writes a `…_called` record (its invocation) before the call and one of `…_answered`, `…_refused` (certainly
+not done) and `…_unknown` (outcome unknown) after it. An invocation without any of these has an unknown outcome too: its
+process died. `sent_us` of a reply is the `at_us` at which the request was sent.
 """
 
 from __future__ import annotations
 
-from holdfast.torture.event import Believed, HistoryRecord, JobEvent, Takes
+from holdfast.torture.event import HistoryRecord, JobEvent, ObservedOutcome, Takes
 from holdfast.torture.operator_events import (
     CancelAnswered,
     CancelCalled,
@@ -28,7 +28,7 @@ from holdfast.torture.snapshot_events import AttemptRow, Clock, Dumped, EffectRo
 
 
 class Started(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A process begins its file; the first record of each."""
+    """A process starts its file; the first record of each."""
 
     run: str
     role: str
@@ -37,15 +37,15 @@ class Started(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class HistoryEnded(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A process ends its file in good order; nothing follows."""
+    """A process ends its file cleanly; nothing follows."""
 
 
 class RunBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """What the checker must know of the run; written once, by the conductor.
+    """The facts about the run that the checker needs; written once, by the conductor.
 
-    `recovery_us` bounds how long after the death of its holder a job is taken from it, faults of the store aside.
-    `isolates`: jobs that were lost run alone, in a process that has not claimed them. `overtaking_us` bounds for how
-    long a job that is ready may be overtaken by those whose turn is later; 0 leaves the order unchecked.
+    `recovery_us` bounds the time from the death of a holder until its jobs are freed, faults of the store aside.
+    `isolates`: lost jobs run isolated, in a process that did not claim them. `overtaking_us` bounds how long a ready
+    job may be overtaken by jobs with a later turn; 0 leaves the order unchecked.
     """
 
     seed: int
@@ -57,7 +57,7 @@ class RunBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class Exited(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A process is gone, as its parent saw it. `process` is its file's name without the suffix."""
+    """A process exited, as seen by its parent. `process` is the name of its file without the suffix."""
 
     process: str
     code: int | None = None
@@ -65,11 +65,11 @@ class Exited(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class FaultBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The nemesis does something. `fault` names its kind, `target` a process (by file name), a link or the store.
+    """The nemesis injects a fault of kind `fault` into `target`: a process (by file name), a connection or the store.
 
-    `stalls` says that it may keep every worker from the store or from running, so that no recovery can be asked for
-    until it is over; `total`, that it surely keeps every worker from extending its leases. `asks` says that the target
-    was asked to end (SIGTERM), so that it gives up its leases by itself.
+    `stalls`: it may keep every worker from the store or from running, so that no recovery can be required until it is
+    over; `total`: it certainly keeps every worker from extending its leases. `asks`: the target was asked to shut down
+    (SIGTERM), so that it ends its leases by itself.
     """
 
     number: int
@@ -82,7 +82,7 @@ class FaultBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class FaultEnded(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """What the nemesis did is over; a kill ends when the process is gone."""
+    """A fault is over; a kill ends when the process is gone."""
 
     number: int
     fault: str
@@ -93,10 +93,10 @@ class FaultEnded(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Jobs are about to be enqueued, all or none, under ids that the caller has made.
+    """Jobs are about to be enqueued, all or none, under ids of the caller.
 
-    Where the library makes the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
-    header `call`, which the final dump gives back. A repeat has the same jobs and another `call`.
+    If the library generates the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
+    header `call`, which the final dump contains. A repeat has the same jobs and another `call`.
     """
 
     call: str
@@ -113,7 +113,7 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class EnqueueAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The jobs are in; `new` is False for those that were there before. All were new if it is left empty."""
+    """The jobs are enqueued; `new` is False for those that existed before. If it is empty, all were new."""
 
     call: str
     jobs: tuple[str, ...]
@@ -121,7 +121,7 @@ class EnqueueAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class EnqueueRefused(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The jobs are not in: an error that says so, or the caller's own transaction was rolled back."""
+    """The jobs are not enqueued: an error says so, or the caller's own transaction was rolled back."""
 
     call: str
     jobs: tuple[str, ...]
@@ -136,11 +136,11 @@ class EnqueueUnknown(HistoryRecord, frozen=True, kw_only=True, gc=False):
     error: str
 
 
-# --- what the port answered, where somebody stands beside it ----------------------------------------------------------
+# --- replies of the port, where the backend is recorded ------------------------------------------------------------
 
 
 class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A claim was answered with this job. `pulled`: by `app.claim`, so nobody extends its lease but the caller."""
+    """A claim returned this job. `direct`: by `app.claim`, so that only the caller extends its lease."""
 
     attempt: int
     worker: str
@@ -150,7 +150,7 @@ class Claimed(JobEvent, frozen=True, kw_only=True, gc=False):
     lease_us: int
     turn_us: int | None = None
     seq: int | None = None
-    pulled: bool = False
+    direct: bool = False
 
 
 class Finished(JobEvent, frozen=True, kw_only=True, gc=False):
@@ -163,7 +163,7 @@ class Finished(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Released(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A job was given back; verdicts as in `Finished`."""
+    """A job was released; verdicts as in `Finished`."""
 
     started: bool
     verdict: str
@@ -171,7 +171,7 @@ class Released(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Extended(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A lease was to be extended; verdicts as in `Finished`, and skipped: a transaction held it, and it stayed."""
+    """An extension of a lease; verdicts as in `Finished`, or skipped: a transaction has the lease locked."""
 
     verdict: str
     sent_us: int
@@ -179,7 +179,7 @@ class Extended(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class RescueSeen(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A job was taken from a dead or silent worker: where it went."""
+    """A job was taken from a dead or silent worker, with its new state."""
 
     job: str
     attempt: int
@@ -192,9 +192,9 @@ class RescueSeen(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptBegan(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A handler begins. `used` counts the attempts held against `max_attempts`, this one included.
+    """A handler starts. `used` counts the attempts charged against `max_attempts`, this one included.
 
-    `isolated`: it is to run alone, because it was lost before. `turn_us` and `seq` are its place in its queue.
+    `isolated`: it must run isolated, because it was lost before. `turn_us` and `seq` are its position in its queue.
     """
 
     attempt: int
@@ -208,10 +208,10 @@ class AttemptBegan(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptEnded(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A handler ended; `delay_us` is what it asked for until the next attempt."""
+    """A handler ended; `delay_us` is the requested delay until the next attempt."""
 
     attempt: int
-    believed: Believed
+    observed: ObservedOutcome
     delay_us: int = 0
     error: str = ""
 
@@ -221,20 +221,20 @@ class EffectBegan(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class EffectCommitted(JobEvent, frozen=True, kw_only=True, gc=False):
-    """The block of `ctx.transaction()` was left: effect and completion are there. `sent_us`: when it was entered."""
+    """`ctx.transaction()` was left: effect and completion are committed. `sent_us`: when it was entered."""
 
     sent_us: int
     completes: bool = True
 
 
 class EffectRolledBack(JobEvent, frozen=True, kw_only=True, gc=False):
-    """Neither effect nor completion is there."""
+    """Neither effect nor completion is committed."""
 
     error: str = ""
 
 
 class EffectUnknown(JobEvent, frozen=True, kw_only=True, gc=False):
-    """The answer to the commit was lost."""
+    """The reply to the commit was lost."""
 
     error: str = ""
 
@@ -246,9 +246,9 @@ class OutsideSent(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class OutsideAccepted(JobEvent, frozen=True, kw_only=True, gc=False):
-    """The server of outside effects has taken one in; written by that server.
+    """The outside server accepted an effect; written by that server.
 
-    `payment` is what its caller was asked to pay: there is one job for it, whatever became of that job's id.
+    `payment` identifies the effect; exactly one job exists for it, whatever its job id.
     """
 
     key: str
@@ -256,21 +256,21 @@ class OutsideAccepted(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class OutsideRefusal(JobEvent, frozen=True, kw_only=True, gc=False):
-    """The server of outside effects has refused one: its key is known, or its fence is smaller than one before."""
+    """The outside server refused an effect: its key is known, or its fence is smaller than an earlier one."""
 
     key: str
     reason: str
 
 
 class OutsideAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
-    """What the handler was told; `accepted` None: the answer was lost."""
+    """The reply to a handler's outside call; `accepted` None: the reply was lost."""
 
     key: str
     accepted: bool | None
 
 
 class ProgressAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A handler reported progress; verdicts as in `Finished`."""
+    """A handler recorded progress; verdicts as in `Finished`."""
 
     verdict: str
     sent_us: int
@@ -285,7 +285,7 @@ class ExtendAnswered(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class LeaseLostSeen(JobEvent, frozen=True, kw_only=True, gc=False):
-    """A handler was told that its lease is lost."""
+    """A handler was notified that its lease is lost."""
 
 
 AnyEvent = (
@@ -338,7 +338,6 @@ __all__ = [
     "AttemptBegan",
     "AttemptEnded",
     "AttemptRow",
-    "Believed",
     "CancelAnswered",
     "CancelCalled",
     "Claimed",
@@ -364,6 +363,7 @@ __all__ = [
     "JobEvent",
     "JobRow",
     "LeaseLostSeen",
+    "ObservedOutcome",
     "OutsideAccepted",
     "OutsideAnswered",
     "OutsideRefusal",

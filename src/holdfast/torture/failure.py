@@ -1,4 +1,4 @@
-"""Ends of a run without a verdict."""
+"""Errors that end a run without a verdict."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from holdfast.errors import HoldfastError
 
 
 class RunFailed(HoldfastError):  # noqa: N818 - reads as the sentence it states
-    """A run could not be done as planned, so that nothing can be said of what it tortured."""
+    """A run could not be carried out as planned, so that it has no verdict."""
 
 
 class FaultFailed(RunFailed):
-    """The nemesis could not do what it was to do."""
+    """The nemesis could not inject a fault."""

@@ -1,4 +1,4 @@
-"""The workers of a run: seats that are filled again whenever their worker ends, for whatever reason."""
+"""The workers of a run: seats that are filled again whenever their worker exits."""
 
 from __future__ import annotations
 
@@ -21,81 +21,81 @@ from holdfast.torture.history import SUFFIX, process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES, USUAL
 from holdfast.torture.plan import Fault, RunPlan
-from holdfast.torture.process_tree import Born, below, born
+from holdfast.torture.process_tree import ProcessIdentity, descendants, identify
 from holdfast.torture.programs.settings import WorkerProgramSettings
 
 _SUPERVISED = 0.25
-_STRANGERS = 0.2
+_RARE_QUEUE = 0.2
 _PROXIED = 0.6
-_PULLING = 0.25
-_POINTS_OF_ALL = ("before_effect", "after_effect", "before_commit", "after_commit")  # whoever drives the job
+_DIRECT = 0.25
+_POINTS_OF_ALL = ("before_effect", "after_effect", "before_commit", "after_commit")  # in any process that runs the job
 _ROOM = 5
-_QUICK = 3.0  # seconds: a worker that ends by itself sooner is broken
+_QUICK = 3.0  # seconds: a worker that exits by itself sooner is broken
 _MOST_QUICK = 8  # in a row
 _BACK_OFF = 1.0
 
 
 class FleetBroken(RunFailed):
-    """Workers end again and again though nobody did anything to them."""
+    """Workers exit repeatedly without a fault."""
 
 
 class Armed(msgspec.Struct, frozen=True):
-    """What the next worker that starts is to suffer: a failpoint, or a wrong clock."""
+    """The fault for the next worker to start: a failpoint, or a wrong clock."""
 
     failpoints: str = ""
     skew: float = 0.0
 
 
 class FleetSeat:
-    """A place for a worker, and the worker in it."""
+    """A slot for a worker, and its current worker."""
 
     def __init__(self, number: int) -> None:
         self.name = f"w{number}"
-        self.may_pull = number % 2 == 0  # the others must be workers: a program that pulls rescues nothing
-        self.has_pulled = False
+        self.may_claim_directly = number % 2 == 0  # the others must be workers: a direct claim loop rescues nothing
+        self.has_claimed_directly = False
         self.process: asyncio.subprocess.Process | None = None
         self.settings: WorkerProgramSettings | None = None
         self.armed = Armed()
         self.is_stopped = False
         self.was_hit = False
-        """Whether the nemesis has ended the present worker, or armed it to end."""
+        """Whether the nemesis ended the current worker, or armed a fault that will."""
         self.is_asked = False
-        """Whether the present worker was asked to end."""
+        """Whether the current worker was asked to shut down."""
         self.ended = asyncio.Event()
 
     @property
     def is_running(self) -> bool:
-        """Whether a worker sits here."""
+        """Whether a worker is running here."""
         return self.process is not None and self.process.returncode is None
 
     @property
     def pid(self) -> int:
-        """The present worker's process."""
+        """The process id of the current worker."""
         return 0 if self.process is None else self.process.pid
 
     @property
     def target(self) -> str:
-        """How the present worker is called in the history."""
+        """The name of the current worker in the history."""
         return process_name("worker", self.name, self.pid)
 
     def ask(self) -> None:
-        """Ask the worker to end, unless it has."""
+        """Ask the worker to shut down, unless it has exited."""
         self.is_asked = True
         self.send(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the worker, unless it has ended."""
+        """Send a signal to the worker, unless it has exited."""
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
 
 
 class Fleet:
-    """Keeps its seats taken until it is told to stop."""
+    """Keeps its seats filled until it is stopped."""
 
     module: ClassVar[str] = "holdfast.torture.programs.worker"
     failpoints: ClassVar[tuple[str, ...]] = failpoint.NAMES
-    """The points at which a worker can be made to die."""
+    """The points at which a worker can be killed."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Fleet:
         folder: Path,
         quiet: asyncio.Event,
     ) -> None:
-        """`environment` returns what workers need; True asks for the way through the proxy."""
+        """`environment` returns the environment of a worker; True asks for the connection through the proxy."""
         self._plan = plan
         self._log = log
         self._environment = environment
@@ -115,17 +115,17 @@ class Fleet:
         self._chance = plan.chance("fleet")
         self.seats = [FleetSeat(number) for number in range(1, plan.profile.workers + 1)]
         self.waiting: list[Armed] = []
-        """What is in store for the workers to come."""
+        """The faults armed for the next workers."""
         self.started = 0
         self.deaths = 0
         self._is_stopping = False
         self._quick_ends = 0
-        self._left: set[Born] = set()
-        """Processes that have outlived their worker."""
+        self._left: set[ProcessIdentity] = set()
+        """Processes that outlived their worker."""
 
     @property
     def chance(self) -> random.Random:
-        """The fleet's own source of chance."""
+        """The fleet's own random generator."""
         return self._chance
 
     def running(self) -> list[FleetSeat]:
@@ -133,7 +133,7 @@ class Fleet:
         return [seat for seat in self.seats if seat.is_running and not seat.is_stopped]
 
     async def run(self) -> None:
-        """Keep all seats taken until stopped."""
+        """Keep all seats filled until stopped."""
         keeping = [asyncio.create_task(self._keep(seat)) for seat in self.seats]
         try:
             await asyncio.gather(*keeping)
@@ -143,7 +143,7 @@ class Fleet:
             await asyncio.gather(*keeping, return_exceptions=True)
 
     async def stop(self, *, within: float) -> int:
-        """Let all workers end in order; return how many processes are still there when the time is over."""
+        """Shut all workers down; return how many processes are still there when the time is over."""
         self._is_stopping = True
         for seat in self.seats:
             seat.send(signal.SIGCONT)
@@ -153,14 +153,14 @@ class Fleet:
                 for seat in self.seats:
                     await seat.ended.wait()
         running = [seat.pid for seat in self.seats if seat.is_running]
-        return len({*running, *(pid for worker in running for pid in below(worker)), *self._survivors()})
+        return len({*running, *(pid for worker in running for pid in descendants(worker)), *self._survivors()})
 
     def _survivors(self) -> list[int]:
-        """Return what is still there of the processes that should have ended with their worker."""
-        return [child.pid for child in self._left if child.is_there]
+        """Return the processes that should have exited with their worker."""
+        return [child.pid for child in self._left if child.is_running]
 
     async def replace(self) -> None:
-        """Ask every worker to end, one after another; those that follow know all tasks and have room."""
+        """Ask every worker to shut down, one after another; their successors know all tasks and have free slots."""
         for seat in self.seats:
             seat.was_hit = True
             ended = seat.ended
@@ -169,11 +169,11 @@ class Fleet:
                 await ended.wait()
 
     async def kill(self) -> None:
-        """Leave nobody behind."""
+        """Kill all processes."""
         self._is_stopping = True
         for seat in self.seats:
             if seat.process is not None and seat.process.returncode is None:
-                for pid in [*below(seat.pid), seat.pid]:
+                for pid in [*descendants(seat.pid), seat.pid]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 await seat.process.wait()
@@ -187,24 +187,25 @@ class Fleet:
             began = loop.time()
             await self._sit(seat)
             code = seat.process.returncode if seat.process else None
-            is_refusal = code == ExitCode.CONFIGURATION  # told by the worker itself: nothing later will change it
-            if code == ExitCode.UNAVAILABLE and not self._is_stopping:  # the server is down, as it must be now and then
-                await asyncio.sleep(_BACK_OFF)  # as a supervisor would: a start takes a second of a processor
+            is_refusal = code == ExitCode.CONFIGURATION  # reported by the worker itself: no retry will change it
+            if code == ExitCode.UNAVAILABLE and not self._is_stopping:  # the server is down, as it is at times
+                await asyncio.sleep(_BACK_OFF)  # as a supervisor would: a start takes a CPU second
                 continue
             has_begun = (self._log.directory / f"{seat.target}{SUFFIX}").exists()  # however long a start may take
             lasted = has_begun and loop.time() - began > _QUICK * self._plan.slowness
             if not is_refusal and (seat.was_hit or lasted):
-                self._quick_ends = 0
+                if has_begun:  # a fault during the start does not show that the worker can work
+                    self._quick_ends = 0
                 continue
             self._quick_ends += 1
             if (is_refusal or self._quick_ends > _MOST_QUICK) and not self._is_stopping:
                 raise FleetBroken(
-                    f"workers end by themselves as soon as they have started, last {seat.name} with code {code}; "
+                    f"workers exit as soon as they have started, last {seat.name} with code {code}; "
                     f"see {self._folder / (seat.name + '.log')}"
                 )
 
     async def _sit(self, seat: FleetSeat) -> None:
-        """Run one worker to its end."""
+        """Run one worker until it exits."""
         seat.armed = self._take_armed()
         seat.settings = settings = self._settings(seat)
         seat.was_hit = bool(seat.armed.failpoints)
@@ -222,9 +223,9 @@ class Fleet:
             )
         seat.process = process
         self.started += 1
-        if self._is_stopping:  # asked while the process came into being
+        if self._is_stopping:  # stopped while the process was being created
             seat.ask()
-        children: dict[Born, bool] = {}
+        children: dict[ProcessIdentity, bool] = {}
         code = await self._watched(seat, process, children)
         self._log.exited(seat.target, code)
         if code < 0:
@@ -233,32 +234,34 @@ class Fleet:
         seat.ended.set()
 
     @staticmethod
-    async def _watched(seat: FleetSeat, process: asyncio.subprocess.Process, children: dict[Born, bool]) -> int:
-        """Wait for the end of a worker; note the processes below it, and whether each was there to its end.
+    async def _watched(
+        seat: FleetSeat, process: asyncio.subprocess.Process, children: dict[ProcessIdentity, bool]
+    ) -> int:
+        """Wait until a worker exits; record its descendants, and whether each existed until then.
 
-        One that has gone after the worker was asked to end counts as such: it was asked by the worker.
+        A descendant that exited after the worker was asked to shut down counts as asked too: by the worker.
         """
         while True:
             if not seat.is_asked:
                 children.update(dict.fromkeys(children, False))
-            children.update(dict.fromkeys(map(born, below(process.pid)), True))
+            children.update(dict.fromkeys(map(identify, descendants(process.pid)), True))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     return await asyncio.shield(process.wait())
 
-    async def _until_gone(self, seat: FleetSeat, children: dict[Born, bool], code: int) -> None:
-        """See that what was below a dead worker ends; write down that it did.
+    async def _until_gone(self, seat: FleetSeat, children: dict[ProcessIdentity, bool], code: int) -> None:
+        """Wait until the descendants of a dead worker are gone, and record their exits.
 
-        None of it is our child. What was there to the end has been killed with its worker, or has ended in order if the
-        worker did, whose code is the worst of theirs; of the others nobody here knows how they ended.
+        None of them is our child. One that existed until the end was killed with its worker, or exited cleanly if the
+        worker did (whose code is the worst of theirs); how the others exited is unknown here.
         """
         for _ in range(100):
-            if not any(child.is_there for child in children):
+            if not any(child.is_running for child in children):
                 break
-            await asyncio.sleep(0.05)  # their end is nobody's event: their parent is gone
+            await asyncio.sleep(0.05)  # their exit is no event here: their parent is gone
         of_the_last = -signal.SIGKILL if code < 0 else 0 if code == ExitCode.FINE else None
         for child, was_last in children.items():
-            if child.is_there:
+            if child.is_running:
                 self._left.add(child)
                 continue
             name = process_name("worker", seat.name, child.pid)
@@ -269,27 +272,27 @@ class Fleet:
 
     def _settings(self, seat: FleetSeat) -> WorkerProgramSettings:
         chance, quiet = self._chance, self._quiet.is_set()
-        knows = quiet or chance.random() < _STRANGERS
+        knows = quiet or chance.random() < _RARE_QUEUE
         size = chance.choice((5, 10, 20))
-        pulls = self._pulls(seat)
+        claims_directly = self._claims_directly(seat)
         return WorkerProgramSettings(
             name=seat.name,
             parent=os.getpid(),
             lease=self._plan.lease,
             queues=QUEUES if knows else USUAL,
-            processes=2 if chance.random() < _SUPERVISED and not (pulls or seat.armed.failpoints) else 1,
+            processes=2 if chance.random() < _SUPERVISED and not (claims_directly or seat.armed.failpoints) else 1,
             concurrency=_ROOM if quiet else chance.choice((2, 3, 4)),
             prefetch_max=size,
             batch_max=size,
-            knows_strangers=knows,
+            knows_rare_task=knows,
             skew=0.0 if quiet else seat.armed.skew,
-            pulls=pulls,
+            claims_directly=claims_directly,
         )
 
-    def _pulls(self, seat: FleetSeat) -> bool:
-        """Draw whether a program that claims by itself is to sit here; in every run one does so at first."""
+    def _claims_directly(self, seat: FleetSeat) -> bool:
+        """Draw whether a direct claim loop runs here; in every run one does at first."""
         points = seat.armed.failpoints
-        if self._quiet.is_set() or not seat.may_pull or (points and not points.startswith(_POINTS_OF_ALL)):
+        if self._quiet.is_set() or not seat.may_claim_directly or (points and not points.startswith(_POINTS_OF_ALL)):
             return False
-        is_first, seat.has_pulled = not seat.has_pulled, True
-        return is_first or self._chance.random() < _PULLING
+        is_first, seat.has_claimed_directly = not seat.has_claimed_directly, True
+        return is_first or self._chance.random() < _DIRECT

@@ -1,22 +1,22 @@
-"""The history of a run: what every process saw, in files of its own.
+"""The history of a run: the records of every process, one file per process.
 
 ```text
    history/
      conductor-main-4711.jsonl      one file per process incarnation: <role>-<name>-<pid>.jsonl
      producer-a-4712.jsonl
      worker-a-4713.jsonl            the first line is `started`; the last is `ended`, unless the process was killed
-     worker-a-4790.jsonl            the same worker, started again
+     worker-a-4790.jsonl            the same worker, restarted
 ```
 
-- Each line is one record of `holdfast.torture.events` as JSON, told apart by `kind`. Files only grow.
-- A record is written by one `write(2)` to a file opened with O_APPEND, and is not buffered in the process: a process
-  that is killed leaves all that it has written, and at most one torn line at the very end. It is not fsynced, because
-  the kernel outlives the processes of a run; the history does not prove durability against a loss of power.
-- `at_us` is CLOCK_MONOTONIC in microseconds. On Linux that clock is one for the whole machine, so records of different
-  processes can be compared: a run, its history and its store's clients are on one machine. A record is stamped when it
-  is made, so what an answer tells happened before its `at_us` and after its `sent_us`.
-- A torn line is forgiven only at the end of a file whose process was killed, which an `exited` record with a signal in
-  another file must witness. Anything else that cannot be read raises `HistoryDamaged`.
+- Each line is one record of `holdfast.torture.events` as JSON, distinguished by `kind`. Files are append-only.
+- A record is written by one `write(2)` to a file opened with O_APPEND, without a buffer in the process: a killed
+  process leaves all its records, and at most one torn line at the very end. It is not fsynced, because the kernel
+  outlives the processes of a run; the history does not prove durability against a power failure.
+- `at_us` is CLOCK_MONOTONIC in microseconds. On Linux this clock is the same for the whole machine, so records of
+  different processes can be compared: a run, its history and its store's clients are on one machine. A record is
+  stamped when it is made, so an operation took effect before the `at_us` and after the `sent_us` of its reply.
+- A torn line is accepted only at the end of a file whose process was killed, as an `exited` record with a signal in
+  another file must show. Anything else that cannot be read raises `HistoryDamaged`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 
 class HistoryDamaged(RunFailed):
-    """A history cannot be read, so nothing can be said of the run."""
+    """A history cannot be read, so the run has no verdict."""
 
 
 def now_us() -> int:
@@ -53,7 +53,7 @@ def now_us() -> int:
 
 
 def encode(event: HistoryRecord) -> bytes:
-    """Return the line of a record."""
+    """Return a record as a line."""
     return _encoder.encode(event) + b"\n"
 
 
@@ -63,7 +63,7 @@ def decode(line: bytes) -> AnyRecord:
 
 
 class Writer:
-    """The file of this process; safe to use from several threads. A forked child opens its own."""
+    """The file of this process; thread-safe. A forked child opens its own."""
 
     def __init__(self, directory: Path | str, *, run: str, role: str, name: str) -> None:
         self.process = process_name(role, name, os.getpid())
@@ -75,24 +75,26 @@ class Writer:
         self.write(Started(at_us=now_us(), run=run, role=role, name=name, pid=self._pid))
 
     def write(self, event: HistoryRecord) -> None:
-        """Append a record, by one write."""
+        """Append a record with one write."""
         if os.getpid() != self._pid:
-            message = f"process {os.getpid()} would write into the history of {self._pid}: open one of its own"
+            message = f"process {os.getpid()} must not write to the history file of process {self._pid}"
             raise HistoryDamaged(message)
         line = encode(event)
-        with self._lock:  # never into a file that was closed, or into another one that has got its number
+        with self._lock:  # never into a closed file, or into another file that reuses its descriptor
             if self._descriptor < 0:
-                raise HistoryDamaged(f"{self.path} has been ended: nothing more can be written to it")
+                raise HistoryDamaged(f"{self.path} is closed")
             try:
                 written = os.write(self._descriptor, line)
             except OSError as error:
-                raise HistoryDamaged(f"nothing can be written to {self.path}: {error.strerror}") from error
+                raise HistoryDamaged(f"cannot write to {self.path}: {error.strerror}") from error
         if written != len(line):
-            message = f"only {written} of {len(line)} bytes of a record were written to {self.path}: is the disk full?"
+            message = (
+                f"only {written} of {len(line)} bytes of a record could be written to {self.path}: is the disk full?"
+            )
             raise HistoryDamaged(message)
 
     def close(self) -> None:
-        """End the file in good order."""
+        """End the file cleanly."""
         with self._lock:
             if self._descriptor >= 0:
                 self.write(HistoryEnded(at_us=now_us()))
@@ -109,22 +111,22 @@ class Writer:
 
 
 def process_name(role: str, name: str, pid: int) -> str:
-    """Return how a process is called in a history: in `Exited` and as the target of faults."""
+    """Return the name of a process in a history: in `Exited` and as the target of faults."""
     return f"{role}-{name}-{pid}"
 
 
 class History:
-    """The files of a run, to be read; nothing is kept in memory."""
+    """Reads the files of a run; keeps nothing in memory."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
         self.files = sorted(self.directory.glob("*" + SUFFIX))
         if not self.files:
-            message = f"there is no history in {self.directory}: no file *{SUFFIX}"
+            message = f"no history in {self.directory}: it has no *{SUFFIX} file"
             raise HistoryDamaged(message)
 
     def lines(self, file: Path) -> Iterator[bytes]:
-        """Yield the whole lines of a file, then check that what is left at its end may be left."""
+        """Yield the complete lines of a file, then check whether a torn line at its end is acceptable."""
         number = 0
         with file.open("rb", buffering=_CHUNK) as stream:
             for line in stream:
@@ -132,7 +134,7 @@ class History:
                 if line.endswith(b"\n"):
                     yield line
                 elif not self.was_killed(file.stem):
-                    message = f"{file}:{number} is torn, and no `exited` record says that {file.stem} was killed"
+                    message = f"{file}:{number} is torn, but no `exited` record says that {file.stem} was killed"
                     raise HistoryDamaged(message)
 
     def records(self, file: Path) -> Iterator[tuple[bytes, AnyRecord]]:
@@ -142,7 +144,7 @@ class History:
             try:
                 yield line, decoder(line)
             except msgspec.MsgspecError as error:
-                message = f"{file}:{number} is no record of a history: {error}"
+                message = f"{file}:{number} is not a history record: {error}"
                 raise HistoryDamaged(message) from error
 
     def all(self) -> Iterator[tuple[str, AnyRecord]]:
@@ -162,7 +164,7 @@ class History:
                         yield file.stem, event
 
     def was_killed(self, process: str) -> bool:
-        """Tell whether somebody saw the process die of a signal."""
+        """Return whether the process was seen to die of a signal."""
         marker = b'"kind":"exited"'
         for file in self.files:
             if file.stem == process:

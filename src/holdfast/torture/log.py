@@ -1,4 +1,4 @@
-"""The conductor's own history: the run, the ends of processes, the faults; and what of it the view shows."""
+"""The conductor's own history file: the run, process exits and faults; parts of it are shown in the live view."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from holdfast.torture.plan import Fault
 
 
 class Log:
-    """Writes what the conductor does and sees."""
+    """Records what the conductor does and sees."""
 
-    def __init__(self, directory: Path, run: str, told: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, run: str, show: Callable[[str], None]) -> None:
         self.directory = directory
         self.writer = Writer(directory, run=run, role="conductor", name="main")
-        self.told = told
+        self.show = show
         self.over = threading.Event()
-        """Set when the time of faults is over: what lasts is to end."""
+        """Set when the fault phase is over: faults in progress must end."""
         self._numbers = itertools.count(1)
         self._exited: set[str] = set()
         self.done: Counter[Fault] = Counter()
-        """The faults that have happened, by kind."""
+        """The number of injected faults, by kind."""
 
     def exited(self, process: str, code: int | None) -> None:
-        """Note the end of a process; a negative code is a signal that killed it, None that nobody saw it."""
+        """Record a process exit; a negative code is the signal that killed it, None means that the code is unknown."""
         if process in self._exited:
             return
         self._exited.add(process)
@@ -41,7 +41,7 @@ class Log:
         self.writer.write(record)
 
     def exited_if_known(self, process: str, code: int | None) -> None:
-        """Note the end of a process that may have had no history of its own."""
+        """Record the exit of a process that may have no history file."""
         if (self.directory / (process + SUFFIX)).exists():
             self.exited(process, code)
 
@@ -49,21 +49,21 @@ class Log:
     def fault(
         self, kind: Fault, target: str, detail: str = "", *, stalls: bool = False, asks: bool = False
     ) -> Generator[None]:
-        """Note that a fault begins, and when it is over."""
+        """Record the start and the end of a fault."""
         number = next(self._numbers)
         self.writer.write(
             FaultBegan(
                 at_us=now_us(), number=number, fault=kind, target=target, detail=detail, stalls=stalls, asks=asks
             )
         )
-        self.told(f"{kind} {target}{f': {detail}' if detail else ''}")
+        self.show(f"{kind} {target}{f': {detail}' if detail else ''}")
         try:
             yield
         finally:
             self.writer.write(FaultEnded(at_us=now_us(), number=number, fault=kind, target=target))
 
     def count(self, kind: Fault, times: int = 1) -> None:
-        """Count a fault that has happened for sure."""
+        """Count a fault that certainly happened."""
         self.done[kind] += times
 
     def close(self) -> None:

@@ -1,34 +1,33 @@
-"""What a run is called where it meets others: its queues, its schema, its sessions."""
+"""Names that a run uses in a store: queues, schema, sessions."""
 
 from __future__ import annotations
 
 from typing import Final
 
 QUEUE: Final = "holdfast-torture"
-STRANGERS: Final = "holdfast-torture-strangers"
+RARE_QUEUE: Final = "holdfast-torture-knows_rare_task"
 """A queue that most workers do not serve."""
 PAUSED: Final = "holdfast-torture-paused"
-"""A queue that is paused now and then."""
+"""A queue that is paused at times."""
 USUAL: Final = (QUEUE, PAUSED)
-QUEUES: Final = (*USUAL, STRANGERS)
+QUEUES: Final = (*USUAL, RARE_QUEUE)
 SESSIONS: Final = "holdfast-torture"
-"""What the names of all sessions of workers and producers on PostgreSQL begin with."""
-EFFECTS: Final = ("effect", "step")
+"""The prefix of the session names of all workers and producers on PostgreSQL."""
 ORDERED: Final = "ordered"
-"""The task whose jobs have an order_key."""
+"""The task whose jobs have an order key."""
 _SCHEMA: Final = "holdfast"
-_BESIDE: Final = "_torture"
+_ENDING: Final = "_torture"
 
 
-def schema_beside(schema: str | None) -> str:
-    """Return the schema of runs on PostgreSQL: beside the one that a URL names, and theirs alone."""
+def schema_of_runs(schema: str | None) -> str:
+    """Return the schema of runs on PostgreSQL: the one that a URL names, with an ending that no app uses."""
     chosen = schema or _SCHEMA
-    return chosen if chosen.endswith(_BESIDE) else chosen + _BESIDE
+    return chosen if chosen.endswith(_ENDING) else chosen + _ENDING
 
 
 def sessions_in(schema: str) -> str:
-    """Return the application name of workers and producers in a schema of runs: two in one database are told apart.
+    """Return the application name of workers and producers in a schema; it distinguishes two runs in one database.
 
-    PostgreSQL cuts such names at 63 bytes; without its ending the longest schema leaves room.
+    PostgreSQL truncates such names to 63 bytes; without its ending the longest schema fits.
     """
-    return f"{SESSIONS}.{schema.removesuffix(_BESIDE)}"
+    return f"{SESSIONS}.{schema.removesuffix(_ENDING)}"

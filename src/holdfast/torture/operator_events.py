@@ -1,4 +1,4 @@
-"""What people ask of jobs and queues while a run goes on."""
+"""Operator actions on jobs and queues during a run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from holdfast.torture.event import HistoryRecord
 
 
 class CancelCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Somebody asks to cancel a job."""
+    """An operator sends the cancellation of a job."""
 
     job: str
 
 
 class CancelAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The answer: cancelled, asked, too_late, unavailable or unknown."""
+    """The reply: cancelled, asked, too_late, unavailable or unknown."""
 
     job: str
     answer: str
@@ -20,13 +20,13 @@ class CancelAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class RetryCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Somebody asks to run an ended job again."""
+    """An operator sends the retry of an ended job."""
 
     job: str
 
 
 class RetryAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The answer: True if the job was failed or cancelled and is ready again; None is unknown."""
+    """The reply: True if the job was failed or cancelled and is ready again; None is unknown."""
 
     job: str
     answer: bool | None
@@ -34,13 +34,13 @@ class RetryAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class ResetCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Somebody takes a running job's lease away."""
+    """An operator sends the reset of a running job's lease."""
 
     job: str
 
 
 class ResetAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The answer: True if the job ran, and its holder is stale from now on; None is unknown.
+    """The reply: True if the job was running, and its holder is stale from now on; None is unknown.
 
     `sent_us` is the `at_us` of the call.
     """
@@ -51,20 +51,20 @@ class ResetAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class PauseAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A queue is paused: it was by this call, or had been before it."""
+    """A queue is paused, by this call or an earlier one."""
 
     queue: str
     sent_us: int
 
 
 class ResumeCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Somebody asks to claim from a queue again."""
+    """An operator sends the resumption of a queue."""
 
     queue: str
 
 
 class ResumeAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """That was done, or is known not to have been done; without an answer it may be done at any time.
+    """The queue was resumed, or certainly was not; without this record it may be resumed at any time.
 
     `sent_us` is the `at_us` of the call.
     """

@@ -1,4 +1,4 @@
-"""What a run is to do: how many jobs, which faults how often, how long; all of it follows from a profile and a seed."""
+"""The plan of a run: number of jobs, faults and their counts, durations; determined by a profile and a seed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 from holdfast.errors import ConfigError
 
 LEASE: Final = 2.0
-"""Seconds: short, so that a stop past the lease is cheap."""
+"""Seconds; short, so that a stop past the lease is cheap."""
 _RESCUE_SLACK: Final = 15.0
-_MOST_A_SECOND: Final = 800  # jobs: about what two cores do beside faults on PostgreSQL
+_MOST_A_SECOND: Final = 800  # jobs: about what two cores manage under faults on PostgreSQL
 
 
 class Fault(StrEnum):
@@ -40,10 +40,10 @@ MEANINGS: Final[Mapping[Fault, str]] = {
     Fault.TERM: "SIGTERM, as in a rolling restart",
     Fault.CUT: "connections cut by the proxy",
     Fault.COMMIT: "connections cut inside COMMIT, before or after the server has it",
-    Fault.STATEMENT: "connections cut around a statement that commits by itself: its request or its reply is lost",
+    Fault.STATEMENT: "connections cut at an autocommitted statement: its request or its reply is lost",
     Fault.TERMINATE: "sessions terminated by the server",
     Fault.RESTART: "the server killed or stopped at once, and started again",
-    Fault.SKEW: "workers whose wall clock is wrong by up to ten minutes",
+    Fault.SKEW: "workers whose wall clock is off by up to ten minutes",
     Fault.SNAPSHOT: "a snapshot held open",
 }
 
@@ -51,9 +51,9 @@ MEANINGS: Final[Mapping[Fault, str]] = {
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a run on one kind of store.
 
-    `seconds` is how long the faults last if all goes well, `limit` when they end at the latest, reached or not. In the
-    quiet phase `drain` seconds may pass without the end of one more job until those that are left count as stuck: a
-    slow store may take its time. `faults` are the counts to reach.
+    `seconds` is the planned duration of the faults, `limit` when they end at the latest, whether or not their counts
+    are reached. In the quiet phase `drain` seconds may pass without a job ending until the rest counts as stuck: a slow
+    store may take its time. `faults` are the counts to reach.
     """
 
     jobs: int
@@ -65,7 +65,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[Fault, int]
 
     def with_jobs(self, jobs: int) -> Profile:
-        """Return the same with another number of jobs, and with more time where they would come too fast."""
+        """Return the same with another number of jobs, and with more time if they would come too fast."""
         seconds = max(self.seconds, jobs / _MOST_A_SECOND)
         return msgspec.structs.replace(self, jobs=jobs, seconds=seconds, limit=self.limit + seconds - self.seconds)
 
@@ -73,7 +73,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 _SMOKE: Final = Profile(
     jobs=1500,
     seconds=9.0,
-    limit=60.0,  # on a busy machine a failpoint waits for a worker that comes to it
+    limit=60.0,  # on a busy machine a failpoint waits long for a worker to reach it
     drain=60.0,
     workers=3,
     producers=2,
@@ -156,7 +156,7 @@ def profile_of(name: str, *, one_writer: bool) -> Profile:
         return _STANDARD
     if name == "release":
         return _RELEASE_ONE_WRITER if one_writer else _RELEASE
-    raise ConfigError(f"no profile is called {name!r}: there are {', '.join(PROFILES)}")
+    raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,12 +169,12 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> str:
-        """What the run is called in its history."""
+        """The name of the run in its history."""
         return f"{self.name}-{self.seed}"
 
     @property
     def slowness(self) -> float:
-        """How much longer than usual a lease is; what is bound by leases takes as much longer."""
+        """How much longer than the default the lease is; timeouts bound by leases scale with it."""
         return max(1.0, self.lease / LEASE)
 
     @property
@@ -189,13 +189,13 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recovery(self) -> float:
-        """Seconds within which a dead worker's jobs are claimed anew; roomy, because the machine is busy on purpose."""
+        """Seconds within which a dead worker's jobs are claimed again; generous: the machine is busy on purpose."""
         return self.lease + _RESCUE_SLACK * self.slowness
 
     def scaled(self, seconds: float) -> float:
-        """Return a patience that fits the machine: so much on an idle one, as much more as the lease is longer."""
+        """Return a timeout scaled to the machine: `seconds` on an idle one, longer in proportion to the lease."""
         return seconds * self.slowness
 
     def chance(self, *what: object) -> random.Random:
-        """Return the source of chance for one part of the run; the same for the same seed."""
+        """Return the random generator of one part of the run; the same for the same seed."""
         return random.Random("/".join(map(str, (self.seed, *what))))  # noqa: S311 - repeatable on purpose

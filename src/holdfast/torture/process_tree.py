@@ -1,4 +1,4 @@
-"""Processes that are not our own children, as far as this system tells of them."""
+"""Processes that are not our own children, read from /proc."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import contextlib
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_GONE: Final = frozenset({"", "Z", "X"})  # a process that only waits to be reaped does not run
+_GONE: Final = frozenset({"", "Z", "X"})  # a zombie does not run
 
 
-def below(pid: int) -> list[int]:
-    """Return the processes below one, as far as this system tells."""
+def descendants(pid: int) -> list[int]:
+    """Return the descendants of a process."""
     found: list[int] = []
-    with contextlib.suppress(OSError):  # it may end while we look
+    with contextlib.suppress(OSError):  # it may exit meanwhile
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
                 for child in map(int, (task / "children").read_text().split()):
-                    found += [child, *below(child)]
+                    found += [child, *descendants(child)]
     return found
 
 
 def state_of(pid: int) -> str:
-    """Return the letter of a process's state; empty if there is none."""
+    """Return the state letter of a process; empty if it does not exist."""
     return _fields(pid)[0]
 
 
-class Born(NamedTuple):
-    """A process, told from a later one of the same number by when it was started; that is empty if there is none."""
+class ProcessIdentity(NamedTuple):
+    """A process, identified by its pid and start time; the start time is empty if it does not exist."""
 
     pid: int
     at: str
 
     @property
-    def is_there(self) -> bool:
-        """Whether this very process still runs."""
+    def is_running(self) -> bool:
+        """Whether this process, and not one that reuses its pid, still runs."""
         state, at = _fields(self.pid)
         return at == self.at and state not in _GONE
 
 
-def born(pid: int) -> Born:
-    """Return the process that has a number now."""
-    return Born(pid, _fields(pid)[1])
+def identify(pid: int) -> ProcessIdentity:
+    """Return the process that currently has a pid."""
+    return ProcessIdentity(pid, _fields(pid)[1])
 
 
 def _fields(pid: int) -> tuple[str, str]:
@@ -52,5 +52,5 @@ def _fields(pid: int) -> tuple[str, str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that only waits to be reaped does not."""
+    """Return whether a process runs; a zombie does not."""
     return state_of(pid) not in _GONE

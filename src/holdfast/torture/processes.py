@@ -1,4 +1,4 @@
-"""The processes of a run beside the workers: producers, and the outside world."""
+"""The processes of a run other than workers: producers and the outside server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.torture.recorder import NAME, ROLE
 
 
 class ProgramEnded(RunFailed):
-    """A program has ended though nobody asked it to."""
+    """A program exited unexpectedly."""
 
 
 class Program:
@@ -40,7 +40,7 @@ class Program:
         return found
 
     def listen(self, take: Callable[[bytes], None]) -> None:
-        """Hand on every line to come."""
+        """Pass every further line to `take`."""
 
         async def listen() -> None:
             while self.process.stdout is not None and (line := await self.process.stdout.readline()):
@@ -49,7 +49,7 @@ class Program:
         self._listening = asyncio.create_task(listen())
 
     async def ended(self) -> int:
-        """Wait for the end, and for the last line."""
+        """Wait for the exit, and for the last line."""
         code = await self.process.wait()
         if self._listening is not None:
             await self._listening
@@ -61,10 +61,9 @@ class Program:
             self._refuse()
 
     def _refuse(self) -> None:
-        words = self._output.read_text(errors="replace").strip().splitlines()
-        raise ProgramEnded(
-            f"{self.name} has ended by itself with code {self.process.returncode}: {words[-1] if words else 'no words'}"
-        )
+        lines = self._output.read_text(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else "no output"
+        raise ProgramEnded(f"{self.name} exited unexpectedly with code {self.process.returncode}: {reason}")
 
 
 class Programs:
@@ -79,12 +78,12 @@ class Programs:
         """Start a program by its role."""
         output = self._folder / f"{role}-{name}.log"
         module = f"holdfast.torture.programs.{role}"
-        with output.open("ab") as words:
+        with output.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", module, msgspec.json.encode(settings).decode()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=words,
+                stderr=errors,
                 env={**os.environ, **environment, ROLE: role, NAME: name},
             )
         program = Program(process_name(role, name, process.pid), process, output)
@@ -96,13 +95,13 @@ class Programs:
         return [program for program in self._programs if program.process.returncode is None]
 
     async def end(self, programs: Iterable[Program], *, within: float) -> int:
-        """Ask programs to end, wait for them, and write down how they ended; return how many had to be killed."""
-        asked = list(programs)
-        for program in asked:
+        """Ask programs to shut down, wait for them, and record their exits; return how many had to be killed."""
+        ending = list(programs)
+        for program in ending:
             _send(program, signal.SIGTERM)
         killed = 0
         give_up = asyncio.get_running_loop().time() + within
-        for program in asked:
+        for program in ending:
             try:
                 async with asyncio.timeout_at(give_up):
                     code = await program.ended()
@@ -114,7 +113,7 @@ class Programs:
         return killed
 
     async def kill(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all programs that still run."""
         for program in self.running():
             _send(program, signal.SIGKILL)
             await program.ended()

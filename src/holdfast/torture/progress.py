@@ -1,4 +1,4 @@
-"""What is known of a run while it goes on; the view reads it."""
+"""The state of a run in progress; the live view reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVENTS: Final = 6
 
 
 class RunPhase(StrEnum):
-    """How far a run is."""
+    """The phase of a run."""
 
     STARTING = "starting"
     FAULTS = "faults"
@@ -26,7 +26,7 @@ class RunPhase(StrEnum):
 
 
 class RunProgress:
-    """The state of a run, for whoever looks."""
+    """The state of a run, for the live view."""
 
     unit: ClassVar[str] = "jobs"
     came: ClassVar[str] = "enqueued"
@@ -48,14 +48,14 @@ class RunProgress:
         self.started = 0
         self.deaths = 0
         self.doubled = 0
-        """Effects that were seen twice while the run went on; the verdict is the checker's."""
+        """Duplicate effects seen during the run; the checker decides."""
         self.events: deque[str] = deque(maxlen=_EVENTS)
-        self.told = 0
+        self.event_count = 0
 
     def event(self, text: str) -> None:
-        """Take in what the conductor does."""
+        """Record an action of the conductor."""
         self.events.append(text)
-        self.told += 1
+        self.event_count += 1
 
     @property
     def seconds(self) -> float:
@@ -64,15 +64,15 @@ class RunProgress:
 
     @property
     def enqueued(self) -> int:
-        """How many jobs were enqueued, as far as the producers have told."""
+        """How many jobs were enqueued, as reported by the producers."""
         return sum(self.produced.values())
 
     @property
     def ended(self) -> int:
-        """How many jobs have ended, at the last look."""
+        """How many jobs had ended at the last snapshot."""
         return sum(self.counts.get(state, 0) for state in self.ended_states)
 
     @property
     def left(self) -> int:
-        """How many have not, at the last look."""
+        """How many jobs had not ended at the last snapshot."""
         return sum(self.counts.get(state, 0) for state in self.open_states)

@@ -1,7 +1,7 @@
-"""A TCP proxy before a PostgreSQL server that breaks the line in every way a network does, and around a COMMIT.
+"""A TCP proxy for a PostgreSQL server that breaks connections in every way a network does, and around a COMMIT.
 
-An event loop in a thread of its own; loopback only. Faults befall the links there are, and with `hole` and `refuse` the
-new ones as well; `heal` lets new links through, while a link that has lost bytes stays silent for ever.
+It runs an event loop in its own thread, on loopback only. Faults affect the existing connections, and `hole` and
+`refuse` new ones as well; `heal` lets new connections through, while a connection that lost bytes stays silent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BEGINS = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
 _ENDS = re.compile(r"\s*(commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b))\b", re.IGNORECASE)
 When = Literal["before", "after"]
 _CHUNK = 65536
-_READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: what was asked is committed, or refused
+_READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: the request is committed, or rejected
 
 
 async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -49,7 +49,7 @@ class ProxiedConnection:
         self._swallowed = b""
 
     async def run(self, client: asyncio.StreamReader, server: asyncio.StreamReader) -> None:
-        """Pass on until either side ends."""
+        """Forward until either side closes."""
         pumps = [asyncio.ensure_future(self._ask(client)), asyncio.ensure_future(self._answer(server))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -107,13 +107,13 @@ class ProxiedConnection:
             writer.transport.abort()
 
     def close(self) -> None:
-        """End both sides in order."""
+        """Close both sides cleanly."""
         for writer in (self._client, self._server):
             writer.close()
 
 
 class Proxy:
-    """Stands before the server of `url`; `proxy.url` leads through it."""
+    """A proxy for the server of `url`; `proxy.url` connects through it."""
 
     def __init__(self, url: str) -> None:
         place = place_of(url)
@@ -121,16 +121,16 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = led_to(url, place, self._listener.getsockname()[1])
         self.delay = 0.0
-        """Seconds that every piece is held back, either way."""
+        """Seconds by which all data is delayed, either way."""
         self.cuts = 0
-        """How often a cut at a statement was made."""
+        """The number of cuts at a statement."""
         self.cuts_alone = 0
-        """How often of these at a statement that commits by itself."""
+        """The number of those at an autocommitted statement."""
         self.links_cut = 0
-        """How many links were reset, for whatever reason."""
+        """The number of reset connections."""
         self._new: Literal["pass", "hole", "refuse"] = "pass"
         self._cuts: dict[bool, tuple[When, str]] = {}
-        """What is armed: one cut for statements outside of transactions alone, and one for any."""
+        """The armed cuts: one for autocommitted statements only, and one for any statement."""
         self._has_cut = {False: threading.Event(), True: threading.Event()}
         self._links: set[ProxiedConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,19 +142,19 @@ class Proxy:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """Reset every link."""
+        """Reset every connection."""
         self._each(ProxiedConnection.cut)
 
     def cut_one(self, chance: random.Random) -> None:
-        """Reset one link."""
+        """Reset one connection."""
         self._each(ProxiedConnection.cut, one_of=chance)
 
     def fin(self) -> None:
-        """End every link in order."""
+        """Close every connection cleanly."""
         self._each(ProxiedConnection.close)
 
     def half(self) -> None:
-        """Let requests through on the links there are, and no reply back: each is half open from now on."""
+        """Forward requests on the existing connections but no replies: each is half open from now on."""
 
         def fault(link: ProxiedConnection) -> None:
             link.drops_replies = True
@@ -162,7 +162,7 @@ class Proxy:
         self._each(fault)
 
     def hole(self) -> None:
-        """Swallow everything both ways, also on links to come; nothing is ever refused."""
+        """Drop all data both ways, also on new connections; nothing is refused."""
 
         def fault(link: ProxiedConnection) -> None:
             link.drops_requests = link.drops_replies = True
@@ -171,38 +171,38 @@ class Proxy:
         self._each(fault)
 
     def refuse(self) -> None:
-        """Reset every link, and those to come."""
+        """Reset every connection, and new ones."""
         self._new = "refuse"
         self.cut()
 
     def heal(self) -> None:
-        """Let new links through again."""
+        """Let new connections through again."""
         self._new, self.delay = "pass", 0.0
         self._cuts.clear()
 
     def arm(self, when: When, statement: str = COMMIT, *, alone: bool = False) -> None:
-        """Cut once, at the next statement with this pattern: before the server gets it, or after it has done it.
+        """Cut once, at the next statement with this pattern: before the server receives it, or after it is done.
 
-        With `alone` only at one outside of a transaction, which commits by itself.
+        With `alone` only at an autocommitted statement.
         """
         self._has_cut[alone].clear()
         self._cuts[alone] = (when, statement)
 
     def cut_within(self, seconds: float, *, alone: bool = False) -> bool:
-        """Wait for the cut that was armed; tell whether it was made."""
+        """Wait for the armed cut; return whether it was made."""
         return self._has_cut[alone].wait(seconds)
 
     def disarm(self, *, alone: bool = False) -> None:
-        """Cut no more."""
+        """Disarm the cut."""
         self._cuts.pop(alone, None)
 
     @property
     def links(self) -> int:
-        """How many links there are."""
+        """The number of connections."""
         return len(self._links)
 
     def cut_at(self, statement: str, *, is_alone: bool) -> When | None:
-        """Whether to cut at this statement; asked by the links. `is_alone`: it is outside of a transaction."""
+        """Return whether to cut at this statement; called by connections. `is_alone`: it is autocommitted."""
         for alone, (when, pattern) in list(self._cuts.items()):
             if (is_alone or not alone) and re.search(pattern, statement, re.IGNORECASE | re.DOTALL):
                 self.disarm(alone=alone)
@@ -213,7 +213,7 @@ class Proxy:
         return None
 
     def close(self) -> None:
-        """End all links and the thread."""
+        """Close all connections and end the thread."""
 
         async def end() -> None:
             for task in list(self._tasks):
@@ -247,8 +247,8 @@ class Proxy:
         self._loop.close()
 
     async def _end_the_rest(self) -> None:
-        """End links that came while the others were ended, or were broken off while they ended by themselves."""
-        await asyncio.sleep(0)  # what was accepted becomes a task in the next turn
+        """Close connections that were accepted while the others were closed, or were interrupted while closing."""
+        await asyncio.sleep(0)  # accepted connections become tasks in the next turn of the loop
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
                 task.cancel()
@@ -260,7 +260,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is not None:  # as it always is in a coroutine
+        if task is not None:  # always true in a coroutine
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._transports.add(writer.transport)
@@ -272,7 +272,7 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        except asyncio.CancelledError:  # the proxy ends while this link was being made
+        except asyncio.CancelledError:  # the proxy was closed while this connection was being made
             writer.transport.abort()
             raise
         self._transports.add(to_server.transport)

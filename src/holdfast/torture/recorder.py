@@ -1,4 +1,4 @@
-"""The history file of this process, whichever it is: opened at the first record, and anew after a fork."""
+"""The history file of the current process: opened at the first record, and reopened after a fork."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME: Final = "HOLDFAST_TORTURE_NAME"
 
 
 class Recorder:
-    """Writes records of this process; without a directory it writes nothing, so that the work can be tried alone."""
+    """Writes records of this process; without a directory it writes nothing, so that handlers can run alone."""
 
     def __init__(self, directory: str | None, *, run: str, role: str, name: str) -> None:
         self._directory = directory
@@ -28,7 +28,7 @@ class Recorder:
 
     @classmethod
     def of_environment(cls) -> Recorder:
-        """Return the recorder that the conductor has asked for."""
+        """Return the recorder that the conductor configured."""
         read = os.environ.get
         return cls(read(HISTORY), run=read(RUN, "none"), role=read(ROLE, "worker"), name=read(NAME, "alone"))
 
@@ -42,17 +42,17 @@ class Recorder:
             self._writer.write(event)
 
     def open(self) -> None:
-        """Begin the file of this process now."""
+        """Start the file of this process now."""
         if self._directory is None:
             return
         name = self._name
         while (Path(self._directory) / (process_name(self._role, name, os.getpid()) + SUFFIX)).exists():
-            name += "x"  # the number of a process that died was given out again
+            name += "x"  # the pid of a dead process was reused
         self._writer = Writer(self._directory, run=self._run, role=self._role, name=name)
         self._pid = os.getpid()
 
     def close(self) -> None:
-        """End the file of this process in good order, if it has one."""
+        """End the file of this process cleanly, if it has one."""
         if self._writer is not None and self._pid == os.getpid():
             self._writer.close()
 

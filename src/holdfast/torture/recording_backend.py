@@ -1,6 +1,6 @@
-"""Stands beside the port and writes down what the store was asked and what it answered.
+"""A backend wrapper that records requests to the store and their replies.
 
-The work under torture needs no code for its history: every worker's backend is wrapped here.
+Every worker's backend is wrapped, so the code under torture needs no code for its history.
 """
 
 from __future__ import annotations
@@ -39,53 +39,56 @@ WORKER: Final = "HOLDFAST_TORTURE_WORKER"
 UNAVAILABLE: Final = "unavailable"
 UNKNOWN: Final = "unknown"
 _KEPT_FENCES: Final = 1000
-_joined: ContextVar[TransactionBeside | None] = ContextVar("holdfast_torture_joined", default=None)
+_joined: ContextVar[RecordingTransaction | None] = ContextVar("holdfast_torture_joined", default=None)
 
 
-class Beside:
-    """A `Backend` around another; what is not written down goes straight through, also what the port gains later."""
+class RecordingBackend:
+    """A `Backend` around another; calls that are not recorded pass through, including future verbs of the port."""
 
     def __init__(self, inner: Backend, recorder: Recorder) -> None:
         self._inner = inner
         self._recorder = recorder
         self._workers: dict[int, str] = {}
-        self.pulls = False
-        """Whether the program claims by itself, and has no worker that would."""
+        self.claims_directly = False
+        """Whether the program claims directly, without a worker."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the inner backend has."""
+        """Return the attribute of the inner backend."""
         return getattr(self._inner, name)
 
     @classmethod
-    def around(cls, inner: Backend, recorder: Recorder) -> tuple[Backend, Beside]:
-        """Return the same object twice: as the backend that it is, and as what it knows besides."""
-        beside = cls(inner, recorder)
-        return cast("Backend", beside), beside
+    def around(cls, inner: Backend, recorder: Recorder) -> tuple[Backend, RecordingBackend]:
+        """Return the same object twice: typed as a backend, and as the wrapper."""
+        recording = cls(inner, recorder)
+        return cast("Backend", recording), recording
 
     def worker_of(self, fence: int) -> str:
-        """Return which worker has claimed under a fence: one of this process, or that of which this is a job child."""
+        """Return the worker that claimed under a fence: one of this process, or the parent of this job child."""
         return self._workers.get(fence, "") or os.environ.get(WORKER, "")
 
     @property
     def jobs(self) -> JobStore:  # noqa: D102
-        return cast("JobStore", JobsBeside(self._inner.jobs, self._recorder, self._workers, pulls=self.pulls))
+        return cast(
+            "JobStore",
+            RecordingJobs(self._inner.jobs, self._recorder, self._workers, claims_directly=self.claims_directly),
+        )
 
     @property
     def transactions(self) -> Transactions:  # noqa: D102
-        return cast("Transactions", TransactionsBeside(self._inner.transactions, self._recorder))
+        return cast("Transactions", RecordingTransactions(self._inner.transactions, self._recorder))
 
     def extender(self) -> Extender:  # noqa: D102
-        return cast("Extender", ExtenderBeside(self._inner.extender(), self._recorder))
+        return cast("Extender", RecordingExtender(self._inner.extender(), self._recorder))
 
 
-class JobsBeside:
-    """The verbs that move jobs, written down; the others go straight through."""
+class RecordingJobs:
+    """Records the verbs that move jobs; the others pass through."""
 
-    def __init__(self, inner: JobStore, recorder: Recorder, workers: dict[int, str], *, pulls: bool) -> None:
+    def __init__(self, inner: JobStore, recorder: Recorder, workers: dict[int, str], *, claims_directly: bool) -> None:
         self._inner = inner
         self._recorder = recorder
         self._workers = workers
-        self._pulls = pulls
+        self._claims_directly = claims_directly
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -95,7 +98,7 @@ class JobsBeside:
         claim = await self._inner.claim(request)
         at_us, lease_us = now_us(), span_micros(request.lease)
         if claim.jobs:
-            os.environ[WORKER] = request.worker_id  # for the job children that are started from now on
+            os.environ[WORKER] = request.worker_id  # for job children started from now on
         for job in claim.jobs:
             self._workers[job.fence] = request.worker_id
             record = Claimed(
@@ -110,7 +113,7 @@ class JobsBeside:
                 lease_us=lease_us,
                 turn_us=job.turn_us,
                 seq=job.seq,
-                pulled=self._pulls,
+                direct=self._claims_directly,
             )
             self._recorder.write(record)
         while len(self._workers) > _KEPT_FENCES:
@@ -122,12 +125,12 @@ class JobsBeside:
         try:
             verdicts = await self._inner.finish(finishes)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            self._finished(finishes, [_trouble(error)] * len(finishes), sent_us)
+            self._finished(finishes, [_error_verdict(error)] * len(finishes), sent_us)
             raise
         joined = _joined.get()
         if joined is None:
             self._finished(finishes, verdicts, sent_us)
-        else:  # it is done when the transaction that it has joined is
+        else:  # it takes effect when the transaction that it joined commits
             joined.later.append(
                 lambda how: self._finished(finishes, verdicts if how is None else [how] * len(finishes), sent_us)
             )
@@ -152,7 +155,7 @@ class JobsBeside:
         try:
             verdicts = await self._inner.release(leases, started=started)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            self._released(leases, [_trouble(error)] * len(leases), sent_us, started=started)
+            self._released(leases, [_error_verdict(error)] * len(leases), sent_us, started=started)
             raise
         self._released(leases, verdicts, sent_us, started=started)
         return verdicts
@@ -195,17 +198,17 @@ class JobsBeside:
     async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
         sent_us = now_us()
 
-        def written_down(verdict: str) -> None:
+        def record(verdict: str) -> None:
             self._recorder.write(
                 ProgressAnswered(at_us=now_us(), job=lease.job_id, fence=lease.fence, verdict=verdict, sent_us=sent_us)
             )
 
-        return await _told(self._inner.progress(lease, percent, note), written_down)
+        return await _recorded_verdict(self._inner.progress(lease, percent, note), record)
 
     async def extend(self, lease: Lease, duration: timedelta) -> Verdict:
         sent_us = now_us()
 
-        def written_down(verdict: str) -> None:
+        def record(verdict: str) -> None:
             self._recorder.write(
                 ExtendAnswered(
                     at_us=now_us(),
@@ -217,11 +220,11 @@ class JobsBeside:
                 )
             )
 
-        return await _told(self._inner.extend(lease, duration), written_down)
+        return await _recorded_verdict(self._inner.extend(lease, duration), record)
 
 
-class TransactionsBeside:
-    """Handlers' transactions, written down: begun, committed, rolled back, unknown."""
+class RecordingTransactions:
+    """Records handlers' transactions: begun, committed, rolled back, unknown."""
 
     def __init__(self, inner: Transactions, recorder: Recorder) -> None:
         self._inner = inner
@@ -232,20 +235,20 @@ class TransactionsBeside:
 
     @asynccontextmanager
     async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[Transaction]:
-        with self._written_down(lease) as effect:
+        with self._recorded(lease) as effect:
             async with self._inner.begin(lease, limit=limit) as transaction:
                 effect.transaction = transaction
                 yield effect
 
     @contextmanager
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[Transaction]:
-        with self._written_down(lease) as effect, self._inner.begin_blocking(lease, limit=limit) as transaction:
+        with self._recorded(lease) as effect, self._inner.begin_blocking(lease, limit=limit) as transaction:
             effect.transaction = transaction
             yield effect
 
     @contextmanager
-    def _written_down(self, lease: Lease) -> Generator[TransactionBeside]:
-        effect = TransactionBeside()
+    def _recorded(self, lease: Lease) -> Generator[RecordingTransaction]:
+        effect = RecordingTransaction()
         job, fence, sent_us = lease.job_id, lease.fence, now_us()
         self._recorder.write(EffectBegan(at_us=sent_us, job=job, fence=fence))
         outer = _joined.get()
@@ -267,17 +270,17 @@ class TransactionsBeside:
             self._recorder.write(EffectCommitted(at_us=now_us(), job=job, fence=fence, sent_us=sent_us))
 
 
-class TransactionBeside:
+class RecordingTransaction:
     """A handler's transaction that knows whether it completes the job."""
 
     def __init__(self) -> None:
         self.transaction: Transaction | None = None
         self.completes = False
         self.later: list[Callable[[str | None], None]] = []
-        """What has joined it, to be written down when it is over."""
+        """The calls that joined it, to be recorded when it is over."""
 
     def end(self, how: str | None) -> None:
-        """Write down what has joined it: with this verdict, or, None, with the store's own."""
+        """Record the calls that joined it: with this verdict or, if None, with the store's own."""
         for write in self.later:
             write(how)
 
@@ -296,8 +299,8 @@ class TransactionBeside:
         return self.transaction
 
 
-class ExtenderBeside:
-    """The extending thread's verbs, written down."""
+class RecordingExtender:
+    """Records the verbs of the lease keeper's thread."""
 
     def __init__(self, inner: Extender, recorder: Recorder) -> None:
         self._inner = inner
@@ -311,7 +314,7 @@ class ExtenderBeside:
         try:
             extension = self._inner.extend(leases, duration)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            self._extended([(lease, _trouble(error)) for lease in leases], duration, sent_us)
+            self._extended([(lease, _error_verdict(error)) for lease in leases], duration, sent_us)
             raise
         others = {(lease.seq, lease.fence): "lost" for lease in extension.lost}
         others |= {(lease.seq, lease.fence): "skipped" for lease in extension.skipped}
@@ -334,18 +337,18 @@ class ExtenderBeside:
             )
 
 
-async def _told(call: Awaitable[Verdict], written_down: Callable[[str], None]) -> Verdict:
-    """Wait for a verdict and write it down, or that there is none."""
+async def _recorded_verdict(call: Awaitable[Verdict], record: Callable[[str], None]) -> Verdict:
+    """Await a verdict and record it, or record that there is none."""
     try:
         verdict = await call
     except (StoreUnavailable, OutcomeUnknown) as error:
-        written_down(_trouble(error))
+        record(_error_verdict(error))
         raise
-    written_down(str(verdict))
+    record(str(verdict))
     return verdict
 
 
-def _trouble(error: StoreUnavailable | OutcomeUnknown) -> str:
+def _error_verdict(error: StoreUnavailable | OutcomeUnknown) -> str:
     return UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
 
 
@@ -353,4 +356,4 @@ def _delay_of(outcome: Outcome) -> int:
     return span_micros(outcome.delay) if isinstance(outcome, Retried | Snoozed) else 0
 
 
-__all__ = ["Beside"]
+__all__ = ["RecordingBackend"]

@@ -1,4 +1,4 @@
-"""How long it took until what a dead worker held was claimed again, read from the history."""
+"""Recovery times: how long it took until jobs of a dead worker were claimed again, from the history."""
 
 from __future__ import annotations
 

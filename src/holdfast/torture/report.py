@@ -1,4 +1,4 @@
-"""What a run has come to, for people and machines."""
+"""The report of a run, for people and machines."""
 
 from __future__ import annotations
 
@@ -15,31 +15,29 @@ from holdfast.torture.dump import Figures
 from holdfast.torture.plan import MEANINGS, Fault
 
 SHOWS = (
-    "It shows, for these faults on this machine and store: whether any acknowledged job was lost, any effect was there "
-    "twice, any lease had two holders, and whether everything came to its end by itself once the faults ended."
+    "It shows, for these faults on this machine and store: whether any acknowledged job was lost, any effect was "
+    "duplicated, any lease had two holders, and whether every job ended without intervention once the faults ended."
 )
 SHOWS_OF_STREAMS = (
-    "It shows, for these faults on this machine and store: whether any acknowledged event was lost, any event took "
-    "effect twice or out of order, any share had two owners, and whether every consumer came to the end by itself once "
-    "the faults ended."
+    "It shows, for these faults on this machine and store: whether any acknowledged event was lost, any effect was "
+    "duplicated or out of order, any share had two owners, and whether every consumer reached the end without "
+    "intervention once the faults ended."
 )
 _TRIALS = (
     "No violation in n independent trials bounds the rate of failure at about 3/n with 95 % confidence. The trials of "
     "a run are not quite independent: read it as an order of magnitude."
 )
 _SYNC = (
-    "kill -9 and a killed server do not test fsync: the kernel keeps what was written. That the store has synced "
-    "before it answers is shown apart, by tracing system calls."
+    "kill -9 and a killed server do not test fsync: the kernel keeps what was written. That the store syncs "
+    "before it replies is shown separately, by tracing system calls."
 )
 _MACHINE = "One machine and one clock: no partition between machines, no drift between their clocks, no failover."
-_TWICE = (
-    "A handler may run twice at once, where a worker was stopped and does not know yet: only one of them takes effect."
-)
+_TWICE = "A handler may run twice at once, if a worker was stopped and has not noticed: only one of them has an effect."
 CANNOT = (_TRIALS, _SYNC, _MACHINE, _TWICE)
 
 
 class FaultCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a fault struck, how often it was to, and why it could not."""
+    """How often a fault was injected, how often it was planned, and why it could not be."""
 
     done: int
     wanted: int
@@ -70,7 +68,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     links_cut: int
     cuts_inside_commit: int
     cuts_at_statements: int
-    """At statements that commit by themselves."""
+    """At autocommitted statements."""
     workers_started: int
     workers_died: int
     seconds: dict[str, float]
@@ -85,11 +83,11 @@ class RunReport(msgspec.Struct, kw_only=True):
     violations: list[str] = []
     history: str = ""
     unit: str = "jobs"
-    """What was counted: jobs, or events."""
+    """What was counted: jobs or events."""
 
 
 def report_of(conductor: Conductor, figures: Figures, verdict: RunVerdict, times: list[float]) -> RunReport:
-    """Put everything together."""
+    """Assemble the report."""
     plan, progress = conductor.plan, conductor.progress
     wrong_steps = [f"steps: job {job}: {what}" for job, what in figures.wrong_steps]
     jobs = sum(figures.states.values())
@@ -152,7 +150,7 @@ def report_of(conductor: Conductor, figures: Figures, verdict: RunVerdict, times
 
 
 def unjudged(verdict: RunVerdict) -> list[str]:
-    """Say which invariants this run has not shown, or not wholly, and why."""
+    """Return the invariants that this run did not check, or only in part, and why."""
     return [
         f"{tally.invariant} ({tally.name}) was not judged{'' if not tally.checked else ' wholly'}: "
         f"{tally.unjudged or 'there was no case of it'}."
@@ -162,11 +160,11 @@ def unjudged(verdict: RunVerdict) -> list[str]:
 
 
 def _with_timeline(verdict: RunVerdict, conductor: Conductor, wrong: list[tuple[str, str]]) -> RunVerdict:
-    """Add the history of the first job whose steps are wrong, where no other is shown."""
+    """Add the timeline of the first job with wrong steps, unless another timeline is shown."""
     if verdict.timeline or not wrong:
         return verdict
-    told = timeline_of(conductor.history, *wrong[0])
-    return msgspec.structs.replace(verdict, timeline=told)
+    timeline = timeline_of(conductor.history, *wrong[0])
+    return msgspec.structs.replace(verdict, timeline=timeline)
 
 
 def _undrained(conductor: Conductor) -> list[str]:

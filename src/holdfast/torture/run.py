@@ -9,14 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaMismatch, Unsupported
-from holdfast.torture.checker import check
+from holdfast.torture.checker import RunVerdict, check
 from holdfast.torture.conductor import Conductor
-from holdfast.torture.dump import dump
+from holdfast.torture.dump import Figures, dump
 from holdfast.torture.failure import RunFailed
 from holdfast.torture.plan import RunPlan
 from holdfast.torture.progress import RunPhase, RunProgress
@@ -28,10 +28,9 @@ from holdfast.torture.target import Target, target_of
 
 @contextmanager
 def own_server(*, keeps: bool = False) -> Generator[OwnServer]:
-    """Start a PostgreSQL for the run, and leave nothing of it behind but what is to be kept.
+    """Start a PostgreSQL server for the run; remove it afterwards, except for what is to be kept.
 
-    What is kept is stopped in order, so that it can be started again. No server outlives this process, whatever
-    ends it.
+    A kept server is stopped cleanly, so that it can be started again. No server outlives this process, however it ends.
     """
     folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-"))
     server: OwnServer | None = None
@@ -51,8 +50,8 @@ def own_server(*, keeps: bool = False) -> Generator[OwnServer]:
 
 
 def _guard(folder: Path, *, keeps: bool) -> subprocess.Popen[bytes]:
-    """Start what ends the server in a folder if this process dies before it has done so."""
-    guard = subprocess.Popen(  # noqa: S603 - ourselves
+    """Start a guard process that ends the server in a folder if this process dies first."""
+    guard = subprocess.Popen(  # noqa: S603 - our own interpreter
         [sys.executable, "-P", "-m", "holdfast.torture.server_guard", str(folder), *(["keep"] if keeps else [])],
         bufsize=0,
         cwd="/",
@@ -63,36 +62,38 @@ def _guard(folder: Path, *, keeps: bool) -> subprocess.Popen[bytes]:
     if guard.stdout is None or not guard.stdout.readline():
         guard.kill()
         guard.wait()
-        raise ConfigError("the process that is to guard the server did not start")
+        raise ConfigError("the guard process of the server did not start")
     return guard
 
 
 def _dismiss(guard: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # somebody has killed it: it has nothing more to guard
+    with contextlib.suppress(BrokenPipeError):  # it was killed: nothing is left to guard
         if guard.stdin is not None:
             guard.stdin.write(b".")
 
 
 def new_history(wanted: Path | None, run: str) -> Path:
-    """Return an empty directory for the history, which can be written to; raises `ConfigError`."""
+    """Return an empty, writable directory for the history; raises `ConfigError`."""
     try:
         if wanted is None:
             return Path(tempfile.mkdtemp(prefix=f"holdfast-history-{run}-"))
         wanted.mkdir(parents=True, exist_ok=True)
         if any(wanted.iterdir()):
-            raise ConfigError(f"{wanted} is not empty: name a new directory for the history")
+            raise ConfigError(f"{wanted} is not empty: choose a new directory for the history")
         tempfile.TemporaryFile(dir=wanted).close()
     except OSError as error:
         place = wanted or tempfile.gettempdir()
         reason = error.strerror or error
-        raise ConfigError(f"{place} cannot hold the history ({reason}): name another --history directory") from error
+        raise ConfigError(
+            f"cannot write the history to {place} ({reason}): choose another --history directory"
+        ) from error
     return wanted
 
 
 def no_verdict(error: Exception) -> Exception:
-    """Return what an error in the middle of a run means for it; what is a fault in Holdfast stays what it is.
+    """Return the meaning of an error in the middle of a run; an error of Holdfast itself is returned unchanged.
 
-    What the store, its driver or the machine has refused, as a disk that is full does, ends a run without a verdict.
+    An error of the store, its driver or the machine, such as a full disk, ends a run without a verdict.
     """
     if isinstance(error, ConfigError | Unsupported | SchemaMismatch | RunFailed):
         return error
@@ -104,7 +105,7 @@ def no_verdict(error: Exception) -> Exception:
 
 
 def _driver_errors() -> list[type[Exception]]:
-    """Return the errors of the driver of PostgreSQL, if the run has any use for it."""
+    """Return the error types of the PostgreSQL driver, if the run uses it."""
     driver = sys.modules.get("psycopg")
     return [] if driver is None else [driver.Error]
 
@@ -115,10 +116,21 @@ async def torture(
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(target.create)
     conductor = Conductor(plan, target, history=history, progress=progress, server=server)
+    return await reported(conductor, dump, check, recoveries)
+
+
+async def reported(
+    conductor: Conductor,
+    dump: Callable[..., Figures],
+    check: Callable[[Path], RunVerdict],
+    recoveries: Callable[[Path], list[float]],
+) -> RunReport:
+    """Run a conductor, write the final dump, check the history, and report."""
+    progress, history = conductor.progress, conductor.history
     try:
         await conductor.run()
         progress.phase = RunPhase.READING
-        figures = await asyncio.to_thread(dump, target, conductor.log, processes=conductor.processes_left)
+        figures = await asyncio.to_thread(dump, conductor.target, conductor.log, processes=conductor.processes_left)
     finally:
         conductor.log.close()
     progress.phase = RunPhase.CHECKING
@@ -128,4 +140,4 @@ async def torture(
     return report_of(conductor, figures, verdict, times)
 
 
-__all__ = ["new_history", "no_verdict", "own_server", "target_of", "torture"]
+__all__ = ["new_history", "no_verdict", "own_server", "reported", "target_of", "torture"]

@@ -1,4 +1,4 @@
-"""What the nemesis can reach."""
+"""What the nemesis has access to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.torture.target import Target
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A run under way. `proxy` is there where the store is reached by a network, `server` if the run has started it."""
+    """A run in progress. `proxy` is set if the store is reached over a network, `server` if the run started it."""
 
     plan: RunPlan
     log: Log

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from holdfast.torture.process_tree import below, is_alive, state_of
+from holdfast.torture.process_tree import descendants, is_alive, state_of
 
 _LOOK = 0.005  # seconds
 _STOPPING = 1.0
@@ -48,7 +48,7 @@ def kill_whole(postmaster: int) -> None:
     give_up = time.monotonic() + _STOPPING
     while state_of(postmaster) in {"R", "S", "D"} and time.monotonic() < give_up:
         time.sleep(_LOOK / 10)
-    pids = [*below(postmaster), postmaster]
+    pids = [*descendants(postmaster), postmaster]
     for pid in pids:
         _send(pid, signal.SIGKILL)
     while any(map(is_alive, pids)):  # a killed process ends as soon as the kernel lets it

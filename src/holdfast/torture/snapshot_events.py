@@ -1,4 +1,4 @@
-"""The kinds of records that tell how the store looked from outside: in snapshots, and in the dump at the end."""
+"""Records of the store's state seen from outside: in snapshots, and in the final dump."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from holdfast.torture.event import HistoryRecord, JobEvent
 
 
 class Clock(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A reading of the store's clock: `store_us` was true at some instant from `sent_us` to `at_us`."""
+    """A reading of the store's clock: `store_us` was current at some time from `sent_us` to `at_us`."""
 
     sent_us: int
 
 
 class Snapshot(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """How many jobs stood in each state, read in one transaction between `sent_us` and `at_us`."""
+    """The number of jobs in each state, read in one transaction between `sent_us` and `at_us`."""
 
     counts: dict[str, int]
     sent_us: int
@@ -22,7 +22,7 @@ class Snapshot(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """An attempt without completion, as the store kept it; its clock."""
+    """An attempt without completion, as stored; times by the store's clock."""
 
     attempt: int
     outcome: str
@@ -35,7 +35,7 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class JobRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A job in the final dump: one record for each state in which the store shows it, so two if it is in two places.
 
-    `completions` counts its rows in the ledger of completions. `call` is its header of that name.
+    `completions` counts its rows in the ledger. `call` is its header of that name.
     """
 
     job: str
@@ -64,10 +64,10 @@ class EffectRow(JobEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Dumped(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The final dump is whole, and what was found around it.
+    """The final dump is complete; its totals and leftovers.
 
-    `rows` counts its job records. `leases`, `transactions`, `connections` and `processes` are what is left of the run
-    after all workers have ended; `integrity` is empty, or what the store says of its damage.
+    `rows` counts its job records. `leases`, `transactions`, `connections` and `processes` are leftovers of the run
+    after all workers have exited; `integrity` is empty, or describes the damage that the store reports.
     """
 
     rows: int

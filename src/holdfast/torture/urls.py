@@ -1,4 +1,4 @@
-"""From the URL of a store to what its driver takes."""
+"""URLs of stores, and what their drivers take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST_PORT = 65535
 
 
 def postgres_url(url: str) -> str:
-    """Return a URL as the driver reads it: without our own settings."""
+    """Return a URL for the driver: without Holdfast's own settings."""
     parts = urlsplit(url)
     libpq = [(name, value) for name, value in parse_qsl(parts.query) if name not in _OURS]
     return joined(parts._replace(scheme="postgresql"), libpq)
@@ -28,12 +28,12 @@ def require_port(driver_url: str, shown: str) -> None:
 
 
 def with_settings(url: str, **settings: str) -> str:
-    """Return a URL with more settings, or others."""
+    """Return a URL with settings added or replaced."""
     parts = urlsplit(url)
     return joined(parts, {**dict(parse_qsl(parts.query)), **settings}.items())
 
 
 def joined(parts: SplitResult, query: Iterable[tuple[str, str]]) -> str:
-    """Put a URL together; `urlunsplit` would leave out the slashes where no host is named, as for the local socket."""
+    """Assemble a URL; `urlunsplit` would drop the slashes if no host is named, as for the local socket."""
     settings = urlencode(list(query), quote_via=quote)
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{settings}" if settings else "")

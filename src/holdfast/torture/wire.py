@@ -1,4 +1,4 @@
-"""What a PostgreSQL client sends, taken apart as far as is needed to see which statement is about to be run."""
+"""Parses the messages of a PostgreSQL client as far as needed to see which statement is about to run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import struct
 from collections.abc import Iterator
 
 _ASKS_FOR_ENCRYPTION = {80877103, 80877104}
-_HANDSHAKE = 0x16  # how a client begins to speak TLS
+_HANDSHAKE = 0x16  # the first byte of a TLS handshake
 
 
 class Frontend:
-    """The messages of one connection, whole ones only; simple and extended protocol.
+    """The messages of one connection, complete ones only; simple and extended protocol.
 
-    From the moment a client encrypts, its bytes are passed on as they come, and no statement is seen.
+    Once a client encrypts, its bytes are forwarded as they come, and no statement is seen.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Frontend:
         self._portals: dict[bytes, str] = {}
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, str | None]]:
-        """Return each message that is now whole, with the statement that it runs, if it runs one."""
+        """Return each message that is now complete, with the statement that it runs, if any."""
         if self._is_encrypted or (self._is_starting and not self._rest and data[:1] == bytes([_HANDSHAKE])):
             self._is_encrypted = True
             yield data, None

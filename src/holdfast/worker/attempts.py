@@ -29,14 +29,15 @@ from holdfast.jobs.run import (
     outcome_of_value,
     unless_settled,
 )
-from holdfast.jobs.task import Executor
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.threads import Threads
+from holdfast.store.backend import Backend
 from holdfast.worker.decision import Why
 from holdfast.worker.execution import Execution
+from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.job_child.pool import ChildPool
-from holdfast.worker.surroundings import WorkerServices
 
 _logger = logging.getLogger("holdfast.worker")
 _ASK_AGAIN = 0.5
@@ -58,14 +59,18 @@ class Attempts:
 
     def __init__(
         self,
-        surroundings: WorkerServices,
+        backend: Backend,
+        held: HeldLeases,
         plans: dict[str, Execution],
         *,
+        context: Callable[[LeasedJob], Context],
         children: ChildPool,
         ended: Callable[[LeasedJob, Outcome | None], None],
         broke: Callable[[BaseException], None],
     ) -> None:
-        self._surroundings = surroundings
+        self._backend = backend
+        self._held = held
+        self._make_context = context
         self._plans = plans
         self._children = children
         self._ended = ended
@@ -134,7 +139,7 @@ class Attempts:
     async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
         while True:
             try:
-                return await unless_settled(context, self._surroundings.backend, outcome)
+                return await unless_settled(context, self._backend, outcome)
             except StoreError as error:
                 _logger.warning("cannot yet tell whether a handler's transaction has committed: %s", error)
                 await asyncio.sleep(_ASK_AGAIN)
@@ -150,7 +155,7 @@ class Attempts:
     def _context(self, plan: Execution, job: LeasedJob) -> Context | None:
         if not plan.takes_context:
             return None
-        context = self._surroundings.context(job)
+        context = self._make_context(job)
         self._contexts[job.seq, job.fence] = context
         return context
 
@@ -193,7 +198,7 @@ class Attempts:
         return outcome_of_value(plan.task, job, value)
 
     async def _run_in_child(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome | None:
-        return await self._children.run(plan.task, job, timeout=limit, keeper=self._surroundings.holdings.of(job))
+        return await self._children.run(plan.task, job, timeout=limit, keeper=self._held.of(job))
 
     def abort(self, job: LeasedJob, why: Why) -> None:
         """Tell a handler to stop: set its signal, and cancel it where it can be cancelled."""

@@ -12,8 +12,9 @@ import msgspec
 
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import arguments_of
-from holdfast.jobs.task import Executor, Task
+from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob
+from holdfast.runtime.executor import Executor
 from holdfast.worker.job_child.pool import can_isolate
 
 _SUSPENDING = frozenset({"GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "YIELD_VALUE", "SEND"})

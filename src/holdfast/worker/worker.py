@@ -34,7 +34,6 @@ from holdfast.worker.lease_keeper import HandlerStuck, LeaseKeeper
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.store_calls import TRANSIENT, StoreCalls
-from holdfast.worker.surroundings import WorkerServices
 from holdfast.worker.switch_interval import quick_switches
 
 _logger = logging.getLogger("holdfast.worker")
@@ -146,8 +145,10 @@ class Worker:
         holdings = self._machine.holdings
         registered = asyncio.Event()
         attempts = Attempts(
-            WorkerServices(self._backend, self._lease, holdings),
+            self._backend,
+            holdings,
             self._plans,
+            context=lambda job: Context(job, self._backend, lease=self._lease, keeper=holdings.of(job)),
             children=ChildPool(
                 lease=self._lease, limit=max(1, self.settings.concurrency), store=self._backend.full_url
             ),

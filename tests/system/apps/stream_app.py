@@ -2,7 +2,7 @@
 
 `STREAM_DEAF` takes the hints of the store from it. `STREAM_BROKEN` names a verb of allocation that fails unforeseen.
 `STREAM_STOP_IN_ALLOT` names a file: the first process to make it is stopped when it has found itself to be the leader
-and before its moves are committed.
+and before its moves are committed. `STREAM_PROCESSES` runs several nodes, without fixed ids, under a supervisor.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def main() -> int:
     timing = Timing() if recovery == "default" else Timing.for_recovery(float(recovery))
     drain = os.environ.get("STREAM_DRAIN", "10")
     timing = msgspec.structs.replace(timing, drain=None if drain == "none" else timedelta(seconds=float(drain)))
-    return app.run_worker(node_id=NODE, timing=timing)
+    processes = int(os.environ.get("STREAM_PROCESSES", "1"))
+    return app.run_worker(node_id=NODE if processes == 1 else None, timing=timing, processes=processes)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from holdfast.runtime import failpoint
 from holdfast.torture.history import process_name
 from holdfast.torture.log import Log
 from holdfast.torture.names import QUEUES
-from holdfast.torture.process_tree import below
+from holdfast.torture.process_tree import descendants
 from holdfast.torture.programs.settings import ProducerSettings, WorkerProgramSettings
 from holdfast.torture.recorder import HISTORY, NAME, ROLE, RUN
 from holdfast.torture.target import Target
@@ -47,16 +47,16 @@ class Crew:
     """Started on entry, gone on exit."""
 
     def __init__(
-        self, log: Log, target: Target, history: Path, *, lease: float, seed: int, pulls: bool = False
+        self, log: Log, target: Target, history: Path, *, lease: float, seed: int, claims_directly: bool = False
     ) -> None:
-        """`pulls`: the second seat is taken by a program that claims by itself."""
+        """`claims_directly`: the second seat is taken by a program that claims by itself."""
         self.log = log
         self.target = target
         self.lease = lease
         self.seats: list[Seat] = []
         self.proxy = target.proxy()
         self._seed = seed
-        self._pulls = pulls
+        self._claims_directly = claims_directly
         self._history = history
         self._producer: subprocess.Popen[bytes] | None = None
 
@@ -71,7 +71,7 @@ class Crew:
 
     def __exit__(self, *_: object) -> None:
         for seat in self.seats:
-            for pid in [*below(seat.process.pid), seat.process.pid]:
+            for pid in [*descendants(seat.process.pid), seat.process.pid]:
                 send(pid, signal.SIGKILL)
             seat.process.wait()
         if self._producer is not None and self._producer.poll() is None:
@@ -114,7 +114,7 @@ class Crew:
             concurrency=5,
             prefetch_max=4,
             batch_max=20,
-            pulls=self._pulls and name == "w2",
+            claims_directly=self._claims_directly and name == "w2",
         )
         return self._start("worker", name, settings, failpoints)
 
@@ -124,7 +124,7 @@ class Crew:
         seat.process = self._start_worker(seat.name, failpoints)
 
     def note_end(self, seat: Seat) -> None:
-        children = below(seat.process.pid)
+        children = descendants(seat.process.pid)
         code = seat.process.wait(_PATIENCE)
         if code == NO_MUTANT:
             raise MissingTarget((self._history / f"{seat.name}.log").read_text()[-500:])

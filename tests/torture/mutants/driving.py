@@ -81,7 +81,7 @@ def drive(name: str, url: str, *, folder: Path, seed: int, under: str) -> Outcom
         )
     )
     look(target, log)
-    with mutated(name), Crew(log, target, history, lease=LEASE, seed=seed, pulls=under == PULLING) as crew:
+    with mutated(name), Crew(log, target, history, lease=LEASE, seed=seed, claims_directly=under == PULLING) as crew:
         MIXES[under](crew)
         look(target, log)
         is_drained = drained(crew, within=_PATIENCE if name == CONTROL else DRAIN)

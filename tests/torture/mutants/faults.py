@@ -13,7 +13,7 @@ from tests.torture.mutants.mutant import PULLING
 
 from holdfast.torture.events import FaultBegan, FaultEnded
 from holdfast.torture.history import now_us
-from holdfast.torture.process_tree import below
+from holdfast.torture.process_tree import descendants
 from holdfast.torture.proxy import When
 
 _ROUNDS = 3
@@ -55,7 +55,7 @@ def stops(crew: Crew) -> None:
 
 def crowd(crew: Crew) -> None:
     """All workers stand still until much is waiting, and none of them in the middle of a write: others have to."""
-    pids = [pid for seat in crew.seats for pid in (seat.process.pid, *below(seat.process.pid))]
+    pids = [pid for seat in crew.seats for pid in (seat.process.pid, *descendants(seat.process.pid))]
     with fault(crew, "stop", "store", stalls=True):
         with _locked(crew):
             for pid in pids:
@@ -75,7 +75,7 @@ def short_stops(crew: Crew) -> None:
 
 
 def _stop(crew: Crew, seat: Seat, leases: float) -> None:
-    pids = [seat.process.pid, *below(seat.process.pid)]
+    pids = [seat.process.pid, *descendants(seat.process.pid)]
     with fault(crew, "stop", seat.target, stalls=crew.target.one_writer):
         for pid in pids:
             send(pid, signal.SIGSTOP)
@@ -105,7 +105,7 @@ def terms(crew: Crew) -> None:
 def stopped_terms(crew: Crew) -> None:
     """A worker that stood still for longer than its lease is asked to end before it can look around."""
     for seat in rounds(crew):
-        pids = [seat.process.pid, *below(seat.process.pid)]
+        pids = [seat.process.pid, *descendants(seat.process.pid)]
         with fault(crew, "stop", seat.target, stalls=crew.target.one_writer):
             for pid in pids:
                 send(pid, signal.SIGSTOP)

@@ -25,6 +25,8 @@ from holdfast.store.values import ClaimRequest, Finish
 
 APP = ("--app", "tests.unit.cli.sample_app:app")
 HOSTILE = "a\x1b[31mb\x00c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
+KEPT = r"a\x1b[31mb␀c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
+"""The same after a store has kept it: no store keeps NUL in a message."""
 SHOWN = r"a\x1b[31mb\x00c\nd\te\u202ef\u200bg[red]h[/red]\x9bi\x7fj\u2028k"
 NODE = NodeKey("node-a", "life-1")
 GRANT = Grant(Share("billing", "orders", 0), 1)

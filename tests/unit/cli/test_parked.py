@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.cli.conftest import SHOWN, park
+from tests.unit.cli.conftest import KEPT, park
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_parked_events_are_listed_with_what_befell_them(parked):
     assert (first["position"], first["attempts"], first["message"]) == (1, 3, "cannot bill")
     assert second["error_class"] is None
     table = parked.run("consumer", "parked", "billing").stdout
-    assert f"{SHOWN}: cannot bill" in table
+    assert f"{KEPT}: cannot bill" in table
     assert "waits behind another event of its stream" in table
 
 

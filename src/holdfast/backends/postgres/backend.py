@@ -127,6 +127,10 @@ class PostgresBackend:
         return self._location.full_url
 
     @property
+    def file(self) -> None:  # noqa: D102
+        return None
+
+    @property
     def capabilities(self) -> Capabilities:  # noqa: D102
         return Capabilities(
             store="postgresql",

@@ -140,6 +140,10 @@ class SqliteBackend:
         return self._location.full_url
 
     @property
+    def file(self) -> Path | None:  # noqa: D102
+        return self._location.path
+
+    @property
     def capabilities(self) -> Capabilities:  # noqa: D102
         in_memory = self._location.path is None
         return Capabilities(

@@ -25,10 +25,11 @@ _NONE = timedelta(0)
 async def enter(records: Records) -> None:
     """Open the demo's store, created if needed; raise, without a change to it, if it contains anything but demos."""
     app, statements = records.app, records.statements
-    if statements.is_shared_place and not _is_vacant(file_of(app)):
-        await _require_demo(app)
-    elif not statements.is_shared_place:
+    file = file_of(app)
+    if file is None:
         await _install(app, statements)
+    elif not _is_vacant(file):
+        await _require_demo(app)
     found = await records.foreign()
     if found is not None:
         raise _refusal(app, f"it contains {found}")
@@ -89,18 +90,20 @@ async def clean(records: Records, consent: Callable[[str], None]) -> str:
     if found is not None:
         await records.drop_tables(run)
         return f"The demo's tables were removed from {place}; its finished jobs are left to retention."
-    if not records.statements.is_shared_place:
+    file = file_of(app)
+    if file is None:
         await records.drop_schema()
     await app.close()  # its caches refer to tables that no longer exist
-    if records.statements.is_shared_place:
-        await asyncio.to_thread(_remove, file_of(app))
+    if file is not None:
+        await asyncio.to_thread(_remove, file)
     return f"{place} was removed."
 
 
 def _place(app: App, statements: DemoStatements) -> str:
     """Return the name of the demo's store for messages."""
-    if statements.is_shared_place:
-        return str(file_of(app))
+    file = file_of(app)
+    if file is not None:
+        return str(file)
     return f"schema {statements.schema} at {app.backend.url.partition('?')[0]}"
 
 

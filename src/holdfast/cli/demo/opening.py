@@ -18,7 +18,7 @@ from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.records import Records
 from holdfast.cli.exit_errors import ExitError, is_debugging
 from holdfast.cli.logs import configure_logs
-from holdfast.cli.target import is_sqlite, require_file
+from holdfast.cli.target import require_file
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 from holdfast.runtime.exit_code import ExitCode
 
@@ -63,7 +63,7 @@ async def _require_store(app: App) -> None:
         require_file(app)
         await app.backend.schema.check()
     except (StoreUnavailable, SchemaMismatch) as error:
-        if isinstance(error, StoreUnavailable) and not is_sqlite(app):
+        if isinstance(error, StoreUnavailable) and app.backend.file is None:
             raise  # the server cannot be reached
         message = (
             f"there is no demo at {app.backend.url}: start one with `holdfast demo produce`, or pass another --url"

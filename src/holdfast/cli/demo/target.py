@@ -79,11 +79,6 @@ class DemoStatements(msgspec.Struct, frozen=True):
         made = frozenset(_MADE.findall(app.backend.schema.script()))
         return cls(store, schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
 
-    @property
-    def is_shared_place(self) -> bool:
-        """Whether the URL names the store itself, which may have been created for something else."""
-        return self.store == SQLITE
-
     def link(self, connection: Any) -> StatementRunner:
         """Return a runner of the demo's statements on the connection of an open transaction."""
         return StatementRunner(connection, self.statements)

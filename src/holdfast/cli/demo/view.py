@@ -151,7 +151,7 @@ class DemoView:
 def _seats(seats: list[DemoSeat]) -> Table:
     """Return the state of each consumer, and its completed jobs by the used attempts they took."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 2))
-    for name in ("consumer", "pid", "done", "1st attempt", "2nd", "3rd", "later", "failed", "killed"):
+    for name in ("consumer", "pid", "done", "1st", "2nd", "3rd", "later", "failed", "killed"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", min_width=max(map(len, SeatState)))
     for seat in seats:

@@ -245,20 +245,20 @@ class TestOrderKeyTransactions(Conformance):
 
     async def test_the_commit_that_unblocks_the_next_notifies(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1)
-        loop, hint = asyncio.get_running_loop(), asyncio.Event()
+        loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            loop.call_soon_threadsafe(hint.set)
+            loop.call_soon_threadsafe(notified.set)
 
         unlisten = backend.notifier.listen(wake)
         try:
             async with asyncio.timeout(10):
                 async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
-                    hint.clear()
+                    notified.clear()
                     await transaction.complete(job.lease, None)
                 while not (jobs := await claim(backend)):
-                    await hint.wait()
-                    hint.clear()
+                    await notified.wait()
+                    notified.clear()
                 assert [each.id for each in jobs] == others
                 await finish(backend, jobs[0].lease, Completed())
         finally:

@@ -133,8 +133,8 @@ class TestTransitions(Conformance):
         assert await state_of(backend, job.id) is JobState.COMPLETED
 
     async def test_the_finish_of_a_job_that_is_not_known_is_answered_lost(self, backend: Backend) -> None:
-        nobody = Lease(job_id=a_job().id, seq=4711, fence=1)
-        assert await finish(backend, nobody, Completed()) is Verdict.LOST
+        unknown = Lease(job_id=a_job().id, seq=4711, fence=1)
+        assert await finish(backend, unknown, Completed()) is Verdict.LOST
 
     async def test_finishing_nothing_answers_nothing(self, backend: Backend) -> None:
         assert await backend.jobs.finish([]) == []

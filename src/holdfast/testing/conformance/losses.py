@@ -125,8 +125,8 @@ class TestBlame(Conformance):
         states: list[JobState] = []
         while JobState.FAILED not in states:
             assert len(await claim(backend, worker_id="worker-z", queues=["guilty"])) == 1
-            beside = await hold_one(backend, worker_id="worker-z")
+            neighbour = await hold_one(backend, worker_id="worker-z")
             states += [each.state for each in await self._lose_worker(backend, clock, how) if each.job_id == guilty]
-            await backend.jobs.cancel(beside.id, "not wanted")
+            await backend.jobs.cancel(neighbour.id, "not wanted")
         assert len(states) == MAX_INTERRUPTED + 2
         assert "worker lost too often" in str((await backend.insight.job(guilty)).job.reason)

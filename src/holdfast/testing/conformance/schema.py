@@ -43,6 +43,9 @@ class TestSchema(Conformance):
         assert backend.capabilities.store
         assert backend.capabilities.durability
 
+    async def test_an_open_embedded_store_names_a_file_that_exists(self, backend: Backend) -> None:
+        assert backend.file is None or backend.file.is_file()
+
 
 class TestSharedSchema(Conformance):
     """`Schema` with several backends on one store."""

@@ -161,8 +161,8 @@ class TestAsync(Conformance):
 
 async def lease_one_in_separate_queue(backend: Backend) -> LeasedJob:
     """Enqueue a job to a separate queue and claim it, even if other jobs are ready."""
-    await enqueue(backend, a_job("beside"))
-    (job,) = await claim(backend, queues=["beside"])
+    await enqueue(backend, a_job("separate"))
+    (job,) = await claim(backend, queues=["separate"])
     return job
 
 

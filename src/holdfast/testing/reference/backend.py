@@ -52,6 +52,7 @@ class ReferenceBackend:
         self.model = model
         self.url = "reference:"
         self.full_url = None
+        self.file = None
         self.capabilities = Capabilities(
             store="reference",
             version="1",

@@ -1,12 +1,12 @@
-"""The checker: reads the history of a run and says which promises did not hold.
+"""The checker: reads the history of a run and reports violated invariants.
 
 ```text
    history ─▶ Run (settings, processes, faults, clock) ─┐
            └▶ buckets ─▶ JobHistory, one after another ─┴─▶ invariants ─▶ RunVerdict
 ```
 
-It believes nobody: what processes thought of themselves is compared with what the store shows in the end, with the
-effects that are there, and with what other processes saw. `registry.INVARIANTS` lists what it looks for.
+It trusts no single source: what a process recorded about itself is compared with the final state of the store, with the
+committed effects, and with the records of other processes. `registry.INVARIANTS` lists the invariants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AttemptsCounted are counted when they begin, each once, and held against the limit as the rules say (I5)."""
+"""Attempts are counted at claim, each once, and charged against the limit by the rules of the budget (I5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from holdfast.model.budget import MAX_INTERRUPTED, MAX_LOST
-from holdfast.torture.checker.holding import taken_away
+from holdfast.torture.checker.holding import operator_resets
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
@@ -16,34 +16,34 @@ from holdfast.torture.events import (
     AttemptBegan,
     AttemptEnded,
     AttemptRow,
-    Believed,
     Claimed,
     Finished,
     JobRow,
+    ObservedOutcome,
 )
 
 KEPT_FIRST: Final = 5
 KEPT_LAST: Final = 20
-"""Of very many attempts without completion a store keeps the first and the last few, and every one of these."""
+"""If a job has very many attempts without completion, a store keeps the first and the last few rows."""
 
 _EXCUSED = frozenset({"snoozed", "released"})
-_BROKEN_OFF = "Interrupted"  # what a release says of an attempt that had begun
+_BROKEN_OFF = "Interrupted"  # the error class of a release after the handler had started
 
 
 class AttemptsCounted(Invariant):
     """I5.
 
-    Every claim has the next number, and every attempt that does not complete its job leaves a row. So the rows and the
-    completion are 1, 2, 3 … without gap or repetition, of all jobs, whether their handlers tell anything or not; what
-    counts against the limit is told by handlers alone.
+    Every claim gets the next attempt number, and every attempt that does not complete its job leaves a row. So the rows
+    and the completion are numbered 1, 2, 3 … without gap or repetition, for all jobs, whether or not their handlers
+    write records; which attempts are charged against the limit is known from the handlers' records only.
     """
 
     code = "I5"
     name = "attempts"
-    forbids = "an attempt that is not counted, counted twice, held against the limit wrongly, or beyond the limit"
+    forbids = "an attempt that is not counted, counted twice, charged wrongly, or beyond the limit"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Follow the numbers of the attempts in the order of their fences."""
+        """Check the attempt numbers in order of their fences."""
         row = job.row
         if not job.claims and (row is None or not (row.attempt or row.attempts)):
             return
@@ -51,7 +51,7 @@ class AttemptsCounted(Invariant):
         limit = row.max_attempts if row is not None else job.call.max_attempts if job.call else None
         for began in job.attempts:
             if limit is not None and began.used > limit:
-                what = f"attempt {began.attempt} began as number {began.used} of at most {limit}"
+                what = f"attempt {began.attempt} started as number {began.used} of at most {limit}"
                 yield self.broken(what, job=job, at_us=began.at_us)
         yield from self._numbered(job)
         if limit is not None and not job.was_sent_back:
@@ -71,7 +71,7 @@ class AttemptsCounted(Invariant):
         for began in job.attempts:
             if began.attempt != numbers[began.fence]:
                 what = (
-                    f"attempt {numbers[began.fence]} was claimed under fence {began.fence}, and {began.attempt} began"
+                    f"attempt {numbers[began.fence]} was claimed under fence {began.fence}, but {began.attempt} started"
                 )
                 yield self.broken(what, job=job, at_us=began.at_us)
 
@@ -81,41 +81,41 @@ class AttemptsCounted(Invariant):
             outcomes = Counter(kept.outcome for kept in row.attempts)
             counted = outcomes["retried"] + (row.state == "completed")
             if counted > limit:
-                yield self.broken(f"was to run again {outcomes['retried']} times; the limit is {limit}", job=job)
+                yield self.broken(f"was retried {outcomes['retried']} times; the limit is {limit}", job=job)
             given_back = sum(kept.outcome == "released" and kept.error != _BROKEN_OFF for kept in row.attempts)
             most = limit + MAX_INTERRUPTED + MAX_LOST + outcomes["snoozed"] + given_back
             if row.attempt > most:
-                what = f"was claimed {row.attempt} times; with all that may be excused, {most} are allowed"
+                what = f"was claimed {row.attempt} times; including all excusable ones, {most} are allowed"
                 yield self.broken(what, job=job)
         if len(job.attempts) <= limit:
             return
-        snoozed = sum(ended.believed is Believed.SNOOZED for ended in job.of(AttemptEnded))
-        most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed + len(taken_away(job))
+        snoozed = sum(ended.observed is ObservedOutcome.SNOOZED for ended in job.of(AttemptEnded))
+        most = limit + MAX_INTERRUPTED + MAX_LOST + snoozed + len(operator_resets(job))
         if len(job.attempts) > most:
-            what = f"began {len(job.attempts)} times; with all that may be excused, {most} are allowed"
+            what = f"started {len(job.attempts)} times; including all excusable ones, {most} are allowed"
             yield self.broken(what, job=job)
-        lost_alone = sum(_told_lost(job, began) == {"done"} for began in job.attempts)
+        lost_alone = sum(_child_losses(job, began) == {"done"} for began in job.attempts)
         if lost_alone > MAX_LOST:
-            yield self.broken(f"was lost {lost_alone} times while it ran alone: {MAX_LOST} are allowed", job=job)
+            yield self.broken(f"was lost {lost_alone} times while isolated; {MAX_LOST} are allowed", job=job)
 
     def _kept(self, job: JobHistory, row: JobRow) -> Iterator[Violation]:
-        """Compare the rows of the attempts with the numbers that have to be there."""
+        """Compare the attempt rows with the numbers that must exist."""
         last = _last_recorded(row)
         numbers = Counter(kept.attempt for kept in row.attempts)
         wanted = set(range(1, last + 1))
         if _is_trimmed(row):
             wanted -= set(range(KEPT_FIRST + 1, last - KEPT_LAST + 1))
         for number in sorted(wanted - numbers.keys()):
-            yield self.broken(f"attempt {number} of {row.attempt} did not complete it and has left no record", job=job)
+            yield self.broken(f"attempt {number} of {row.attempt} did not complete the job and has no row", job=job)
         for number in sorted(numbers.keys() - wanted):
-            what = f"attempt {number} has left a record, and the job is {row.state} after {row.attempt} attempts"
+            what = f"attempt {number} has a row, but the job is {row.state} after {row.attempt} attempts"
             yield self.broken(what, job=job)
         for number in sorted(number for number, times in numbers.items() if times > 1):
-            yield self.broken(f"attempt {number} has left {numbers[number]} records", job=job)
+            yield self.broken(f"attempt {number} has {numbers[number]} rows", job=job)
 
     def _against_store(self, job: JobHistory, row: JobRow) -> Iterator[Violation]:
         if job.claims and row.attempt < job.claims[-1].attempt:
-            what = f"has begun attempt {job.claims[-1].attempt}, and the store counts {row.attempt}"
+            what = f"has started attempt {job.claims[-1].attempt}, but the store counts {row.attempt}"
             yield self.broken(what, job=job)
         kept = job.kept
         for began in job.attempts:
@@ -131,21 +131,21 @@ class AttemptsCounted(Invariant):
 
     def _gave_up(self, job: JobHistory, began: AttemptBegan, ended: AttemptRow) -> Iterator[Violation]:
         limit = job.row.max_attempts if job.row is not None else 0
-        if ended.outcome == "failed" and began.used < limit and not _is_pulled(job, began):
-            what = f"was given up at attempt number {began.used} of {limit}"
+        if ended.outcome == "failed" and began.used < limit and not _is_direct(job, began):
+            what = f"failed at attempt number {began.used} of {limit}"
             yield self.broken(what, job=job, at_us=began.at_us)
         if ended.outcome == "retried" and began.used >= limit:
-            what = f"is to run again after attempt number {began.used} of {limit}"
+            what = f"is retried after attempt number {began.used} of {limit}"
             yield self.broken(what, job=job, at_us=began.at_us)
 
     def _next(
         self, job: JobHistory, before: AttemptBegan, after: AttemptBegan, outcomes: list[str]
     ) -> Iterator[Violation]:
-        """Compare what was counted from one handler's begin to the next with the ends that lie between.
+        """Compare the charged attempts from one handler start to the next with the outcomes in between.
 
-        The attempt of `before` ended as the first of them says; the others were claimed, and no handler told of them.
+        The attempt of `before` ended with the first of `outcomes`; the others were claimed without a handler record.
         """
-        alone = _told_lost(job, before) == {"done"}
+        alone = _child_losses(job, before) == {"done"}
         least, most = self._cost(job, before, outcomes[0], alone=alone)
         for how in outcomes[1:]:
             more = self._cost(job, None, how, alone=False)
@@ -158,28 +158,28 @@ class AttemptsCounted(Invariant):
                 f"{before.used} to {after.used}"
             )
             yield self.broken(what, job=job, at_us=after.at_us)
-        if "lost" in outcomes and self.run.settings.isolates and not (_is_pulled(job, after) or _ran_alone(job, after)):
+        if "lost" in outcomes and self.run.settings.isolates and not (_is_direct(job, after) or _ran_alone(job, after)):
             lost = before.attempt + outcomes.index("lost")
-            what = f"was lost at attempt {lost}, and attempt {after.attempt} ran beside others"
+            what = f"was lost at attempt {lost}, but attempt {after.attempt} did not run isolated"
             yield self.broken(what, job=job, at_us=after.at_us)
 
     def _cost(self, job: JobHistory, began: AttemptBegan | None, how: str, *, alone: bool) -> tuple[int, int]:
-        """Return how many attempts an end must cost at least and may cost at most; `began` is None if none was told."""
+        """Return the least and most attempts that an outcome may charge; `began` is None without handler record."""
         if how == "retried":
             return 1, 1
         isolates = self.run.settings.isolates
         if how == "lost" and isolates and (began is None or (began.isolated and not alone)):
-            return 0, 1  # it was lost with its worker: what else that held, this history does not say
+            return 0, 1  # lost with its worker: this history does not show what else that worker held
         if how == "lost" and isolates and alone:
             return 1, 1
         if how in _EXCUSED or (how == "lost" and isolates):
-            is_dear = len(job.claims) > MAX_INTERRUPTED or (began is not None and bool(_told_lost(job, began)))
+            is_dear = len(job.claims) > MAX_INTERRUPTED or (began is not None and bool(_child_losses(job, began)))
             return 0, int(is_dear)
         return 0, 1
 
 
 def _last_recorded(row: JobRow) -> int:
-    """Return the number of the last attempt that has left a row: the one that completes, or still runs, does not."""
+    """Return the number of the last attempt with a row: a completing or a running attempt has none."""
     return row.attempt - (row.state in {"completed", "running"})
 
 
@@ -187,15 +187,15 @@ def _is_trimmed(row: JobRow) -> bool:
     return _last_recorded(row) > KEPT_FIRST + KEPT_LAST
 
 
-def _is_pulled(job: JobHistory, began: AttemptBegan) -> bool:
-    """Tell whether an attempt runs wherever its caller runs it."""
-    return any(claim.pulled for claim in job.claims if claim.fence == began.fence)
+def _is_direct(job: JobHistory, began: AttemptBegan) -> bool:
+    """Return whether an attempt runs in the process that claimed it directly."""
+    return any(claim.direct for claim in job.claims if claim.fence == began.fence)
 
 
-def _told_lost(job: JobHistory, began: AttemptBegan) -> set[str]:
-    """Return the verdicts on the word of a living worker that a child of its own has died under this attempt.
+def _child_losses(job: JobHistory, began: AttemptBegan) -> set[str]:
+    """Return the verdicts on reports of a live worker that its child process died during this attempt.
 
-    Such an attempt ran alone, for its task always does, whether or not it was lost before.
+    Such an attempt ran isolated, whether or not the job was lost before: its task always runs in a child.
     """
     return {
         finished.verdict
@@ -205,7 +205,7 @@ def _told_lost(job: JobHistory, began: AttemptBegan) -> set[str]:
 
 
 def _ran_alone(job: JobHistory, began: AttemptBegan) -> bool:
-    """Tell whether an attempt was to run alone and did: not in the process that had claimed it, if that is known."""
+    """Return whether an attempt had to run isolated and did: not in the process that claimed it, if that is known."""
     ran = {entry.process for entry in job.entries_of(AttemptBegan) if entry.event is began}
     claimed = {
         entry.process

@@ -1,4 +1,4 @@
-"""Check a history: once through the files, then job by job, then the run as a whole."""
+"""Check a history: one pass over the files, then job by job, then the run as a whole."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def check(
     buckets: int = BUCKETS,
     settings: Mapping[str, int | bool] | None = None,
 ) -> RunVerdict:
-    """Check the history in a directory. Memory is that of one bucket of jobs and a few numbers per job.
+    """Check the history in a directory. Memory use is one bucket of jobs plus a few numbers per job.
 
-    `settings` replaces some of what the run's own `run_began` says. Needs about as much room on disk as the history
-    itself, beside it. Raises `HistoryDamaged` if the history cannot be read.
+    `settings` overrides settings of the `run_began` record. The check needs temporary disk space next to the history,
+    about the size of the history. Raises `HistoryDamaged` if the history cannot be read.
     """
     if not isinstance(history, History):
         history = History(history)
@@ -46,7 +46,7 @@ def check(
 def check_events(
     records: Iterable[tuple[str, HistoryRecord]], *, invariants: Sequence[type[Invariant]] = INVARIANTS
 ) -> RunVerdict:
-    """Check a history that is in memory: records, each with the name of the process that wrote it."""
+    """Check a history in memory: records, each with the name of the process that wrote it."""
     run = RunFacts()
     kept = sorted(records, key=lambda record: record[1].at_us)
     for process, event in kept:
@@ -64,12 +64,12 @@ def _judge(
     *,
     again: Callable[[str], list[Entry]],
 ) -> RunVerdict:
-    """Judge job by job and then the whole; `again` finds the records of a job that only the whole has shown."""
+    """Check job by job, then the run; `again` re-reads the records of a job that only the run-wide check implicates."""
     checks = [invariant(run) for invariant in invariants]
     tallies = [InvariantResult(check.code, check.name, check.forbids) for check in checks]
     pairs = list(zip(checks, tallies, strict=True))
     first: tuple[JobHistory, list[Violation]] | None = None
-    wholes: list[Violation] = []
+    of_run: list[Violation] = []
     count = 0
     for job_id, entries in jobs:
         count += 1
@@ -84,12 +84,12 @@ def _judge(
             if first is None or found[0].at_us < first[1][0].at_us:
                 first = (job, found)
     for check, tally in pairs:
-        for violation in check.whole():
+        for violation in check.whole_run():
             tally.add(violation)
             if violation.job:
-                wholes.append(violation)
+                of_run.append(violation)
         tally.checked, tally.unjudged = check.judged, check.unjudged
-    found_first = [found for found in (first, _shown_by_the_whole(wholes, again, run)) if found is not None]
+    found_first = [found for found in (first, _implicated_by_run(of_run, again, run)) if found is not None]
     first = min(found_first, key=lambda found: found[1][0].at_us, default=None)
     return RunVerdict(
         tallies=tallies,
@@ -100,19 +100,19 @@ def _judge(
     )
 
 
-def _shown_by_the_whole(
-    wholes: list[Violation], again: Callable[[str], list[Entry]], run: RunFacts
+def _implicated_by_run(
+    of_run: list[Violation], again: Callable[[str], list[Entry]], run: RunFacts
 ) -> tuple[JobHistory, list[Violation]] | None:
-    """Return the job of the earliest violation that only the whole has shown, if there is one."""
-    if not wholes:
+    """Return the job of the earliest violation that only the check of the whole run found, if any."""
+    if not of_run:
         return None
-    job = min(wholes, key=lambda violation: violation.at_us).job
-    of_it = [violation for violation in wholes if violation.job == job]
+    job = min(of_run, key=lambda violation: violation.at_us).job
+    of_it = [violation for violation in of_run if violation.job == job]
     return _history_of(job, again(job), run), sorted(of_it, key=lambda violation: violation.at_us)
 
 
 def _history_of(job_id: str, entries: list[Entry], run: RunFacts) -> JobHistory:
-    """Return the history of a job, with the call that asked for it though that did not name it."""
+    """Return the history of a job, including the call that enqueued it without naming it."""
     job = JobHistory(job_id, entries)
     if job.call is None and job.row is not None and job.row.call:
         job.call = run.calls.get(job.row.call)
@@ -120,7 +120,7 @@ def _history_of(job_id: str, entries: list[Entry], run: RunFacts) -> JobHistory:
 
 
 def timeline_of(history: History | Path | str, job: str, what: str) -> str:
-    """Return all that a history tells of one job, and what is wrong with it; for what others than the checker found."""
+    """Return the timeline of one job with a violation that was found outside the checker."""
     if not isinstance(history, History):
         history = History(history)
     begin_us = min((event.at_us for _, event in history.of(RunBegan)), default=0)

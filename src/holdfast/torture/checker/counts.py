@@ -1,4 +1,4 @@
-"""Jobs are neither made nor unmade on the way (I19), and batches are all or none (I20)."""
+"""The number of jobs is conserved (I19), and batches are atomic (I20)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Conservation(Invariant):
 
     code = "I19"
     name = "conservation"
-    forbids = "a snapshot with fewer jobs than had been acknowledged, or more than had been asked for and not refused"
+    forbids = "a snapshot with fewer jobs than were acknowledged, or more than were invoked and not refused"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
@@ -27,9 +27,9 @@ class Conservation(Invariant):
         self._rows = 0
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Note when the job was first asked for, other than in vain, and when first acknowledged.
+        """Record when the job's enqueue was first invoked (unless it failed) and first acknowledged.
 
-        A call without an answer counts for the jobs of it that are there in the end: none leaves the store.
+        A call with unknown outcome counts for those of its jobs that exist at the end: jobs never leave the store.
         """
         if job.row is not None or job.is_acknowledged or not self.run.is_whole:
             called_us = self._called_at(job)
@@ -46,8 +46,8 @@ class Conservation(Invariant):
         refused = {refused.call for refused in job.of(EnqueueRefused)} | self.run.refused_calls
         return min((call.at_us for call in called if call.call not in refused), default=None)
 
-    def whole(self) -> Iterator[Violation]:
-        """Hold every snapshot against the two counts."""
+    def whole_run(self) -> Iterator[Violation]:
+        """Compare every snapshot with the two counts."""
         called = list(self._called)
         if not self.run.is_whole:
             for call in self.run.calls.values():
@@ -60,11 +60,11 @@ class Conservation(Invariant):
             least = bisect_left(answered, snapshot.sent_us)
             most = bisect_right(called, snapshot.at_us)
             if not least <= total <= most:
-                what = f"a snapshot shows {total} jobs; {least} had been acknowledged and {most} asked for: {snapshot}"
+                what = f"a snapshot shows {total} jobs; {least} were acknowledged and {most} invoked: {snapshot}"
                 yield self.broken(what, at_us=snapshot.at_us)
         for dumped in self.run.dumped:
             if dumped.rows != self._rows:
-                yield self.broken(f"the final dump counts {dumped.rows} jobs and holds {self._rows}")
+                yield self.broken(f"the final dump counts {dumped.rows} jobs but contains {self._rows}")
 
 
 class Batches(Invariant):
@@ -72,14 +72,14 @@ class Batches(Invariant):
 
     code = "I20"
     name = "batch atomicity"
-    forbids = "a batch of which some jobs are in the store and others are not"
+    forbids = "a batch with some jobs in the store and others missing"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
-        self._found: dict[str, tuple[int, int, str]] = {}  # call -> size, how many are there, and one that should be
+        self._found: dict[str, tuple[int, int, str]] = {}  # call -> size, number found, and one job that should exist
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Count the jobs of each batch that are there."""
+        """Count the jobs of each batch that exist."""
         present = job.row is not None or bool(job.effects)
         name = "" if present else job.id
         for entry in job.entries_of(EnqueueCalled):
@@ -94,8 +94,8 @@ class Batches(Invariant):
         _, there, missing = self._found.get(call, (size, 0, ""))
         self._found[call] = (size, there + present, missing or name)
 
-    def whole(self) -> Iterator[Violation]:
-        """All or none."""
+    def whole_run(self) -> Iterator[Violation]:
+        """Every batch exists completely or not at all."""
         if not self.run.is_whole:
             return
         self.judged += len(self._found)
@@ -104,4 +104,4 @@ class Batches(Invariant):
                 yield self.broken(f"of the {size} jobs of the call {call}, {there} are in the store", job=missing)
         for call in self.run.answered_calls - self._found.keys():
             if self.run.calls[call].size:
-                yield self.broken(f"the call {call} was answered, and none of its jobs is in the store")
+                yield self.broken(f"the call {call} was acknowledged, but none of its jobs is in the store")

@@ -1,4 +1,4 @@
-"""Nothing runs before it is due (I13)."""
+"""No job is claimed before it is due (I13)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import AttemptEnded, EnqueueCalled, Finished
 
 _DELAYING = frozenset({"retried", "snoozed"})
-_GRAIN_US = 2_000  # stores may round an instant to their own grain
+_GRAIN_US = 2_000  # stores may round a timestamp to their resolution
 
 
 class Due(Invariant):
     """I13.
 
-    A delay is counted by the store from when it hears of it, so from the sending of the call at the earliest: what
-    is claimed before that instant plus the delay is claimed too early, whatever the store's clock shows. Of a retry or
-    snooze that instant is when the worker sent it, or earlier, when the handler ended; the delay is what was sent,
-    whether the handler asked for it or a policy said so.
+    The store counts a delay from when it receives the call, so at the earliest from when the call was sent: a claim
+    before that time plus the delay is early, whatever the store's clock shows. For a retry or snooze that time is when
+    the worker sent the outcome or, earlier, when the handler ended; the delay is the one that was sent, whether it came
+    from the handler or from the retry policy.
     """
 
     code = "I13"
@@ -27,7 +27,7 @@ class Due(Invariant):
     forbids = "a claim before the job is due: by its delay, its run_at, or the delay of a retry or snooze"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Compare each claim with what was asked for before it."""
+        """Compare each claim with the delays requested before it."""
         if not job.claims:
             return
         yield from self._asked(job)
@@ -57,14 +57,14 @@ class Due(Invariant):
         kept = job.kept
         numbers = {claim.fence: claim.attempt for claim in job.claims}
         due: dict[int, tuple[int, int]] = {}  # fence -> when the next attempt may be claimed, and after which delay
-        for finished in job.of(Finished):  # the first one that may have been heard: a repeat changes nothing
+        for finished in job.of(Finished):  # the first one that may have arrived: a repeat changes nothing
             row = kept.get(numbers.get(finished.fence, 0))
             is_heard = finished.verdict in {"done", "unknown"} and row is not None and row.outcome == finished.outcome
             if is_heard and finished.outcome in _DELAYING and finished.fence not in due:
                 due[finished.fence] = (finished.sent_us + finished.delay_us, finished.delay_us)
         for ended in job.of(AttemptEnded):
             row = kept.get(ended.attempt)
-            if row is not None and row.outcome in _DELAYING and row.outcome == ended.believed and ended.delay_us:
+            if row is not None and row.outcome in _DELAYING and row.outcome == ended.observed and ended.delay_us:
                 due_us = ended.at_us + ended.delay_us
                 due[ended.fence] = max(due.get(ended.fence, (0, 0)), (due_us, ended.delay_us))
         for fence, (due_us, delay_us) in due.items():

@@ -1,4 +1,4 @@
-"""How jobs end: none is lost (I1), failed ones leave nothing behind (I4), an end is an end (I8)."""
+"""Final states: no job is lost (I1), failed jobs leave no effect (I4), final states are final (I8)."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ class NoLoss(Invariant):
 
     code = "I1"
     name = "no loss"
-    forbids = "a job that was acknowledged and has not ended, or has ended as completed without its effect"
+    forbids = "an acknowledged job that is not in a final state, or is completed without its effect"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """A job that is in the store ends; an acknowledged one is in the store; completed means that it took effect."""
+        """A job in the store ends; an acknowledged job is in the store; a completed job has its effect."""
         if not self.run.is_whole:
             return
         if job.row is None:
             self.judged += bool(job.is_acknowledged or job.claims)
             if job.is_acknowledged:
-                yield self.broken("was acknowledged, and the store does not know it", job=job)
-            elif job.claims:  # nobody was told that it is in, but somebody was given it
-                what = f"was claimed under fence {job.claims[0].fence}, and the store does not know it any more"
+                yield self.broken("was acknowledged but is not in the store", job=job)
+            elif job.claims:  # its enqueue was not acknowledged, but it was claimed
+                what = f"was claimed under fence {job.claims[0].fence} but is no longer in the store"
                 yield self.broken(what, job=job, at_us=job.claims[0].at_us)
             return
         self.judged += 1
         if not job.is_ended:
-            yield self.broken(f"has not ended: it is {job.row.state} after the drain", job=job)
+            yield self.broken(f"is {job.row.state} after the drain, not in a final state", job=job)
         elif job.row.state == "completed":
             yield from self._completed(job)
         fences = {effect.fence for effect in job.effects}
         for committed in job.of(EffectCommitted):
             if committed.fence not in fences:
-                what = f"its effect under fence {committed.fence} was confirmed as committed, and is not there"
+                what = f"its effect under fence {committed.fence} was acknowledged as committed but does not exist"
                 yield self.broken(what, job=job, at_us=committed.at_us)
 
     def _completed(self, job: JobHistory) -> Iterator[Violation]:
         if job.row is not None and not job.row.completions:
-            yield self.broken("is completed without a row in the ledger of completions", job=job)
+            yield self.broken("is completed without a row in the ledger", job=job)
         if job.takes is Takes.TRANSACTION and not job.effects:
             yield self.broken("is completed without its effect", job=job)
         if job.takes is Takes.OUTSIDE and not (job.has(OutsideAccepted) or job.has(OutsideRefusal)):
-            yield self.broken("is completed, and its effect never reached the outside server", job=job)
+            yield self.broken("is completed, but its effect never reached the outside server", job=job)
 
 
 class CleanFailure(Invariant):
@@ -67,31 +67,31 @@ class CleanFailure(Invariant):
     code = "I4"
     name = "clean failure"
     forbids = (
-        "an effect, written in a transaction, of a job that ended as failed or cancelled, of an attempt that was told "
-        "that it is rolled back, or of a job that takes none"
+        "an effect, written in a transaction, of a job that ended as failed or cancelled, of an attempt that was "
+        "rolled back, or of a job without effects"
     )
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """What failed, was cancelled or was rolled back has written nothing that stayed."""
+        """Failed, cancelled and rolled back attempts leave no effect."""
         if job.row is None or job.takes is Takes.OUTSIDE:
             return
         is_given_up = job.row.state in _GIVEN_UP
         rolled_back = _rolled_back(job)
         self.judged += bool(is_given_up or rolled_back)
         if job.effects and (is_given_up or job.takes is Takes.NOTHING):
-            yield self.broken(f"ended as {job.row.state}, and its effect is there", job=job)
+            yield self.broken(f"ended as {job.row.state}, but its effect exists", job=job)
         for effect in job.effects:
-            told = rolled_back.get(effect.fence)
-            if told is not None:
-                what = f"its transaction under fence {effect.fence} was rolled back, and its effect is there"
-                yield self.broken(what, job=job, at_us=told.at_us)
+            rollback = rolled_back.get(effect.fence)
+            if rollback is not None:
+                what = f"its transaction under fence {effect.fence} was rolled back, but its effect exists"
+                yield self.broken(what, job=job, at_us=rollback.at_us)
 
 
 def _rolled_back(job: JobHistory) -> dict[int, EffectRolledBack]:
-    """Return by fence the rollbacks of a job that are beyond doubt.
+    """Return the certain rollbacks of a job, by fence.
 
-    Not where another transaction of the same attempt was or may have been committed, nor where the wait for the answer
-    was broken off.
+    A rollback is not certain if another transaction of the same attempt was or may have been committed, or if the wait
+    for the reply was interrupted.
     """
     doubtful = {event.fence for event in (*job.of(EffectCommitted), *job.of(EffectUnknown))}
     return {
@@ -105,15 +105,15 @@ class Absorbing(Invariant):
     """I8."""
 
     code = "I8"
-    name = "an end is an end"
-    forbids = "a job that leaves a final state without a person's retry, or that stands in two states at once"
+    name = "final states"
+    forbids = "a job that leaves a final state without an operator's retry, or that is in two states at once"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Nothing is claimed after the end, and the end stays what it was."""
+        """No claim follows a final state, and the final state does not change."""
         self.judged += job.is_ended
         if len(job.rows) > 1:
             states = " and ".join(sorted(row.state for row in job.rows))
-            yield self.broken(f"stands in several places at once: {states}", job=job)
+            yield self.broken(f"is in several states at once: {states}", job=job)
         for committed in job.of(EffectCommitted):
             if committed.completes:
                 yield from self._claimed_after(job, committed.fence, "its completion was committed")
@@ -123,7 +123,7 @@ class Absorbing(Invariant):
             ):
                 yield from self._claimed_after(job, finished.fence, f"it had ended as {finished.outcome}")
                 if job.row is not None and job.row.state != finished.outcome:
-                    what = f"its end as {finished.outcome} was confirmed, and now it is {job.row.state}"
+                    what = f"its end as {finished.outcome} was acknowledged, but it is now {job.row.state}"
                     yield self.broken(what, job=job, at_us=finished.at_us)
         if not job.was_sent_back:
             yield from self._cancelled(job)
@@ -137,10 +137,10 @@ class Absorbing(Invariant):
             if later:
                 yield self.broken("was claimed after it had been cancelled", job=job, at_us=min(later))
             if job.row is not None and job.row.state != "cancelled":
-                yield self.broken(f"was cancelled before it began, and now it is {job.row.state}", job=job)
+                yield self.broken(f"was cancelled before it started, but it is now {job.row.state}", job=job)
             for kept in job.kept.values():
                 if kept.outcome == "cancelled":
-                    what = f"was called cancelled before it began, and attempt {kept.attempt} had to be told"
+                    what = f"was reported as cancelled before it started, but attempt {kept.attempt} was running"
                     yield self.broken(what, job=job, at_us=answer.at_us)
 
     def _kept(self, job: JobHistory) -> Iterator[Violation]:
@@ -148,10 +148,10 @@ class Absorbing(Invariant):
             return
         for kept in job.row.attempts:
             if kept.outcome in _GIVEN_UP and job.row.attempt > kept.attempt:
-                yield self.broken(f"went on after attempt {kept.attempt} had ended it as {kept.outcome}", job=job)
+                yield self.broken(f"continued after attempt {kept.attempt} had ended it as {kept.outcome}", job=job)
 
     def _claimed_after(self, job: JobHistory, fence: int, what: str) -> Iterator[Violation]:
         first = min((claim for claim in job.claims if claim.fence > fence), key=lambda claim: claim.at_us, default=None)
         if first is not None:
-            text = f"{what} under fence {fence}, and it was claimed again under {first.fence}"
+            text = f"{what} under fence {fence}, but it was claimed again under {first.fence}"
             yield self.broken(text, job=job, at_us=first.at_us)

@@ -1,4 +1,4 @@
-"""Fences grow with every claim, and nothing is written under a stale one (I6)."""
+"""Fences grow with every claim, and no write under a stale fence is accepted (I6)."""
 
 from __future__ import annotations
 
@@ -27,49 +27,47 @@ class Fences(Invariant):
 
     code = "I6"
     name = "fences"
-    forbids = "a fence that is given out twice or does not grow, and a write under a fence that was no longer the last"
+    forbids = "a fence that is issued twice or does not grow, and an accepted write under a stale fence"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
-        self._given: dict[int, tuple[str, int]] = {}  # to whom, and when it was asked for; one claim is of many jobs
+        self._given: dict[int, tuple[str, int]] = {}  # the worker, and when the claim was sent; one claim has many jobs
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Look at the fences of one job; remember which worker had which."""
+        """Check the fences of one job; record the worker of each fence."""
         begun = job.attempts
         self.judged += bool(job.claims)
         for claimed in job.of(Claimed):
             yield from self._once(job, claimed.fence, claimed.worker, claimed.at_us, sent_us=claimed.sent_us)
         for began in begun:
-            if began.worker:  # not a job child, which does not know whose it is
+            if began.worker:  # empty for a job child, which does not know its worker
                 yield from self._once(job, began.fence, began.worker, began.at_us)
         for before, after in pairwise(begun):
             if before.fence == after.fence:
-                what = f"attempts {before.attempt} and {after.attempt} began under one fence, {after.fence}"
+                what = f"attempts {before.attempt} and {after.attempt} started under one fence, {after.fence}"
                 yield self.broken(what, job=job, at_us=after.at_us)
         if len(job.claims) > 1:
             yield from self._stale(job)
         if job.has(ResetAnswered):
-            yield from self._taken_away(job)
+            yield from self._after_reset(job)
         yield from self._effect(job)
 
     def _stale(self, job: JobHistory) -> Iterator[Violation]:
         for what, fence, sent_us, at_us in _writes(job):
             newer = [claim.fence for claim in job.claims if claim.fence > fence and claim.at_us < sent_us]
             if newer:
-                text = (
-                    f"{what} under fence {fence} was accepted, and {min(newer)} had been given out before it was sent"
-                )
+                text = f"{what} under fence {fence} was accepted, but {min(newer)} was issued before it was sent"
                 yield self.broken(text, job=job, at_us=at_us)
 
-    def _taken_away(self, job: JobHistory) -> Iterator[Violation]:
-        """Whoever held the job when a person took it away writes nothing after that was answered."""
+    def _after_reset(self, job: JobHistory) -> Iterator[Violation]:
+        """After the reply to an operator's reset, writes of the former holder are rejected."""
         for reset in job.of(ResetAnswered):
             if not reset.answer:
                 continue
             stale = {claim.fence for claim in job.claims if claim.at_us < reset.sent_us}
             for what, fence, sent_us, at_us in _writes(job):
                 if fence in stale and sent_us > reset.at_us:
-                    text = f"{what} under fence {fence} was accepted after a person had taken its lease away"
+                    text = f"{what} under fence {fence} was accepted after an operator had reset its lease"
                     yield self.broken(text, job=job, at_us=at_us)
 
     def _effect(self, job: JobHistory) -> Iterator[Violation]:
@@ -78,26 +76,26 @@ class Fences(Invariant):
             return
         for effect in job.effects:
             if effect.attempt != row.attempt:
-                what = f"its effect is of attempt {effect.attempt}, and it was completed by attempt {row.attempt}"
+                what = f"its effect is of attempt {effect.attempt}, but it was completed by attempt {row.attempt}"
                 yield self.broken(what, job=job)
 
     def _once(self, job: JobHistory, fence: int, worker: str, at_us: int, *, sent_us: int = 0) -> Iterator[Violation]:
-        """One fence, one claim, one worker; of a claim that was not recorded itself, only the worker is known."""
+        """One fence, one claim, one worker; if the claim itself was not recorded, only the worker is known."""
         known = self._given.setdefault(fence, (worker, sent_us))
         if known == (worker, sent_us) or (known[0] == worker and not sent_us):
             return
         if known[0] == worker and not known[1]:
             self._given[fence] = (worker, sent_us)
         elif known[0] == worker:
-            yield self.broken(f"fence {fence} was given to {worker} in two claims", job=job, at_us=at_us)
+            yield self.broken(f"fence {fence} was issued to {worker} in two claims", job=job, at_us=at_us)
         else:
-            yield self.broken(f"fence {fence} was given to {known[0]} and to {worker}", job=job, at_us=at_us)
+            yield self.broken(f"fence {fence} was issued to {known[0]} and to {worker}", job=job, at_us=at_us)
 
 
 def _writes(job: JobHistory) -> Iterator[tuple[str, int, int, int]]:
-    """Yield what the store accepted under a lease: what, fence, when it was sent, when it was answered.
+    """Yield the writes under a lease that the store accepted: what, fence, when sent, when answered.
 
-    A finish or release that is repeated after a lost answer is accepted again, by contract, and changes nothing.
+    A finish or release repeated after a lost reply is, by contract, accepted again and changes nothing.
     """
     for effect in job.of(EffectCommitted):
         yield "an effect", effect.fence, effect.sent_us, effect.at_us

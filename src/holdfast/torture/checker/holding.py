@@ -1,4 +1,4 @@
-"""For how long a claim surely held its job: what its holder was promised, and when it may have given the job up."""
+"""How long a claim certainly held its job: what the holder was promised, and when it may have ended the lease."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _OPEN = 2**63 - 1
 MAY_BE_DONE = frozenset({"done", "unknown"})
 
 
-def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
-    """Return what the holder of each fence was promised: when it asked, and until when it then holds at least."""
+def promised_leases(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
+    """Return the promises to the holder of each fence: when sent, and until when the lease then lasts at least."""
     found: dict[int, list[tuple[int, int]]] = {}
     for claimed in job.of(Claimed):
         found.setdefault(claimed.fence, []).append((claimed.sent_us, claimed.sent_us + claimed.lease_us))
@@ -33,10 +33,10 @@ def holds(job: JobHistory) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def taken_away(job: JobHistory) -> list[tuple[int, int]]:
-    """Return when persons asked to take the lease away, and by when that was done; not if it surely was not done.
+def operator_resets(job: JobHistory) -> list[tuple[int, int]]:
+    """Return when operators sent resets of the lease, and by when each took effect, unless it certainly did not.
 
-    Without an answer it may be done at any time.
+    Without a reply a reset may take effect at any time.
     """
     answers = {answer.sent_us: answer for answer in job.of(ResetAnswered)}
     found: list[tuple[int, int]] = []
@@ -49,21 +49,21 @@ def taken_away(job: JobHistory) -> list[tuple[int, int]]:
     return found
 
 
-def given_up_at(job: JobHistory) -> dict[int, int]:
-    """Return from when on the holder of each fence may have given the job up by itself.
+def may_have_ended_at(job: JobHistory) -> dict[int, int]:
+    """Return, per fence, from when on the holder may have ended its lease by itself.
 
-    What the store refused, or is known not to have heard, gave nothing up. Of an attempt whose end was never sent, as
-    far as is known, the end of its handler counts.
+    A write that the store rejected, or certainly did not receive, ended nothing. If no end of an attempt is known to
+    have been sent, the end of its handler counts.
     """
     ended: dict[int, int] = {}
-    told: set[int] = set()
+    with_outcome: set[int] = set()
 
     def note(fence: int, at_us: int) -> None:
         ended[fence] = min(ended.get(fence, at_us), at_us)
 
     writes: list[Finished | Released] = [*job.of(Finished), *job.of(Released)]
     for write in writes:
-        told.add(write.fence)
+        with_outcome.add(write.fence)
         if write.verdict in MAY_BE_DONE:
             note(write.fence, write.sent_us)
     for committed in job.of(EffectCommitted):
@@ -73,6 +73,6 @@ def given_up_at(job: JobHistory) -> dict[int, int]:
         if effect.fence in unknown:
             note(effect.fence, effect.at_us)
     for attempt in job.of(AttemptEnded):
-        if attempt.fence not in told:
+        if attempt.fence not in with_outcome:
             note(attempt.fence, attempt.at_us)
     return ended

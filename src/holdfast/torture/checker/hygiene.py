@@ -1,4 +1,4 @@
-"""Nothing is left over when all is done (I21)."""
+"""Nothing is left over after the drain (I21)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Hygiene(Invariant):
     )
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """A job of a drained store is not held by anyone."""
+        """After the drain no job is leased."""
         self.judged += len(job.rows)
         if job.row is not None and job.row.state == "running":
             yield self.broken(f"is still leased to {job.row.worker or 'a worker'} after the drain", job=job)
 
-    def whole(self) -> Iterator[Violation]:
-        """Look at what the final dump found."""
+    def whole_run(self) -> Iterator[Violation]:
+        """Check the leftovers in the final dump."""
         for exited, what in unexpected(self.run.exits):
             yield self.broken(what, at_us=exited.at_us)
         if not self.run.dumped:
-            yield self.broken("the run has no final dump: it did not come to its end")
+            yield self.broken("the run has no final dump: it did not finish")
         for dumped in self.run.dumped:
             for what in ("leases", "transactions", "connections", "processes"):
                 count = getattr(dumped, what)
                 if count:
-                    yield self.broken(f"{count} {what} are left after the drain")
+                    yield self.broken(f"{count} {what} are left over after the drain")
             if dumped.integrity:
                 yield self.broken(f"the store is damaged: {dumped.integrity}")

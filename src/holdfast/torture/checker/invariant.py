@@ -1,4 +1,4 @@
-"""The shape of an invariant, and the list of those that are checked."""
+"""The base class of an invariant."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from holdfast.torture.checker.verdict import Violation
 
 
 class Invariant:
-    """Something that no run may show. One object per check of a run: what it gathers over the jobs is its own.
+    """A condition that no run may violate. One object per check of a run; it may collect data over the jobs.
 
-    `job` is called for every job, in no order of time; `whole` once, after all of them.
+    `job` is called for every job, in no particular order; `whole_run` once, after all jobs.
     """
 
     code: ClassVar[str]
@@ -23,24 +23,24 @@ class Invariant:
     def __init__(self, run: RunFacts) -> None:
         self.run = run
         self.figures: dict[str, float] = {}
-        """What was measured on the way."""
+        """Measurements for the report."""
         self.judged = 0
-        """How many cases the invariant applied to and was able to decide."""
+        """The number of cases that the invariant decided."""
         self.unjudged = ""
-        """Why some or all cases could not be decided, or nothing."""
+        """Why some or all cases could not be decided, or empty."""
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Yield what is wrong with one job."""
+        """Yield the violations of one job."""
         raise NotImplementedError
 
-    def whole(self) -> Iterator[Violation]:
-        """Yield what is wrong with the run as a whole."""
+    def whole_run(self) -> Iterator[Violation]:
+        """Yield the violations of the run as a whole."""
         yield from ()
 
     def broken(self, what: str, *, job: JobHistory | str = "", at_us: int | None = None) -> Violation:
-        """Return a violation of this invariant, of a job or, where that is gone by, of its id."""
+        """Return a violation of this invariant by a job, or by a job id if its history is no longer in memory."""
         name = job.id if isinstance(job, JobHistory) else job
         if at_us is None:
-            told = isinstance(job, JobHistory) and job.entries
-            at_us = job.entries[-1].event.at_us if isinstance(job, JobHistory) and told else self.run.last_us
+            entries = job.entries if isinstance(job, JobHistory) else []
+            at_us = entries[-1].event.at_us if entries else self.run.last_us
         return Violation(self.code, what, at_us, name)

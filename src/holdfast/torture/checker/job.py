@@ -1,4 +1,4 @@
-"""The history of one job, as the invariants look at it."""
+"""The history of one job, as invariants see it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Entry:
 
 
 class ClaimSeen(NamedTuple):
-    """A claim that somebody was told of, or under which a handler began.
+    """A claim that was answered, or under which a handler started.
 
-    It was made between `sent_us` and `at_us`. `process` is the one that claimed, which holds the job whichever child
-    runs it; where the claim itself was not recorded (`is_told` is False) it is the one that ran it.
+    It was made between `sent_us` and `at_us`. `process` is the one that claimed, which holds the job even if a child
+    process runs it; if the claim itself was not recorded (`is_recorded` is False), it is the process that ran the job.
     """
 
     fence: int
@@ -46,13 +46,13 @@ class ClaimSeen(NamedTuple):
     sent_us: int
     at_us: int
     process: str
-    is_told: bool
-    pulled: bool = False
-    """Whether by `app.claim`: then nobody extends the lease but the caller, and the job runs where it was claimed."""
+    is_recorded: bool
+    direct: bool = False
+    """Whether by `app.claim`: then only the caller extends the lease, and the job runs in the claiming process."""
 
 
 class JobHistory:
-    """Everything that was told of one job. Lists are in order of time, `attempts` and `claims` in order of fences."""
+    """All records of one job. Lists are in order of time, `attempts` and `claims` in order of fences."""
 
     __slots__ = ("_by_kind", "attempts", "call", "claims", "entries", "id", "row", "rows")
 
@@ -72,7 +72,7 @@ class JobHistory:
         self.claims: list[ClaimSeen] = self._claims()
         called = by_kind.get(EnqueueCalled)
         self.call: EnqueueCalled | None = cast("EnqueueCalled", called[0].event) if called else call
-        """The first call that asked for the job, with its options; None if nobody is known to have asked."""
+        """The first enqueue call of the job, with its options; None if no call is known."""
 
     def of(self, kind: type[E]) -> list[E]:
         """Return the records of one kind."""
@@ -84,16 +84,16 @@ class JobHistory:
         return self._by_kind.get(kind, _NONE)
 
     def has(self, kind: type[HistoryRecord]) -> bool:
-        """Tell whether there is a record of a kind."""
+        """Return whether there is a record of a kind."""
         return kind in self._by_kind
 
     def _claims(self) -> list[ClaimSeen]:
         claims: dict[int, ClaimSeen] = {}
         for entry in self.entries_of(Claimed):
-            told = cast("Claimed", entry.event)
-            if told.fence not in claims:
-                claims[told.fence] = ClaimSeen(
-                    told.fence, told.attempt, told.sent_us, told.at_us, entry.process, True, told.pulled
+            claimed = cast("Claimed", entry.event)
+            if claimed.fence not in claims:
+                claims[claimed.fence] = ClaimSeen(
+                    claimed.fence, claimed.attempt, claimed.sent_us, claimed.at_us, entry.process, True, claimed.direct
                 )
         for entry in self.entries_of(AttemptBegan):
             began = cast("AttemptBegan", entry.event)
@@ -102,20 +102,20 @@ class JobHistory:
                 claims[began.fence] = ClaimSeen(
                     began.fence, began.attempt, began.at_us, began.at_us, entry.process, False
                 )
-            elif began.at_us < known.at_us:  # told late: the process stood still between the answer and its record
+            elif began.at_us < known.at_us:  # recorded late: the process was frozen between the reply and its record
                 claims[began.fence] = known._replace(at_us=began.at_us, sent_us=min(known.sent_us, began.at_us))
         return sorted(claims.values()) if len(claims) > 1 else list(claims.values())
 
-    # --- what the records say ---------------------------------------------------------------------------------------
+    # --- derived facts ----------------------------------------------------------------------------------------------
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether somebody was told that the job is in."""
+        """Whether an enqueue of the job was acknowledged."""
         return EnqueueAnswered in self._by_kind
 
     @property
     def is_refused(self) -> bool:
-        """Whether every call for the job is known not to have been done."""
+        """Whether every enqueue of the job is known to have failed."""
         called = self._by_kind.get(EnqueueCalled)
         return bool(called) and not self.is_acknowledged and len(self.of(EnqueueRefused)) >= len(called or ())
 
@@ -126,7 +126,7 @@ class JobHistory:
 
     @property
     def effects(self) -> list[EffectRow]:
-        """The rows of the effect table."""
+        """The job's rows in the effect table."""
         return self.of(EffectRow)
 
     @property
@@ -136,10 +136,10 @@ class JobHistory:
 
     @property
     def was_sent_back(self) -> bool:
-        """Whether a person has asked to run it again, so that an end need not be the last."""
+        """Whether an operator requested a retry, so that a final state need not be the last."""
         return RetryCalled in self._by_kind
 
     @property
     def kept(self) -> dict[int, AttemptRow]:
-        """The attempts without completion that the store has kept, by number."""
+        """The rows of attempts without completion in the store, by number."""
         return {} if self.row is None else {row.attempt: row for row in self.row.attempts}

@@ -1,4 +1,4 @@
-"""One lease for each order_key at a time (I10)."""
+"""At most one lease per order key at a time (I10)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from holdfast.torture.checker.holding import given_up_at, holds, taken_away
+from holdfast.torture.checker.holding import may_have_ended_at, operator_resets, promised_leases
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import ClaimSeen, JobHistory
 from holdfast.torture.checker.run import RunFacts
@@ -15,7 +15,7 @@ from holdfast.torture.events import Claimed
 
 
 class KeyHeld(NamedTuple):
-    """A job of a key, surely held from one instant to another; its claim was made between two."""
+    """A job of an order key, certainly leased from one time to another; its claim was made between two times."""
 
     from_us: int
     until_us: int
@@ -27,31 +27,31 @@ class KeyHeld(NamedTuple):
 class OneOfAKey(Invariant):
     """I10.
 
-    The line in which a job waits, its queue and key, is told by the call that asked for it; claims name the queue. A
-    lease surely runs from the answer to its claim until its promised end, or until its holder may have given it up or
-    was no longer there. A claim of another job of the line that was sent and answered meanwhile is a second lease of
-    one key. That effects come in the order of the enqueues is looked at in the store itself, after the run.
+    The queue and order key of a job come from its enqueue call; claims name the queue. A lease certainly lasts from the
+    reply to its claim until its promised expiry, or until its holder may have ended it or was gone. A claim of another
+    job of the same order key that was sent and answered within that time is a second lease. The order of effects within
+    a key is checked in the store itself, after the run.
     """
 
     code = "I10"
-    name = "one of a key"
-    forbids = "two unexpired leases of different jobs of one order_key at the same time"
+    name = "order keys"
+    forbids = "two unexpired leases of different jobs of one order key at the same time"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._lines: dict[str, list[KeyHeld]] = {}
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Note when a job with a key was held."""
+        """Record when a job with an order key was leased."""
         yield from ()
         call = job.call
         if call is None or all(claimed.queue == call.queue for claimed in job.of(Claimed)):
             return
-        ended = given_up_at(job)
-        promised = holds(job)
-        taken = taken_away(job)
+        ended = may_have_ended_at(job)
+        promised = promised_leases(job)
+        taken = operator_resets(job)
         for claim in job.claims:
-            if claim.is_told:
+            if claim.is_recorded:
                 self.judged += 1
                 until_us = max((until for _, until in promised.get(claim.fence, ())), default=claim.at_us)
                 away = [asked_us for asked_us, done_us in taken if done_us >= claim.sent_us]
@@ -60,17 +60,17 @@ class OneOfAKey(Invariant):
                 self._lines.setdefault(call.queue, []).append(held)
 
     def _gone_at(self, claim: ClaimSeen) -> int:
-        """Return from when on the holder may have been taken for dead, or was ending by itself."""
+        """Return from when on the holder may be considered dead, or was shutting down."""
         signs = self.run.last_sign.get(claim.process, claim.at_us)
         return min(signs, self.run.asked_to_end.get(claim.process, signs))
 
-    def whole(self) -> Iterator[Violation]:
-        """Compare the leases of each key with the one before that lasts longest."""
+    def whole_run(self) -> Iterator[Violation]:
+        """Compare each lease of a key with the previous lease that lasts longest."""
         for line, leases in self._lines.items():
             leases.sort()
             for before, after in pairwise(leases):
                 if before.fence == after.fence and before.job != after.job:
-                    what = f"was claimed together with job {before.job} of its key, {line}, under fence {after.fence}"
+                    what = f"was claimed with job {before.job} of its order key, {line}, under fence {after.fence}"
                     yield self.broken(what, job=after.job, at_us=after.from_us)
             last = leases[0]
             for held in leases[1:]:

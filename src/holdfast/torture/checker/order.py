@@ -1,4 +1,4 @@
-"""Jobs of a queue run in order of their turn (I22)."""
+"""Jobs of a queue are claimed in order of their turn (I22)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP_US = int(PRIORITY_STEP.total_seconds() * 1_000_000)
 
 
 class QueuePosition(NamedTuple):
-    """Where one job stood: its turn lies between two instants, it was ready by one and taken between two."""
+    """A first attempt: its turn lies between two times, it was ready by one time and claimed between two."""
 
     turn_from_us: int
     turn_to_us: int
@@ -29,20 +29,20 @@ class QueuePosition(NamedTuple):
 class Turns(Invariant):
     """I22.
 
-    Only first attempts are compared, and only where the claim itself was recorded: what waits inside a worker is in
-    nobody's queue. A claim may fail to see a job for some bounded time; the run states how long.
+    Only first attempts are compared, and only if the claim itself was recorded: prefetched jobs are no longer in a
+    queue. A claim may miss a job for a bounded time; the run states the bound.
     """
 
     code = "I22"
     name = "turns"
-    forbids = "a job, ready for longer than the bound, that is overtaken by one of its queue and task with a later turn"
+    forbids = "a job, ready longer than the bound, that is overtaken by a job of its queue and task with a later turn"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._places: dict[tuple[str, str], list[QueuePosition]] = {}
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Note when the job's turn was and when it was taken."""
+        """Record the turn of the job and when it was claimed."""
         yield from ()
         claims = [claim for claim in job.of(Claimed) if claim.attempt == 1]
         call, answered = job.call, job.of(EnqueueAnswered)
@@ -59,8 +59,8 @@ class Turns(Invariant):
         self.judged += 1
         self._places.setdefault((call.queue, call.task), []).append(place)
 
-    def whole(self) -> Iterator[Violation]:
-        """Of the jobs whose turn was earlier, look at the one that was taken last."""
+    def whole_run(self) -> Iterator[Violation]:
+        """Among the jobs with an earlier turn, compare with the one claimed last."""
         slack = self.run.settings.overtaking_us
         for (queue, _), places in self._places.items():
             later = sorted(places, key=lambda place: place.turn_from_us)

@@ -1,9 +1,9 @@
-"""Times in which no recovery can be asked for, because nobody may have reached the store.
+"""Times in which no recovery can be required, because no worker may have reached the store.
 
-A fault says of itself that it *may* stall everybody: a SQLite process that is stopped in the middle of a write keeps
-all others out, and one that is stopped anywhere else keeps out nobody. Which of the two it was, the history tells: if
-any write of another was done meanwhile, the lock was free all the time, for whoever is stopped can neither take it nor
-give it back. Without that look most of a run on SQLite would be an outage, and its bounds would bind little.
+A fault only states that it *may* stall every process: a SQLite process stopped in the middle of a write blocks all
+others, one stopped anywhere else blocks none. The history shows which it was: if any other process completed a write in
+the meantime, the lock was free all the time, because a stopped process can neither take nor release it. Without this
+check most of a run on SQLite would count as an outage, and the bounds would hardly constrain anything.
 
 ```text
    fault           |-------- stopped --------|
@@ -23,13 +23,13 @@ from holdfast.torture.events import FaultBegan
 _SERVER_DOWN: Final = ("restart", "store")
 _STOP: Final = "stop"
 _PROMPT_US: Final = 100_000
-"""A write that takes no longer than this shows that the store was free; they are counted by spans of this length."""
+"""A write no longer than this shows that the store was not locked; writes are counted per span of this length."""
 _SETTLING_US: Final = 200_000
-"""For so long after a fault is written down its target may still be at work."""
+"""For this long after a fault is recorded its target may still be running."""
 
 
 class Outage(NamedTuple):
-    """`is_total`: nor can a lease be extended, by anybody."""
+    """`is_total`: no worker can extend a lease either."""
 
     began_us: int
     ended_us: int
@@ -37,7 +37,7 @@ class Outage(NamedTuple):
 
 
 class Outages:
-    """Gathered while the records are read; in order of their begin once all were."""
+    """Collected while the records are read; sorted by start once all are read."""
 
     def __init__(self) -> None:
         self._suspected: list[tuple[FaultBegan, int]] = []
@@ -45,17 +45,17 @@ class Outages:
         self._sure: list[Outage] = []
 
     def wrote(self, sent_us: int, at_us: int) -> None:
-        """Note that somebody has written to the store."""
+        """Record a completed write to the store."""
         if at_us - sent_us <= _PROMPT_US:
             self._writes.add(sent_us // _PROMPT_US)
 
     def suspect(self, fault: FaultBegan, ended_us: int) -> None:
-        """Note a fault that may have kept everybody from the store."""
+        """Record a fault that may have kept every process from the store."""
         if fault.stalls or fault.total:
             self._suspected.append((fault, ended_us))
 
     def close(self) -> None:
-        """Note that all records were read."""
+        """Record that all records were read."""
         self._sure = sorted(
             Outage(fault.at_us, ended_us, fault.total or (fault.fault, fault.target) == _SERVER_DOWN)
             for fault, ended_us in self._suspected
@@ -63,26 +63,26 @@ class Outages:
         )
 
     def _anybody_wrote(self, began_us: int, ended_us: int) -> bool:
-        first = -(-(began_us + _SETTLING_US) // _PROMPT_US)  # the first span that lies wholly within
-        last = ended_us // _PROMPT_US - 2  # a write of the last one may have taken as long as one more
+        first = -(-(began_us + _SETTLING_US) // _PROMPT_US)  # the first span that lies completely inside
+        last = ended_us // _PROMPT_US - 2  # a write in the last one may extend into the next
         return any(span in self._writes for span in range(first, last + 1))
 
     def __iter__(self) -> Iterator[Outage]:
-        """Go over all of them."""
+        """Iterate over all outages."""
         return iter(self._sure)
 
     def over(self, from_us: int, span_us: int, *, lease_us: int) -> int:
-        """Return when a span of time is over that stands still in outages.
+        """Return when a duration has elapsed, not counting outages.
 
-        Each costs a lease more: nobody takes leases who has not reached the store for half of one. But none costs more
-        than to begin anew at its end.
+        Each outage adds a lease: a rescuer acts only after half a lease of uninterrupted access. But no outage adds
+        more than restarting the duration at its end.
         """
         deadline = from_us + span_us
         for outage in self._sure:
             if outage.began_us > deadline:
                 break
             if outage.ended_us > from_us:
-                anew = max(deadline, outage.ended_us + span_us)
+                restarted = max(deadline, outage.ended_us + span_us)
                 still = outage.ended_us - max(outage.began_us, from_us)
-                deadline = min(anew, deadline + still + lease_us)
+                deadline = min(restarted, deadline + still + lease_us)
         return deadline

@@ -1,4 +1,4 @@
-"""Nothing is claimed from a paused queue (I24)."""
+"""No job is claimed from a paused queue (I24)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.torture.events import Claimed
 
 
 class Span(NamedTuple):
-    """A time in which a queue was surely paused, and who had paused it."""
+    """A time in which a queue was certainly paused, and by which process."""
 
     from_us: int
     to_us: int
@@ -24,25 +24,25 @@ class Span(NamedTuple):
 class Pauses(Invariant):
     """I24.
 
-    A queue is surely paused from the answer to a pause until somebody next asks to resume it. A resume that was asked
-    for before, and may have been done after the pause, leaves no such time; one without an answer may be done as long
-    as any recovery may take. What was claimed before a pause goes on.
+    A queue is certainly paused from the reply to a pause until the next resume is sent. A resume that was sent earlier,
+    and may have taken effect after the pause, leaves no such time; one without a reply may take effect within the
+    recovery bound. Jobs claimed before a pause continue.
     """
 
     code = "I24"
     name = "pauses"
-    forbids = "a claim, sent and answered while a queue was paused, that takes a job of it"
+    forbids = "a claim, sent and answered while a queue was paused, that takes a job from it"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._paused = {queue: _surely_paused(run, queue) for queue in run.pauses}
-        asked = sum(map(len, run.pauses.values()))
+        sent = sum(map(len, run.pauses.values()))
         self.judged = sum(map(len, self._paused.values()))
-        if self.judged < asked:
-            self.unjudged = f"{asked - self.judged} of {asked} pauses: others paused the queue, or opened it, meanwhile"
+        if self.judged < sent:
+            self.unjudged = f"{sent - self.judged} of {sent} pauses: paused or resumed concurrently"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Look at every claim from a queue that was paused at some time."""
+        """Check every claim from a queue that was paused at some time."""
         for claimed in job.of(Claimed):
             spans = self._paused.get(claimed.queue)
             if not spans:
@@ -53,17 +53,19 @@ class Pauses(Invariant):
                 what = (
                     f"attempt {claimed.attempt} was claimed from {claimed.queue} by a claim that was sent "
                     f"{(claimed.sent_us - span.from_us) / 1e6:.3f} s after the queue was paused by {span.by}, and "
-                    f"answered {(span.to_us - claimed.at_us) / 1e6:.3f} s before anybody asked to resume it"
+                    f"answered {(span.to_us - claimed.at_us) / 1e6:.3f} s before a resume was sent"
                 )
                 yield self.broken(what, job=job, at_us=claimed.at_us)
 
 
 def _surely_paused(run: RunFacts, queue: str) -> list[Span]:
-    """Return the times in which a queue was paused whatever the order of calls under way; in order, none in another."""
-    asked = run.resumes.get(queue, {})
+    """Return the times in which a queue was paused under any order of concurrent calls; sorted and disjoint."""
+    resumes = run.resumes.get(queue, {})
     found: list[Span] = []
     for sent_us, answered_us, process in sorted(run.pauses[queue], key=lambda pause: pause[1]):
-        until_us = min((at_us for (_, at_us), done_us in asked.items() if done_us >= sent_us), default=run.last_us + 1)
+        until_us = min(
+            (at_us for (_, at_us), done_us in resumes.items() if done_us >= sent_us), default=run.last_us + 1
+        )
         if answered_us < until_us and not (found and until_us <= found[-1].to_us):
             found.append(Span(answered_us, until_us, process))
     return found

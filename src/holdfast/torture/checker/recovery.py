@@ -1,4 +1,4 @@
-"""What a dead worker held comes back in time, and one that ends in good order leaves nothing behind (I9)."""
+"""A dead worker's jobs are freed within a bound, and a worker that shuts down cleanly leaves no lease behind (I9)."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ _NO_CLAIMS: Final[tuple[array[int], array[int]]] = (array("q"), array("q"))
 class Recovery(Invariant):
     """I9.
 
-    The bound counts from the death of the holder, as its parent saw it, and stands still while all workers may have
-    been kept from the store. A job is free in time if it is taken from its holder within the bound
-    that the run states: the lease, and slack for those that look for expired leases on a busy machine. It has an early
-    turn then, but waits for a worker that has room for it, so the next claim may be later by as much as any job may
-    be overtaken, counted from when no job of an earlier turn was claimed any more: under a backlog, that is long.
+    The bound counts from the death of the holder, as its parent saw it, and is suspended while all workers may have
+    been kept from the store. A job is freed in time if its lease is taken within the bound that the run states: the
+    lease plus slack for rescuers on a busy machine. The job then has an early turn but waits for a worker with a free
+    slot, so the next claim may come later by the overtaking bound, counted from the last claim of a job with an earlier
+    turn: with a backlog, that can be long.
     """
 
     code = "I9"
     name = "bounded recovery"
-    forbids = "a job that stays with a killed worker for longer than the bound, or with one that ended in good order"
+    forbids = "a job that stays leased to a killed worker for longer than the bound, or to one that shut down cleanly"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._orderly = self._ended_in_good_order()
         self._late: list[Late] = []
-        self._claims: dict[str, tuple[array[int], array[int]]] = {}  # of each queue: when, and of which turn
+        self._claims: dict[str, tuple[array[int], array[int]]] = {}  # per queue: when, and of which turn
         if run.clock_trouble:
-            self.unjudged = f"what workers that ended in good order left behind: {run.clock_trouble}"
+            self.unjudged = f"leases left behind by clean shutdowns: {run.clock_trouble}"
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
-        """Measure how long a job stayed with a holder that was gone."""
-        for told in job.of(Claimed):
-            if told.turn_us is not None:
-                known = self._claims.get(told.queue)
+        """Measure how long a job stayed leased to a dead worker."""
+        for claimed in job.of(Claimed):
+            if claimed.turn_us is not None:
+                known = self._claims.get(claimed.queue)
                 if known is None:
-                    known = self._claims[told.queue] = (array("q"), array("q"))
-                known[0].append(told.at_us)
-                known[1].append(told.turn_us)
+                    known = self._claims[claimed.queue] = (array("q"), array("q"))
+                known[0].append(claimed.at_us)
+                known[1].append(claimed.turn_us)
         if job.row is None or (not job.row.attempts and job.row.attempt <= 1):
             return
         for claim in job.claims:
@@ -82,7 +82,7 @@ class Recovery(Invariant):
         self._measure("longest until free (s)", took_us)
         if min(freed) > self.run.without_outages(died_us, bound_us):
             text = (
-                f"attempt {claim.attempt} was free {took_us / 1e6:.3f} s after its worker was killed; "
+                f"attempt {claim.attempt} was freed {took_us / 1e6:.3f} s after its worker was killed; "
                 f"the bound is {bound_us / 1e6:g} s"
             )
             yield self.broken(text, job=job, at_us=min(freed))
@@ -94,17 +94,19 @@ class Recovery(Invariant):
         self.figures[name] = max(self.figures.get(name, 0.0), took_us / 1e6)
 
     def _claimed_again(self, job: JobHistory, claim: ClaimSeen, died_us: int, again_us: int) -> None:
-        """Keep what came late, until it is known what was claimed before it."""
+        """Keep late claims until all claims before them are known."""
         overtaking_us = self.run.settings.overtaking_us
         bound_us = self.run.settings.recovery_us + overtaking_us
         if not overtaking_us or again_us <= self.run.without_outages(died_us, bound_us):
             return
-        place = next(((told.queue, told.turn_us) for told in job.of(Claimed) if told.fence == claim.fence), None)
+        place = next(
+            ((claimed.queue, claimed.turn_us) for claimed in job.of(Claimed) if claimed.fence == claim.fence), None
+        )
         if place is not None and place[1] is not None:
             self._late.append(Late(job.id, claim.attempt, place[0], place[1], died_us, again_us))
 
-    def whole(self) -> Iterator[Violation]:
-        """Of what came late, see whether it was because others of its queue had an earlier turn."""
+    def whole_run(self) -> Iterator[Violation]:
+        """For each late claim, check whether jobs of its queue with an earlier turn came first."""
         overtaking_us = self.run.settings.overtaking_us
         for late in self._late:
             claims = zip(*self._claims.get(late.queue, _NO_CLAIMS), strict=True)
@@ -124,33 +126,34 @@ class Recovery(Invariant):
         if job.row is None:
             return
         of_a_child = {finished.fence for finished in job.of(Finished) if finished.outcome == "lost"}
-        told = {claim.attempt for claim in job.claims if claim.fence not in of_a_child and not claim.pulled}
+        known = {claim.attempt for claim in job.claims if claim.fence not in of_a_child and not claim.direct}
         for kept in job.row.attempts:
             ended_us = self._orderly.get(kept.worker)
             taken_us = self.run.from_store_clock(kept.ended_us)
             if kept.outcome != "lost" or ended_us is None or taken_us is None or taken_us <= ended_us:
                 continue
-            # Not a job whose claim was never answered: what nobody knows of, nobody gives back. Nor one whose child
-            # died: its worker was there to say so. Nor one that was pulled: nobody extends its lease but the caller.
-            if kept.attempt not in told:
+            # Not a job whose claim was never answered: its worker does not know of it and cannot release it. Not one
+            # whose child died: its worker was alive to report that. Not one claimed directly: only the caller extends
+            # that lease.
+            if kept.attempt not in known:
                 continue
             self.judged += 1
             since_us = ended_us - self.run.settings.lease_us
             if not any(self._was_held_up(process, since_us, taken_us) for process in self.run.workers[kept.worker]):
-                what = f"attempt {kept.attempt} was left behind by {kept.worker}, which ended in good order"
+                what = f"attempt {kept.attempt} was left behind by {kept.worker}, which shut down cleanly"
                 yield self.broken(what, job=job, at_us=taken_us)
 
     def _was_held_up(self, process: str, since_us: int, until_us: int) -> bool:
-        """Tell whether a worker could not extend: it was stopped while it ended, or the store was slow."""
+        """Return whether a worker could not extend: it was stopped during shutdown, or the store was slow."""
         return self.run.was_disturbed(process, since_us, until_us, by=_STOP) or self.run.was_slow(
             process, since_us, until_us
         )
 
     def _ended_in_good_order(self) -> dict[str, int]:
-        """Return the workers whose processes have all ended by themselves, no outage shortly before; and since when.
+        """Return the workers whose processes all exited cleanly without an outage shortly before, and since when.
 
-        That is when they were asked to end, if they were: from then on a worker finishes, extends or gives back all it
-        holds, and nothing of it expires.
+        The time is when they were asked to shut down, if they were: from then on a worker finishes, extends or releases
+        all it holds, and none of its leases expires.
         """
         orderly: dict[str, int] = {}
         for worker, processes in self.run.workers.items():
@@ -161,6 +164,8 @@ class Recovery(Invariant):
             ended_us = max(exited.at_us for exited in exits if exited is not None)
             since_us = ended_us - 2 * self.run.settings.lease_us
             if not any(outage.began_us < ended_us and outage.ended_us > since_us for outage in self.run.outages):
-                asked = [self.run.asked_to_end[process] for process in processes if process in self.run.asked_to_end]
-                orderly[worker] = min([ended_us, *asked])
+                requested = [
+                    self.run.asked_to_end[process] for process in processes if process in self.run.asked_to_end
+                ]
+                orderly[worker] = min([ended_us, *requested])
         return orderly

@@ -1,4 +1,4 @@
-"""The invariants that are checked. A feature that promises more adds its own here."""
+"""The list of invariants. A feature with new guarantees adds its invariants here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the run as a whole: its settings, its processes, its faults, its clock."""
+"""Facts about the run as a whole: settings, processes, faults, clock."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from holdfast.torture.events import (
     Started,
 )
 
-_SLOW = 4  # a lease has so many of what counts as slow: the store itself takes no lease after a wait as long as that
+_SLOW = 4  # slow calls per lease: the store itself takes no lease after a wait as long as that
 _DONE = "done"
-_STILL = 0.4  # of a lease: leases are extended when half of their time is over, so this may cost one
+_STILL = 0.4  # of a lease: leases are extended at half their time, so this may cost one
 
 
 class RunFacts:
-    """Gathered from all records before any job is looked at; small, whatever the number of jobs."""
+    """Collected from all records before any job is checked; its size does not depend on the number of jobs."""
 
     def __init__(self) -> None:
         self.settings = RunBegan(at_us=0, seed=0, store="", lease_us=0, recovery_us=0)
@@ -44,7 +44,7 @@ class RunFacts:
         self.exits: dict[str, Exited] = {}
         self.asked_to_end: dict[str, int] = {}
         self.workers: dict[str, set[str]] = {}
-        """The processes of each worker: those that claim for it, or, where no claim was recorded, that run its jobs."""
+        """The processes of each worker: those that claim for it or, if no claim was recorded, run its jobs."""
         self._claiming: dict[str, set[str]] = {}
         self._faults: dict[str, list[FaultBegan]] = {}
         self._fault_ends: dict[int, int] = {}
@@ -57,9 +57,9 @@ class RunFacts:
         self.refused_calls: set[str] = set()
         self.answered_calls: set[str] = set()
         self.pauses: dict[str, list[tuple[int, int, str]]] = {}
-        """Of each queue: when a pause was sent, when it was answered, and whose it was."""
+        """Per queue: when a pause was sent, when it was answered, and by which process."""
         self.resumes: dict[str, dict[tuple[str, int], int]] = {}
-        """Of each queue: who asked to resume it and when; and by when that was done, if it was."""
+        """Per queue: which process sent a resume and when; and by when it took effect, if it did."""
         self.first_us = 0
         self.last_us = 0
         self._open: dict[int, FaultBegan] = {}
@@ -89,7 +89,7 @@ class RunFacts:
         }
 
     def note(self, process: str, event: HistoryRecord) -> None:
-        """Take in a record."""
+        """Process a record."""
         at_us = event.at_us
         before_us = self.last_sign.get(process)
         if before_us is None or at_us > before_us:
@@ -101,33 +101,33 @@ class RunFacts:
             known(process, event)
 
     def close(self) -> None:
-        """Note that all records were read; a fault without an end lasted to the end."""
+        """Record that all records were read; a fault without an end lasted until the end."""
         self.last_us = max(self.last_sign.values(), default=0)
         for fault in self._open.values():
             self.outages.suspect(fault, self.last_us)
         self.workers.update(self._claiming)
         self.outages.close()
 
-    # --- what invariants ask ----------------------------------------------------------------------------------------
+    # --- queries of invariants --------------------------------------------------------------------------------------
 
     @property
     def is_whole(self) -> bool:
-        """Whether the run came to its end: without a final dump nothing can be said of what is missing."""
+        """Whether the run finished: without a final dump, missing jobs prove nothing."""
         return bool(self.dumped)
 
     def was_alive(self, process: str, at_us: int) -> bool:
-        """Tell whether a process has surely lived at an instant, and had not been asked to end by then."""
+        """Return whether a process was certainly alive at a time, and had not been asked to shut down by then."""
         return self.last_sign.get(process, -1) > at_us and self.asked_to_end.get(process, at_us + 1) > at_us
 
     def killed_at(self, process: str) -> int | None:
-        """Return when a process was seen to have died of a signal, or None."""
+        """Return when a process was seen to die of a signal, or None."""
         exited = self.exits.get(process)
         return exited.at_us if exited is not None and exited.signal is not None else None
 
     def was_disturbed(self, process: str, from_us: int, to_us: int, *, by: str | None = None) -> bool:
-        """Tell whether a fault, or one of a kind, was aimed, in some time, at a process or at another of its name.
+        """Return whether a fault (of a kind) was aimed, within a time, at a process or at another one of its name.
 
-        Whoever supervises a process, and the children that run jobs for it, go by the same name.
+        A supervisor and the children that run jobs share the name of their worker.
         """
         return any(
             fault.at_us < to_us and self._fault_ends.get(fault.number, to_us) > from_us and by in {None, fault.fault}
@@ -135,13 +135,13 @@ class RunFacts:
         )
 
     def was_slow(self, process: str, from_us: int, to_us: int) -> bool:
-        """Tell whether a call of the store took a process long in some time: it, or the store, was out of breath."""
+        """Return whether a store call of a process was slow within a time: the process or the store was overloaded."""
         return any(sent_us < to_us and at_us > from_us for sent_us, at_us in self._slow.get(process, ()))
 
     def was_still(self, process: str, at_us: int) -> bool:
-        """Tell whether a process wrote nothing for most of half the lease before an instant.
+        """Return whether a process wrote nothing for most of half a lease before a time.
 
-        It may have been idle; but if it was not given the processor, nothing else shows it.
+        It may have been idle; but nothing else shows that it was not scheduled.
         """
         since_us = at_us - self.settings.lease_us
         enough_us = _STILL * self.settings.lease_us
@@ -149,21 +149,21 @@ class RunFacts:
         return any(min(to_us, at_us) - max(from_us, since_us) > enough_us for from_us, to_us in silent)
 
     def without_outages(self, from_us: int, span_us: int) -> int:
-        """Return when a time of `span_us` is over, outages aside."""
+        """Return when `span_us` has elapsed, not counting outages."""
         return self.outages.over(from_us, span_us, lease_us=self.settings.lease_us)
 
     @property
     def clock_trouble(self) -> str:
-        """Why instants of the store's clock cannot be compared with those of the records, or nothing."""
+        """Why the store's clock cannot be compared with the records, or empty."""
         if self._clock_low is None or self._clock_high is None:
             return "the store's clock was never read"
         return "the store's clock was stepped" if self._clock_low > self._clock_high else ""
 
     def from_store_clock(self, store_us: int) -> int | None:
-        """Return the latest instant that an instant of the store's clock can be, or None if that clock was stepped."""
+        """Return the latest time that a timestamp of the store's clock can mean, or None if that clock was stepped."""
         return None if self.clock_trouble or self._clock_low is None else store_us - self._clock_low
 
-    # --- taking in --------------------------------------------------------------------------------------------------
+    # --- collecting -------------------------------------------------------------------------------------------------
 
     def _run_began(self, _: str, event: RunBegan) -> None:
         self.settings = event
@@ -171,7 +171,7 @@ class RunFacts:
         self.first_us = event.at_us
 
     def _worked(self, process: str, event: AttemptBegan) -> None:
-        if event.worker:  # a job child does not know whose it is
+        if event.worker:  # a job child does not know its worker
             known = self.workers.get(event.worker)
             if known is None:
                 known = self.workers[event.worker] = set()
@@ -186,7 +186,7 @@ class RunFacts:
             self.outages.wrote(event.sent_us, event.at_us)
         if event.at_us - event.sent_us > self._slow_us:
             slow = self._slow.setdefault(process, [])
-            if not slow or slow[-1] != (event.sent_us, event.at_us):  # a call for many jobs is told once for each
+            if not slow or slow[-1] != (event.sent_us, event.at_us):  # a call with many jobs is recorded once for each
                 slow.append((event.sent_us, event.at_us))
 
     def _started(self, process: str, event: Started) -> None:

@@ -1,4 +1,4 @@
-"""The history of one job as a person reads it."""
+"""The timeline of one job as text."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _INSTANTS = frozenset({"sent_us"})
 
 
 def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> str:
-    """Return all that was told of a job, in order of time; seconds count from the begin of the run."""
+    """Return all records of a job in order of time; seconds count from the start of the run."""
     lines = [f"the history of job {job.id}, in seconds since the run began:"]
     width = max((len(entry.process) for entry in job.entries), default=0)
-    if job.call is not None and not job.has(EnqueueCalled):  # the library made the id
+    if job.call is not None and not job.has(EnqueueCalled):  # the library generated the id
         at = (job.call.at_us - begin_us) / 1e6
-        lines.append(f"  {at:>11.6f}  {'a producer':<{width}}  {words(job.call, begin_us)}")
+        lines.append(f"  {at:>11.6f}  {'a producer':<{width}}  {describe(job.call, begin_us)}")
     for entry in job.entries:
         event = entry.event
         at = (event.at_us - begin_us) / 1e6
-        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {words(event, begin_us)}")
+        lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {describe(event, begin_us)}")
         if isinstance(event, JobRow):
             lines += [f"  {'':>11}  {'':<{width}}    {_fields(row, begin_us)}" for row in event.attempts]
     lines += [f"  {(violation.at_us - begin_us) / 1e6:>11.6f}  >> {violation}" for violation in violations]
@@ -33,12 +33,12 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
 
 
 def entries_of(job: str, records: Iterable[tuple[str, HistoryRecord]]) -> list[Entry]:
-    """Return the records of one job: for the few whose history is wanted when all jobs have gone by."""
+    """Return the records of one job: for the few timelines needed after all jobs were read."""
     return [Entry(process, part) for process, event in records for about, part in by_job(event) if about == job]
 
 
-def words(event: HistoryRecord, begin_us: int) -> str:
-    """Return a record as a person reads it."""
+def describe(event: HistoryRecord, begin_us: int) -> str:
+    """Return a record as text."""
     return f"{event.__struct_config__.tag!s:<18} {_fields(event, begin_us)}"
 
 

@@ -1,14 +1,14 @@
-"""What the checker says of a run."""
+"""The result of a check."""
 
 from __future__ import annotations
 
 import msgspec
 
-SHOWN = 20  # violations kept of each invariant; all are counted
+SHOWN = 20  # violations kept per invariant; all are counted
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One breach of an invariant: when it could first be seen, and of which job (empty: of the whole run)."""
+    """One violation of an invariant: when it is first visible, and of which job (empty: of the whole run)."""
 
     invariant: str
     what: str
@@ -20,7 +20,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class InvariantResult(msgspec.Struct):
-    """What was found of one invariant: how much it looked at, how much of that was wrong, and the first of these."""
+    """The result of one invariant: how many cases it checked, how many were violated, and the first of these."""
 
     invariant: str
     name: str
@@ -29,11 +29,11 @@ class InvariantResult(msgspec.Struct):
     violated: int = 0
     first: list[Violation] = msgspec.field(default_factory=list[Violation])
     unjudged: str = ""
-    """Why some cases could not be decided, or nothing."""
+    """Why some cases could not be decided, or empty."""
 
     @property
     def mark(self) -> str:
-        """What is to be said of the invariant: an empty search has found nothing, and shows nothing."""
+        """The summary of the result: without a checked case an invariant proves nothing."""
         if self.violated:
             return f"{self.violated} VIOLATED"
         return "holds" if self.checked else "not judged"
@@ -48,8 +48,8 @@ class InvariantResult(msgspec.Struct):
 class RunVerdict(msgspec.Struct):
     """The verdict on a run.
 
-    `timeline` is the whole history of the first offending job, in order of time, for people to read. `jobs` and
-    `records` say how much was read, `figures` what was measured on the way and is no matter of right and wrong.
+    `timeline` is the complete timeline of the first offending job. `jobs` and `records` count what was read, `figures`
+    are measurements that are neither right nor wrong.
     """
 
     tallies: list[InvariantResult]
@@ -65,17 +65,17 @@ class RunVerdict(msgspec.Struct):
 
     @property
     def violations(self) -> list[Violation]:
-        """The violations that were kept, those of jobs in order of time first."""
+        """The kept violations, those of jobs first, in order of time."""
         kept = [violation for tally in self.tallies for violation in tally.first]
         return sorted(kept, key=lambda violation: (not violation.job, violation.at_us))
 
     @property
     def broken(self) -> list[str]:
-        """The codes of the invariants that did not hold."""
+        """The codes of the violated invariants."""
         return [tally.invariant for tally in self.tallies if tally.violated]
 
     def text(self) -> str:
-        """Return the verdict as a person reads it."""
+        """Return the verdict as text."""
         lines = [f"{self.jobs} jobs, {self.records} records"]
         for tally in self.tallies:
             lines.append(

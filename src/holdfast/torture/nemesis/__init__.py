@@ -1,1 +1,1 @@
-"""The faults, one module for each kind, and the schedule by which they strike."""
+"""The faults, one module per kind, and the schedule that injects them."""

@@ -1,4 +1,4 @@
-"""Connections cut inside COMMIT: before the server has it, or after it has done it and before the reply arrives."""
+"""Connections cut inside COMMIT or at an autocommitted statement: its request or its reply is lost."""
 
 from __future__ import annotations
 
@@ -6,39 +6,47 @@ import asyncio
 import random
 from typing import ClassVar
 
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
-from holdfast.torture.proxy import COMMIT, When
+from holdfast.torture.proxy import COMMIT, WRITES, When
 from holdfast.torture.run_context import RunContext
 
-_PATIENCE = 10.0  # seconds on an idle machine
+_TIMEOUT = 10.0  # seconds on an idle machine
 
 
-class CutAtCommit:
-    """Cuts the link that sends the next COMMIT."""
+class CutAtCommit(FaultInjector):
+    """Cuts the connection that sends the next COMMIT."""
 
     kind: ClassVar[Fault] = Fault.COMMIT
-    at_once: ClassVar = 1
     pattern: ClassVar[str] = COMMIT
     alone: ClassVar[bool] = False
-    """Whether only a statement outside of a transaction will do."""
+    """Whether to cut only at an autocommitted statement."""
 
-    def why_not(self, stage: RunContext) -> str | None:
+    def why_not(self, run: RunContext) -> str | None:
         """Needs a network on which statements can be read."""
-        if stage.proxy is None:
+        if run.proxy is None:
             return "the store has no connections to cut"
-        if stage.target.is_encrypted():
-            return "the connection is encrypted (TLS), so that no statement can be seen in it (use sslmode=disable)"
+        if run.target.is_encrypted():
+            return "the connection is encrypted (TLS), so that its statements cannot be seen (use sslmode=disable)"
         return None
 
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Arm the proxy, and wait until it has cut."""
-        proxy = stage.proxy
+        proxy = run.proxy
         if proxy is None:
             return False
         when: When = chance.choice(("before", "after"))
-        with stage.log.fault(self.kind, "link", f"{when} the server has it"):
+        with run.log.fault(self.kind, "link", f"{when} the server received it"):
             proxy.arm(when, self.pattern, alone=self.alone)
-            seconds = stage.plan.scaled(_PATIENCE)
+            seconds = run.plan.scaled(_TIMEOUT)
             was_cut = await asyncio.to_thread(proxy.cut_within, seconds, alone=self.alone)
             proxy.disarm(alone=self.alone)
         return was_cut
+
+
+class CutAtStatement(CutAtCommit):
+    """Cuts the connection that sends the next autocommitted write, such as a claim, a completion or an extension."""
+
+    kind: ClassVar[Fault] = Fault.STATEMENT
+    pattern: ClassVar[str] = WRITES
+    alone: ClassVar[bool] = True

@@ -9,35 +9,31 @@ from typing import ClassVar
 
 from holdfast.torture.fleet import Armed
 from holdfast.torture.nemesis.armed_faults import started_with
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
-_LATEST = 25  # times that a point is passed before
+_LATEST = 25  # how often a point is passed before
 _PER_JOBS = 1000
-_PATIENCE = 20.0  # seconds on an idle machine
+_TIMEOUT = 20.0  # seconds on an idle machine
 
 
-class Failpoint:
-    """Lets a worker run into a point at which it dies."""
+class Failpoint(FaultInjector):
+    """Kills a worker at a failpoint."""
 
     kind: ClassVar = Fault.FAILPOINT
-    at_once: ClassVar = 1
 
-    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
-        """Nothing stands against it, anywhere."""
-        return None
-
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Arm a point in the next worker, and wait for its death."""
-        latest = max(1, min(_LATEST, stage.plan.profile.jobs // _PER_JOBS))
-        armed = Armed(failpoints=f"{chance.choice(stage.fleet.failpoints)}=kill@{chance.randint(1, latest)}")
-        seat = await started_with(armed, stage, chance)
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
+        """Arm a failpoint in the next worker, and wait for its death."""
+        latest = max(1, min(_LATEST, run.plan.profile.jobs // _PER_JOBS))
+        armed = Armed(failpoints=f"{chance.choice(run.fleet.failpoints)}=kill@{chance.randint(1, latest)}")
+        seat = await started_with(armed, run, chance)
         if seat is None:
             return False
-        with stage.log.fault(self.kind, seat.target, armed.failpoints):
+        with run.log.fault(self.kind, seat.target, armed.failpoints):
             process = seat.process
             try:
-                async with asyncio.timeout(stage.plan.scaled(_PATIENCE)):
+                async with asyncio.timeout(run.plan.scaled(_TIMEOUT)):
                     await seat.ended.wait()
             except TimeoutError:
                 return False

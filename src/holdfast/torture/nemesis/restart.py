@@ -1,4 +1,4 @@
-"""The server dies, stays down for a while, and comes back."""
+"""The server dies, stays down for a while, and is restarted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 from typing import ClassVar
 
 from holdfast.concurrency.uncancellable import uncancellable
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer
@@ -14,36 +15,35 @@ from holdfast.torture.server import OwnServer
 _LONGEST = 3.0  # seconds down
 
 
-class RestartServer:
+class RestartServer(FaultInjector):
     """Kills every process of the server, or stops it without a checkpoint, and starts it again."""
 
     kind: ClassVar = Fault.RESTART
-    at_once: ClassVar = 1
 
-    def why_not(self, stage: RunContext) -> str | None:
-        """Only a server that the run has started itself is ever restarted."""
-        if not stage.target.has_server:
+    def why_not(self, run: RunContext) -> str | None:
+        """Only a server that the run itself started is restarted."""
+        if not run.target.has_server:
             return "the store has no server"
-        return "the server is not the run's own (use --server postgresql)" if stage.server is None else None
+        return "the server is not the run's own (use --server postgresql)" if run.server is None else None
 
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Take it down, and bring it back."""
-        server = stage.server
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
+        """Take the server down, and start it again."""
+        server = run.server
         if server is None:
             return False
         is_killed = chance.random() < 0.5  # noqa: PLR2004 - every other time
-        with stage.log.fault(self.kind, "store", "kill -9" if is_killed else "immediate stop", stalls=True):
+        with run.log.fault(self.kind, "store", "kill -9" if is_killed else "immediate stop", stalls=True):
             going_down = asyncio.ensure_future(asyncio.to_thread(server.kill if is_killed else server.stop))
             try:
                 await asyncio.shield(going_down)
-                await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the length of the outage
+                await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the duration of the outage
             finally:
-                await uncancellable(_bring_back(server, going_down))
+                await uncancellable(_restart(server, going_down))
         return True
 
 
-async def _bring_back(server: OwnServer, going_down: asyncio.Future[None]) -> None:
-    """Start the server, as soon as it is down: one thread must not start what another still kills."""
+async def _restart(server: OwnServer, going_down: asyncio.Future[None]) -> None:
+    """Start the server as soon as it is down: one thread must not start it while another still kills it."""
     await asyncio.wait({going_down})
     await asyncio.to_thread(server.start)
     going_down.result()

@@ -1,4 +1,4 @@
-"""When which fault strikes: drawn from the seed, each kind until its count is reached."""
+"""The fault schedule: drawn from the seed, each kind until its count is reached."""
 
 from __future__ import annotations
 
@@ -8,100 +8,99 @@ from typing import Final
 
 from holdfast.errors import StoreError
 from holdfast.torture.failure import FaultFailed, RunFailed
-from holdfast.torture.nemesis.base import Striker
-from holdfast.torture.nemesis.commit import CutAtCommit
+from holdfast.torture.nemesis.base import FaultInjector
+from holdfast.torture.nemesis.commit import CutAtCommit, CutAtStatement
 from holdfast.torture.nemesis.cut import Cut
 from holdfast.torture.nemesis.failpoint import Failpoint
 from holdfast.torture.nemesis.kill import Kill
 from holdfast.torture.nemesis.restart import RestartServer
 from holdfast.torture.nemesis.skew import Skew
 from holdfast.torture.nemesis.snapshot import HoldSnapshot
-from holdfast.torture.nemesis.statement import Statement
 from holdfast.torture.nemesis.stop import Stop
 from holdfast.torture.nemesis.term import Term
 from holdfast.torture.nemesis.terminate import Terminate
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
-STRIKERS: Final[tuple[Striker, ...]] = (
+INJECTORS: Final[tuple[FaultInjector, ...]] = (
     Kill(),
     Failpoint(),
     Stop(),
     Term(),
     Cut(),
     CutAtCommit(),
-    Statement(),
+    CutAtStatement(),
     Terminate(),
     RestartServer(),
     Skew(),
     HoldSnapshot(),
 )
-_FIRST, _LAST = 0.1, 0.95  # between which shares of the time faults are planned
-_AGAIN = 0.3  # seconds after one that had nothing to hit
+_FIRST, _LAST = 0.1, 0.95  # the part of the time in which faults are scheduled
+_AGAIN = 0.3  # seconds after one without a target
 
 
 class Nemesis:
-    """Strikes until every kind has reached its count."""
+    """Injects faults until every kind has reached its count."""
 
-    def __init__(self, stage: RunContext) -> None:
-        self._stage = stage
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
         self.refused: dict[Fault, str] = {}
-        """The kinds that cannot strike in this run, and why."""
+        """The kinds that cannot be injected in this run, and why."""
         self.wanted: dict[Fault, int] = {}
-        for striker in STRIKERS:
-            count = stage.plan.profile.faults.get(striker.kind, 0)
-            why = striker.why_not(stage)
+        for injector in INJECTORS:
+            count = run.plan.profile.faults.get(injector.kind, 0)
+            why = injector.why_not(run)
             if why is not None:
-                self.refused[striker.kind] = why
+                self.refused[injector.kind] = why
             elif count:
-                self.wanted[striker.kind] = count
+                self.wanted[injector.kind] = count
 
     @property
     def is_done(self) -> bool:
         """Whether all counts are reached."""
-        return all(self._stage.log.done[kind] >= count for kind, count in self.wanted.items())
+        return all(self._run.log.done[kind] >= count for kind, count in self.wanted.items())
 
     async def run(self) -> None:
-        """Strike; returns when all counts are reached, and is cancelled when the time is over."""
+        """Inject faults; returns when all counts are reached, and is cancelled when the time is over."""
         try:
             async with asyncio.TaskGroup() as group:
-                for striker in STRIKERS:
-                    if striker.kind in self.wanted:
-                        group.create_task(self._strike_all(striker, self.wanted[striker.kind]))
+                for injector in INJECTORS:
+                    if injector.kind in self.wanted:
+                        group.create_task(self._inject_all(injector, self.wanted[injector.kind]))
         except ExceptionGroup as errors:
             failed = errors.subgroup(RunFailed)
             if failed is None:
                 raise
             raise _first(failed)  # noqa: B904 - it has its own cause
 
-    async def _strike_all(self, striker: Striker, count: int) -> None:
-        plan, log = self._stage.plan, self._stage.log
-        chance = plan.chance("nemesis", striker.kind)
+    async def _inject_all(self, injector: FaultInjector, count: int) -> None:
+        plan, log = self._run.plan, self._run.log
+        chance = plan.chance("nemesis", injector.kind)
         whens = sorted(plan.profile.seconds * chance.uniform(_FIRST, _LAST) for _ in range(count))
         clock = asyncio.get_running_loop().time
         began = clock()
-        slots = asyncio.Semaphore(striker.at_once)
+        slots = asyncio.Semaphore(injector.at_once)
         async with asyncio.TaskGroup() as group:
             for when in whens:
                 await asyncio.sleep(max(0.0, began + when - clock()))  # the schedule
                 await slots.acquire()
-                group.create_task(self._until_hit(striker, random.Random(chance.random()), slots))  # noqa: S311
-        log.told(f"{striker.kind}: all {count} done")
+                group.create_task(self._until_injected(injector, random.Random(chance.random()), slots))  # noqa: S311
+        log.show(f"{injector.kind}: all {count} done")
 
-    async def _until_hit(self, striker: Striker, chance: random.Random, slots: asyncio.Semaphore) -> None:
+    async def _until_injected(self, injector: FaultInjector, chance: random.Random, slots: asyncio.Semaphore) -> None:
         try:
-            while not await striker.strike(self._stage, chance):  # noqa: ASYNC110 - nothing tells of a new target
+            while not await injector.inject(self._run, chance):  # noqa: ASYNC110 - no event announces a new target
                 await asyncio.sleep(_AGAIN)
-            self._stage.log.count(striker.kind)
+            self._run.log.count(injector.kind)
         except (TimeoutError, StoreError, OSError) as error:
-            raise FaultFailed(f"the fault {striker.kind} could not be done: {_words(error)}") from error
+            raise FaultFailed(f"could not inject the fault {injector.kind}: {_message(error)}") from error
         finally:
             slots.release()
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "what it was done to did not end in time"
+        return "its target did not exit in time"
     return str(error) or type(error).__name__
 
 

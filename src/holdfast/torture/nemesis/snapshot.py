@@ -1,4 +1,4 @@
-"""A snapshot held open, as by a backup or a forgotten session: nothing that it can see may be cleared away."""
+"""A snapshot held open, as by a backup or an idle session: nothing visible to it may be vacuumed."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ import asyncio
 import random
 from typing import ClassVar
 
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
 
-_SHARE = 0.3  # of the time of the faults, at most
+_SHARE = 0.3  # of the fault phase, at most
 
 
-class HoldSnapshot:
-    """Holds a snapshot of the store."""
+class HoldSnapshot(FaultInjector):
+    """Holds a snapshot of the store open."""
 
     kind: ClassVar = Fault.SNAPSHOT
-    at_once: ClassVar = 1
 
-    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
-        """Nothing stands against it, anywhere."""
-        return None
-
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Hold it for a while; a server that dies meanwhile ends it."""
-        seconds = stage.plan.profile.seconds * _SHARE * chance.random()
-        with stage.log.fault(self.kind, "store", f"for {seconds:.1f} s"):
-            return await asyncio.to_thread(_hold, stage, seconds)
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
+        """Hold it for a while; a server that dies in the meantime ends it."""
+        seconds = run.plan.profile.seconds * _SHARE * chance.random()
+        with run.log.fault(self.kind, "store", f"for {seconds:.1f} s"):
+            return await asyncio.to_thread(_hold, run, seconds)
 
 
-def _hold(stage: RunContext, seconds: float) -> bool:
-    """Hold a snapshot; tell whether there was one, even if another fault has ended it early."""
+def _hold(run: RunContext, seconds: float) -> bool:
+    """Hold a snapshot; return whether it was opened, even if another fault ended it early."""
     is_held = False
     try:
-        with stage.target.held_snapshot():
+        with run.target.held_snapshot():
             is_held = True
-            stage.log.over.wait(seconds)
-    except Exception as error:  # noqa: BLE001 - of either driver: the session was ended by another fault, as it may be
-        stage.log.told(f"the snapshot {'was ended' if is_held else 'could not be opened'}: {type(error).__name__}")
+            run.log.over.wait(seconds)
+    except Exception as error:  # noqa: BLE001 - of either driver: another fault may end the session
+        run.log.show(f"the snapshot {'was ended' if is_held else 'could not be opened'}: {type(error).__name__}")
     return is_held

@@ -1,4 +1,4 @@
-"""SIGSTOP past the lease: a paused machine, a swapped-out process; it wakes up and believes that it still holds."""
+"""SIGSTOP past the lease, like a paused VM or a swapped-out process; it resumes as if it still held its leases."""
 
 from __future__ import annotations
 
@@ -11,40 +11,37 @@ from collections.abc import Generator
 from typing import ClassVar
 
 from holdfast.torture.fleet import FleetSeat
+from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
-from holdfast.torture.process_tree import below
+from holdfast.torture.process_tree import descendants
 from holdfast.torture.run_context import RunContext
 
-_ALL = 0.1  # of the stops are of all workers at once
+_ALL = 0.1  # of the stops hit all workers at once
 _WITH_CHILDREN = 0.5
 _SHORTEST, _LONGEST = 1.25, 2.5  # leases
 
 
-class Stop:
+class Stop(FaultInjector):
     """Freezes workers until their leases have been taken by others."""
 
     kind: ClassVar = Fault.STOP
     at_once: ClassVar = 2
 
-    def why_not(self, stage: RunContext) -> str | None:  # noqa: ARG002 - as the protocol says
-        """Nothing stands against it, anywhere."""
-        return None
-
-    async def strike(self, stage: RunContext, chance: random.Random) -> bool:
-        """Stop one worker, or all, and let them go on after more than a lease."""
-        running = stage.fleet.running()
+    async def inject(self, run: RunContext, chance: random.Random) -> bool:
+        """Stop one worker, or all, and resume them after more than a lease."""
+        running = run.fleet.running()
         if not running:
             return False
         seats = running if chance.random() < _ALL else [chance.choice(running)]
-        seconds = stage.plan.lease * chance.uniform(_SHORTEST, _LONGEST)
-        # Where there is one write lock, a process that is stopped inside a transaction blocks all others.
-        stalls = stage.target.one_writer or len(seats) == len(running)
+        seconds = run.plan.lease * chance.uniform(_SHORTEST, _LONGEST)
+        # With one write lock, a process stopped inside a transaction blocks all others.
+        stalls = run.target.one_writer or len(seats) == len(running)
         async with contextlib.AsyncExitStack() as stack:
             for seat in seats:
-                pids = [seat.pid, *(below(seat.pid) if chance.random() < _WITH_CHILDREN else [])]
-                stack.enter_context(stage.log.fault(self.kind, seat.target, f"for {seconds:.1f} s", stalls=stalls))
+                pids = [seat.pid, *(descendants(seat.pid) if chance.random() < _WITH_CHILDREN else [])]
+                stack.enter_context(run.log.fault(self.kind, seat.target, f"for {seconds:.1f} s", stalls=stalls))
                 stack.enter_context(_stopped(seat, pids))
-            await asyncio.sleep(seconds)  # the length of the fault
+            await asyncio.sleep(seconds)  # the duration of the fault
         return True
 
 

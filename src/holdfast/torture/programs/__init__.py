@@ -1,1 +1,1 @@
-"""The processes of a run: producers, workers, and the outside world; each a program of its own."""
+"""The processes of a run, each a program: producers, workers and the outside server."""

@@ -1,4 +1,4 @@
-"""An appender of a run of streams: `python -m holdfast.torture.programs.appender '{…}'`."""
+"""An appender of a stream run: `python -m holdfast.torture.programs.appender '{…}'`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to append: one event, many at once, in a transaction of the caller's own, again after a lost reply."""
+"""Every way to append: one event, many at once, in a transaction of the caller, and again after a lost reply."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from holdfast.torture.work.connecting import connected
 _ONE, _MANY, _EXPECTED, _COMMITTED, _ROLLED_BACK = range(5)
 _WAYS = (_ONE, _MANY, _EXPECTED, _COMMITTED, _ROLLED_BACK)
 _WEIGHTS = (25, 40, 20, 8, 7)
-_GIVE_UP = 0.2  # of the calls whose reply was lost are not repeated
+_GIVE_UP = 0.2  # of the calls with a lost reply are not repeated
 _PAUSE = 0.3  # seconds before a repeat
 _REPEATS = 200
-_CALLS = 8  # a second
+_CALLS = 8  # per second
 _MOST = 200
 _ELSEWHERE = 0.1  # of the events of a batch go to another category
 _POISONS = 0.04
 _STUMBLES = 0.01
 _SLOWS = 0.002
-_RARER = 20  # times, where one that fails takes its whole batch with it
-_PER_STREAM = 10  # events, of the category whose streams may be parked
+_RARER = 20  # times rarer, where a failure affects the whole batch
+_PER_STREAM = 10  # events, in the category whose streams may be parked
 _STREAMS = 300
 Event = dict[str, Any]
 
 
 class Appending:
-    """Appends drawn events and writes down each call."""
+    """Appends drawn events and records each call."""
 
     def __init__(self, name: str, chance: random.Random, luck: random.Random, *, rate: float, events: int) -> None:
-        """`chance` draws what is appended, `luck` what is done about trouble: what is drawn must not depend on that."""
+        """`chance` draws what is appended, `luck` the reaction to errors: what is drawn must not depend on errors."""
         self._name = f"{name}-{os.getpid()}"
         self._chance = chance
         self._luck = luck
@@ -61,7 +61,7 @@ class Appending:
         """Append one drawn batch."""
         (category,) = self._chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         (way,) = self._chance.choices(_WAYS, _WEIGHTS)
-        # Where those of other categories are handled, each is a transaction of its own.
+        # For consumers of other categories, each event is a separate transaction.
         most = self._most if category == MAIN else max(2, self._most // 4)
         match way:
             case _ if way == _ONE:
@@ -105,10 +105,10 @@ class Appending:
             "category": category,
         }
 
-    # --- ways -------------------------------------------------------------------------------------------------------
+    # --- ways to append ---------------------------------------------------------------------------------------------
 
     async def _expecting(self, category: str) -> None:
-        """Append to a stream of which we believe to know the version; on a conflict read it, and try again."""
+        """Append to a stream with the last known version; on a conflict read the version, and append again."""
         event = self._draw(category)
         key = category, event["stream"]
         for _ in range(_REPEATS):
@@ -122,7 +122,7 @@ class Appending:
                 return
 
     async def _version(self, category: str, stream: str) -> int:
-        """Read which version a stream has."""
+        """Read the version of a stream."""
         while True:
             try:
                 page = await app.read(category, stream=stream, backwards=True, limit=1)
@@ -132,7 +132,7 @@ class Appending:
                 return page.events[0].version if page.events else 0
 
     async def _using(self, events: list[Event], *, commits: bool) -> None:
-        """Join a transaction of our own, and commit it or roll it back."""
+        """Join a transaction of the caller, and commit it or roll it back."""
         call = self._called(events, using=True)
         try:
             with connected() as connection:
@@ -152,7 +152,7 @@ class Appending:
         self._answered(call, events, places)
 
     async def _persist(self, events: list[Event]) -> None:
-        """Append, and again while the store cannot be reached or its reply was lost; the ids are ours."""
+        """Append, and repeat while the store is unavailable or the reply was lost; the ids are the caller's."""
 
         async def append() -> Sequence[Appended]:
             return await app.append_many(events[0]["category"], events)
@@ -178,7 +178,7 @@ class Appending:
         self._answered(call, events, places)
         return True
 
-    # --- writing down -----------------------------------------------------------------------------------------------
+    # --- recording --------------------------------------------------------------------------------------------------
 
     def _called(self, events: list[Event], *, using: bool = False) -> str:
         call = f"{self._name}-{next(self._numbers)}"
@@ -188,13 +188,13 @@ class Appending:
         return call
 
     def _answered(self, call: str, events: list[Event], places: Sequence[Appended]) -> None:
-        told = tuple(
+        appended = tuple(
             AppendedAt(
                 event["event_id"], event["category"], place.partition_id, place.position, place.version, place.is_new
             )
             for event, place in zip(events, places, strict=True)
         )
-        recorder.write(AppendAnswered(at_us=now_us(), call=call, places=told))
-        for place, event in zip(told, events, strict=True):
+        recorder.write(AppendAnswered(at_us=now_us(), call=call, places=appended))
+        for place, event in zip(appended, events, strict=True):
             self._versions[place.category, event["stream"]] = place.version
         self.appended += len(events)

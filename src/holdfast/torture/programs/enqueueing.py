@@ -1,4 +1,4 @@
-"""Every way to enqueue: single, many at once, in a transaction of the caller's own, again after a lost reply."""
+"""Every way to enqueue: single, many at once, in a transaction of the caller, and again after a lost reply."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from holdfast.torture.work.app import app, lease
 from holdfast.torture.work.base import Order, Work
 from holdfast.torture.work.connecting import connected
 
-_BY_LIBRARY, _BY_HAND, _COMMITTED, _ROLLED_BACK = range(4)
-_WAYS = (_BY_LIBRARY, _BY_HAND, _COMMITTED, _ROLLED_BACK)
+_BY_LIBRARY, _WITH_OWN_IDS, _COMMITTED, _ROLLED_BACK = range(4)
+_WAYS = (_BY_LIBRARY, _WITH_OWN_IDS, _COMMITTED, _ROLLED_BACK)
 _WEIGHTS = (50, 35, 8, 7)
-_GIVE_UP = 0.2  # of the calls whose reply was lost are not repeated
+_GIVE_UP = 0.2  # of the calls with a lost reply are not repeated
 _PAUSE = 0.3  # seconds before a repeat
 _REPEATS = 200
 _DELAYED = _FAVOURED = 0.1
 _MOST_DELAY = 2.0  # seconds
 _MORE_ATTEMPTS = _TIMED = 0.05
 _MOST_MORE = 3
-_LONG = 30.0  # leases: a limit that hardly any handler meets
+_LONG = 30.0  # leases: a timeout that hardly any handler reaches
 _BLOCKING = 0.2  # of the single ones are enqueued in a thread
-_AT_AN_INSTANT = 0.3  # of the delayed ones are due at an instant
+_AT_AN_INSTANT = 0.3  # of the delayed ones have a run_at
 Jobs = Sequence[tuple[str, bool]]
 
 
 class Enqueuer:
-    """Enqueues drawn work and writes down each call."""
+    """Enqueues drawn jobs and records each call."""
 
     def __init__(self, name: str, chance: random.Random, luck: random.Random) -> None:
-        """`chance` draws what is enqueued, `luck` what is done about trouble: what is drawn must not depend on that."""
+        """`chance` draws what is enqueued, `luck` the reaction to errors: what is drawn must not depend on errors."""
         self._name = f"{name}-{os.getpid()}"
         self._chance = chance
         self._luck = luck
@@ -51,7 +51,7 @@ class Enqueuer:
         self.calls = 0
 
     async def one(self, work: Work) -> list[str]:
-        """Enqueue one job under an id of our own; repeat it after a lost reply."""
+        """Enqueue one job under an id of the caller; repeat it after a lost reply."""
         order, options = self._draw(work, 1)
         job_id = new_id()
         handle = order.task.options(**options, job_id=job_id)
@@ -67,13 +67,13 @@ class Enqueuer:
         return await self._persist(work, order, options, call, ids=[job_id])
 
     async def many(self, work: Work, count: int) -> list[str]:
-        """Enqueue jobs all at once, in one of several ways."""
+        """Enqueue several jobs at once, in one of several ways."""
         order, options = self._draw(work, count)
         (way,) = self._chance.choices(_WAYS, _WEIGHTS)
         if way == _BY_LIBRARY:
-            return await self._by_library(work, order, options)
-        if way == _BY_HAND:
-            return await self._by_hand(work, order, options)
+            return await self._with_library_ids(work, order, options)
+        if way == _WITH_OWN_IDS:
+            return await self._with_own_ids(work, order, options)
         return await self._using(work, order, options, commits=way == _COMMITTED)
 
     def _draw(self, work: Work, count: int) -> tuple[Order, dict[str, Any]]:
@@ -95,8 +95,8 @@ class Enqueuer:
             options["timeout"] = order.task.task.timeout or _LONG * lease
         return order, options
 
-    async def _by_library(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
-        """Let the library make the ids: what is unknown stays so, and the header tells later."""
+    async def _with_library_ids(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
+        """Let the library generate the ids: an unknown outcome stays unknown; the header identifies the jobs later."""
 
         async def call(name: str) -> Jobs:
             handle = order.task.options(**options, headers={"call": name})
@@ -104,8 +104,8 @@ class Enqueuer:
 
         return await self._persist(work, order, options, call, ids=[])
 
-    async def _by_hand(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
-        """Make the jobs here, so that the very same ones can be sent again."""
+    async def _with_own_ids(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
+        """Create the jobs here, so that exactly the same ones can be sent again."""
         jobs = new_jobs(job_template(order.task.task, **options), order.calls)
 
         async def call(_: str) -> Jobs:
@@ -115,7 +115,7 @@ class Enqueuer:
         return await self._persist(work, order, options, call, ids=[job.id for job in jobs])
 
     async def _using(self, work: Work, order: Order, options: dict[str, Any], *, commits: bool) -> list[str]:
-        """Join a transaction of our own, and commit it or roll it back."""
+        """Join a transaction of the caller, and commit it or roll it back."""
         jobs = new_jobs(job_template(order.task.task, **options), order.calls)
         ids = tuple(job.id for job in jobs)
         name = self._called(work, order.task, options, ids=ids, size=len(ids), using=True)
@@ -145,7 +145,7 @@ class Enqueuer:
         *,
         ids: list[str],
     ) -> list[str]:
-        """Call, and call again while the store cannot be reached, or its reply was lost and the ids are ours."""
+        """Call, and repeat while the store is unavailable, or the reply was lost and the ids are the caller's."""
         for _ in range(_REPEATS):
             name = self._called(work, order.task, options, ids=tuple(ids), size=len(order.calls))
             try:
@@ -181,7 +181,7 @@ class Enqueuer:
                 jobs=ids,
                 size=size,
                 task=task.name,
-                queue=_line(task, options),
+                queue=_ordering_scope(task, options),
                 takes=Takes(work.takes),
                 max_attempts=int(options.get("max_attempts", task.task.max_attempts)),
                 priority=int(options.get("priority", task.task.priority)),
@@ -200,7 +200,7 @@ class Enqueuer:
         return list(ids)
 
 
-def _line(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:
-    """Return the line in which jobs wait: the queue, or a key within it."""
+def _ordering_scope(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:
+    """Return the queue or, with an order key, queue and key: the scope within which jobs are ordered."""
     queue, key = str(options.get("queue", task.task.queue)), options.get("order_key")
     return queue if key is None else f"{queue}/{key}"

@@ -1,4 +1,4 @@
-"""A node of a run of streams: `python -m holdfast.torture.programs.node '{…}'`."""
+"""A node of a stream run: `python -m holdfast.torture.programs.node '{…}'`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.torture.streams.app import app
 def main() -> int:
     """Run until SIGTERM."""
     with opened(WorkerProgramSettings) as settings:
-        os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process alone
+        os.environ.pop(failpoint.VARIABLE, None)  # the armed fault is for this process only
         consumers.NodeProcess.name = settings.name
         timing = Timing.for_recovery(settings.lease)
         return app.run_worker(processes=settings.processes, node_id=settings.name, timing=timing)

@@ -1,4 +1,4 @@
-"""How every program of a run begins and ends."""
+"""Start and end of every program of a run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ S = TypeVar("S", bound=_Settings)
 
 @contextmanager
 def opened(kind: type[S]) -> Generator[S]:
-    """Read the settings, end with the conductor, leave Ctrl-C on the terminal to it, and record until the end."""
+    """Read the settings, exit with the conductor, leave Ctrl-C on the terminal to it, and record until the end."""
     settings = msgspec.json.decode(sys.argv[1], type=kind)
     die_with(settings.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(levelname)s %(message)s")
     recorder.open()
     yield settings
-    recorder.close()  # not after an error: what is recorded must not look like a good end
+    recorder.close()  # not after an error: the history must not show a clean exit

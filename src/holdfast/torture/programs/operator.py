@@ -1,4 +1,4 @@
-"""What a producer does to jobs that it has enqueued: cancel them, send them back, take them away, pause their queue."""
+"""What a producer does, as an operator, to jobs that it enqueued: cancel, retry, reset, pause their queue."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _AGAIN = 0.3  # seconds
 
 
 class Follower:
-    """`Follow`, written down."""
+    """`Follow`, with records."""
 
     def __init__(self) -> None:
         self._hurried = asyncio.Event()
 
     def hurry(self) -> None:
-        """Wait no more: the producer is about to end."""
+        """Stop waiting: the producer is about to exit."""
         self._hurried.set()
 
     async def after(self, seconds: float) -> bool:
-        """Let some time pass; False if there is none left."""
+        """Wait for some time; False if the producer is about to exit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurried.wait()
         return not self._hurried.is_set()
 
     async def cancel(self, job_id: str) -> None:
-        """Ask to cancel a job."""
+        """Cancel a job."""
         sent_us = now_us()
         recorder.write(CancelCalled(at_us=sent_us, job=job_id))
         try:
@@ -55,14 +55,14 @@ class Follower:
         recorder.write(CancelAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
 
     async def retry(self, job_id: str) -> None:
-        """Ask to run an ended job again."""
+        """Retry an ended job."""
         sent_us = now_us()
         recorder.write(RetryCalled(at_us=sent_us, job=job_id))
         answer = await _done(app.jobs.retry(job_id))
         recorder.write(RetryAnswered(at_us=now_us(), job=job_id, answer=answer, sent_us=sent_us))
 
     async def reset(self, job_id: str) -> bool:
-        """Take the lease of a job away; False if it does not run, or nobody could be asked."""
+        """Reset the lease of a job; False if it is not running, or the store is unavailable."""
         sent_us = now_us()
         recorder.write(ResetCalled(at_us=sent_us, job=job_id))
         answer = await _done(app.jobs.reset(job_id))
@@ -70,18 +70,18 @@ class Follower:
         return answer is not False
 
     async def pause(self, queue: str, seconds: float) -> None:
-        """Let nobody claim from a queue for some time."""
+        """Pause a queue for some time."""
         sent_us = now_us()
         try:
             await app.queues.pause(queue)
         except StoreUnavailable:
             return
         except OutcomeUnknown:
-            pass  # nobody may count on it, but it has to be undone
+            pass  # the pause may have taken effect, so it must be undone
         else:
             recorder.write(PauseAnswered(at_us=now_us(), queue=queue, sent_us=sent_us))
         await self.after(seconds)
-        while not await self._resumed(queue):  # noqa: ASYNC110 - nobody tells when the store can be reached again
+        while not await self._resumed(queue):  # noqa: ASYNC110 - no event announces that the store is available again
             await asyncio.sleep(_AGAIN)
 
     async def _resumed(self, queue: str) -> bool:
@@ -100,7 +100,7 @@ class Follower:
 
 
 async def _done(call: Awaitable[bool]) -> bool | None:
-    """Return the answer to a call; None if it may have been done or not."""
+    """Return the reply to a call; None if its outcome is unknown."""
     try:
         return await call
     except StoreUnavailable:

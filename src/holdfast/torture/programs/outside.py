@@ -1,6 +1,6 @@
-"""The outside world: takes effects over HTTP, each key once, and no smaller fence after a larger one.
+"""The outside server: accepts effects over HTTP, each key once, and no smaller fence after a larger one.
 
-It outlives every fault of a run, as the systems of others do, and what it accepted cannot be taken back.
+It survives every fault of a run, as external systems do, and cannot roll back what it accepted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAKEN, KNOWN, STALE = 201, 200, 409
 
 
 class OutsideWorld:
-    """What was accepted."""
+    """The accepted effects."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class OutsideWorld:
         self._fences: dict[str, int] = {}
 
     def take(self, key: str, fence: int, payment: str) -> int:
-        """Take an effect in, or refuse it; return the status."""
+        """Accept an effect, or refuse it; return the status."""
         with self._lock:
             if fence < self._fences.get(key, 0):
                 return self._refuse(key, fence, STALE, "a larger fence was seen")
@@ -54,14 +54,14 @@ class Handler(BaseHTTPRequestHandler):
     world = OutsideWorld()
 
     def do_POST(self) -> None:
-        """Take an effect."""
-        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(self.world.take(str(told["key"]), int(told["fence"]), str(told["payment"])))
+        """Accept an effect."""
+        effect = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(self.world.take(str(effect["key"]), int(effect["fence"]), str(effect["payment"])))
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library calls it
-        """Say nothing: the history is written elsewhere."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as in the base class
+        """Log nothing: the history records requests."""
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     with opened(OutsideSettings), ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
 
         def stop(*_: object) -> None:
-            threading.Thread(target=server.shutdown).start()  # waits for the loop that this very thread runs
+            threading.Thread(target=server.shutdown).start()  # waits for the loop that this thread runs
 
         signal.signal(signal.SIGTERM, stop)
         sys.stdout.buffer.write(msgspec.json.encode(Listening(f"http://127.0.0.1:{server.server_address[1]}")) + b"\n")

@@ -1,4 +1,4 @@
-"""How fast a program of a run makes work: at its rate, and slower once there is enough, while the faults go on."""
+"""The pace of a program that creates jobs or events: its rate, and slower once there are enough, during the faults."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 from holdfast.torture.programs.settings import Produced, ProducerSettings
 
 _TELL_EVERY = 0.5  # seconds
-_TRICKLE = 5  # times slower, once all that was wanted is made
+_TRICKLE = 5  # times slower, once all planned jobs are created
 _LOOK_EVERY = 1.0  # seconds
 
 
 class ProducerPace:
-    """Keeps to the rate until SIGTERM, and tells the conductor how far we are."""
+    """Keeps to the rate until SIGTERM, and reports progress to the conductor."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -45,10 +45,10 @@ class ProducerPace:
                     await self._stopped.wait()
 
     def _due(self, made: int) -> float:
-        """Return after how many seconds so many are to be made."""
+        """Return after how many seconds so many are due."""
         wanted, rate = self._settings.jobs, self._settings.rate
         return min(made, wanted) / rate + max(0, made - wanted) * _TRICKLE / rate
 
     def tell(self, produced: Produced) -> None:
-        """Tell the conductor; at the end in any case."""
+        """Report to the conductor; at the end in any case."""
         os.write(1, msgspec.json.encode(produced) + b"\n")

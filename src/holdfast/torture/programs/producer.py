@@ -14,7 +14,7 @@ from holdfast.torture.work.app import app
 from holdfast.torture.work.base import Work
 from holdfast.torture.work.catalogue import Drawer
 
-_BATCHES = 4  # a second
+_BATCHES = 4  # per second
 _BULK = 0.6  # of the draws that may be bulks
 _CROWD = 0.3  # of the single ones are several at once
 _MOST_AT_ONCE = 500
@@ -26,7 +26,7 @@ class Producer:
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
         self._chance = settings.chance()
-        self._what_follows = settings.chance("what follows")  # of jobs that were enqueued: those may differ
+        self._what_follows = settings.chance("what follows")  # operator actions on enqueued jobs: those may differ
         self._drawer = Drawer(self._chance, settings.share, jobs=round(settings.jobs / settings.share))
         self._enqueuer = Enqueuer(settings.name, self._chance, luck=settings.chance("luck"))
         self._follower = Follower()

@@ -1,4 +1,4 @@
-"""What the conductor tells the programs of a run, as their only argument; secrets go by the environment."""
+"""The settings of a program of a run, passed as its only argument; secrets are passed in the environment."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class WorkerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker: `processes` above one puts it under a supervisor; `skew` is by how much its wall clock is wrong.
+    """A worker: `processes` above one puts it under a supervisor; `skew` is the error of its wall clock.
 
-    `pulls`: it is no worker of ours, but a program that claims by itself.
+    `claims_directly`: not a worker, but a direct claim loop.
     """
 
     name: str
@@ -21,13 +21,13 @@ class WorkerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 10
     prefetch_max: int = 50
     batch_max: int = 50
-    knows_strangers: bool = True
+    knows_rare_task: bool = True
     skew: float = 0.0
-    pulls: bool = False
+    claims_directly: bool = False
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A producer: so many jobs at this rate, then more of them until it is stopped."""
+    """A producer: so many jobs at this rate, then more until it is stopped."""
 
     name: str
     parent: int
@@ -38,25 +38,25 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease: float
 
     def chance(self, what: str = "work") -> random.Random:
-        """Return numbers that are the same for the same seed."""
+        """Return a random generator that is the same for the same seed."""
         return random.Random(f"{self.seed}/{self.name}/{what}")  # noqa: S311 - repeatable on purpose
 
 
 class OutsideSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The outside world."""
+    """The outside server."""
 
     name: str
     parent: int
 
 
 class Produced(msgspec.Struct, frozen=True):
-    """A line that a producer writes now and then."""
+    """A progress line of a producer."""
 
     jobs: int
     calls: int
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """The line that the outside world writes once."""
+    """The line that the outside server writes once."""
 
     url: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
@@ -11,44 +10,39 @@ import time
 from holdfast.app.app import App
 from holdfast.runtime import failpoint
 from holdfast.runtime.exit_code import ExitCode
-from holdfast.torture.programs.claim_choices import Dice
-from holdfast.torture.programs.claim_loop import Puller
-from holdfast.torture.programs.claim_loop_blocking import BlockingPuller
+from holdfast.torture.programs.claim_choices import ClaimChoices
+from holdfast.torture.programs.claim_loop import ClaimLoop
 from holdfast.torture.programs.opening import opened
 from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.work import catalogue
-from holdfast.torture.work.app import app, beside
+from holdfast.torture.work.app import app, recording
 from holdfast.torture.work.unknown_tasks import UNKNOWN
 
 _POLL = 0.2  # seconds
-_STEP_AFTER = 1.5  # leases: then a clock that is wrong is set, to the other side
+_STEP_AFTER = 1.5  # leases, until a wrong clock is stepped to the other side
 
 
 def step_clock(seconds: float) -> None:
-    """Let this process read a wrong wall clock; what measures spans is left alone, as by a real step."""
+    """Make this process read a wrong wall clock; monotonic clocks are unaffected, as by a real step."""
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + round(seconds * 1_000_000_000)
 
 
-def with_known_tasks(*, strangers: bool) -> App:
+def with_known_tasks(*, knows_rare_task: bool) -> App:
     """Return an app over the store of the run that knows all tasks, or all but one."""
     known = App(app.backend.url, retention=app.retention)
     known.backend = app.backend
     for task in app.tasks:
-        if strangers or task.name != UNKNOWN:
+        if knows_rare_task or task.name != UNKNOWN:
             known.tasks.add(task)
     return known
 
 
-def pull(settings: WorkerProgramSettings) -> int:
-    """Claim and end jobs without a worker, until SIGTERM."""
-    beside.pulls = True
-    dice = Dice(settings)
-    if dice.is_blocking:
-        BlockingPuller(settings, dice).run()
-    else:
-        asyncio.run(Puller(settings, dice).run())
+def run_claim_loop(settings: WorkerProgramSettings) -> int:
+    """Claim and finish jobs without a worker, until SIGTERM."""
+    recording.claims_directly = True
+    ClaimLoop(settings, ClaimChoices(settings)).run()
     return ExitCode.FINE
 
 
@@ -61,10 +55,10 @@ def main() -> int:
             back = threading.Timer(_STEP_AFTER * settings.lease, step_clock, [-1.5 * settings.skew])
             back.daemon = True
             back.start()
-        if settings.pulls:
-            return pull(settings)
-        os.environ.pop(failpoint.VARIABLE, None)  # what is armed is for this process, not for its job children
-        return with_known_tasks(strangers=settings.knows_strangers).run_worker(
+        if settings.claims_directly:
+            return run_claim_loop(settings)
+        os.environ.pop(failpoint.VARIABLE, None)  # the armed fault is for this process, not for its job children
+        return with_known_tasks(knows_rare_task=settings.knows_rare_task).run_worker(
             processes=settings.processes,
             worker_id=settings.name,
             queues=settings.queues,
@@ -78,5 +72,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    catalogue.WORKS  # noqa: B018 - all tasks are registered by now
+    catalogue.WORKS  # noqa: B018 - registers all tasks
     sys.exit(main())

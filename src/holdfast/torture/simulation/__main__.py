@@ -1,4 +1,4 @@
-"""`python -m holdfast.torture.simulation`: run seeds, and show what broke a rule."""
+"""`python -m holdfast.torture.simulation`: run seeds, and show which rule was broken."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from holdfast.torture.simulation.world import about, shown
 
 
 @click.command()
-@click.option("--seed", type=int, help="Run this one seed and show its whole trace.")
-@click.option("--seeds", type=click.IntRange(min=1), help="Run so many seeds and stop at the first that breaks a rule.")
+@click.option("--seed", type=int, help="Run one seed and show its complete trace.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), help="Run this many seeds and stop at the first that breaks a rule."
+)
 @click.option("--first", type=int, default=0, show_default=True, help="The first of --seeds.")
-@click.option("--liveness", is_flag=True, help="Then stop the faults: all must drain, and every worker must leave.")
+@click.option(
+    "--liveness", is_flag=True, help="Then stop the faults: all jobs must drain, and every worker must shut down."
+)
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Make a failing scenario smaller.")
 def main(*, seed: int | None, seeds: int | None, first: int, liveness: bool, shrinks: bool) -> None:
     """Simulate workers over the reference model; exit with 1 if a rule is broken."""
@@ -37,7 +41,7 @@ def main(*, seed: int | None, seeds: int | None, first: int, liveness: bool, shr
 
 
 def _run_many(seeds: range, *, liveness: bool) -> SimulationVerdict | None:
-    """Run seeds until one breaks a rule; tell how many ran, how fast, and what befell."""
+    """Run seeds until one breaks a rule; print how many ran, how fast, and which faults occurred."""
     befell: Counter[str] = Counter()
     steps = 0
     began = time.process_time()
@@ -54,7 +58,7 @@ def _run_many(seeds: range, *, liveness: bool) -> SimulationVerdict | None:
 
 
 def _report(failed: SimulationVerdict, *, liveness: bool, shrinks: bool) -> None:
-    """Say which rule was broken, and show the way of the job."""
+    """Print which rule was broken, and the trace of the job."""
     _show(failed, f"seed {failed.scenario.seed} breaks a rule at step {failed.steps}")
     if shrinks:
         small = shrink(failed, liveness=liveness)

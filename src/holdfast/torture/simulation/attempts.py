@@ -1,11 +1,11 @@
-"""Simulated handlers: begun, ended, aborted and settled as `worker.attempts` and `jobs.context` do it.
+"""Simulated handlers: started, ended, aborted and settled as in `worker.attempts` and `jobs.context`.
 
 ```text
-   loop          ends on the loop, so not while it stands still; aborted by cancellation
-   thread        ends by itself; cannot be aborted, and past its time limit it takes the process down
-   transaction   at its end commits an effect with the completion; after an unknown commit asks how the lease stands
-   using         the same in a transaction of the caller's own, which may be rolled back
-   lost before   in a child process, whatever it is: its crash is an outcome
+   loop          ends on the loop, so not while it is blocked; aborted by cancellation
+   thread        ends by itself; cannot be aborted, and past its timeout it kills the process
+   transaction   at its end commits an effect with the completion; after an unknown commit verifies the lease
+   using         the same in a transaction of the caller, which may be rolled back
+   lost before   isolated in a child process, of any kind: its crash is an outcome
 ```
 """
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 
 class _SimulatedGoing(Enum):
-    ON = "the attempt goes on"
+    ON = "the attempt continues"
 
 
 RUNNING: Final = _SimulatedGoing.ON
 Running = Literal[_SimulatedGoing.ON]
 COMPLETED = Completed()
 _RETRY = Exponential(0.1, 2, cap=2.0)
-_ASK_AGAIN = SECOND // 2
+_VERIFY_AGAIN = SECOND // 2
 _ROLLED_BACK = 0.2
 _PROMPT = 0.7
 
 
 @dataclass(slots=True, eq=False)
 class SimulatedRun:
-    """One attempt under way."""
+    """One attempt in progress."""
 
     job: LeasedJob
     work: SimulatedWork
@@ -56,12 +56,12 @@ class SimulatedRun:
     is_committing: bool = False
     is_settled: bool = False
     is_used: bool = False
-    """Completed in the caller's own transaction, which may not have committed."""
+    """Completed in the caller's own transaction, which may not be committed."""
     why: Why | None = None
 
     @property
     def is_on_loop(self) -> bool:
-        """Whether it needs the event loop to go on."""
+        """Whether it needs the event loop to continue."""
         return self.work.kind is not Kind.THREAD and not self.is_apart
 
 
@@ -70,17 +70,17 @@ class SimulatedAttempts:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._place = shell.place
-        self._world = shell.place.world
-        self._judge = shell.place.store.judge
-        self._dice = shell.place.work
+        self._env = shell.env
+        self._world = shell.env.world
+        self._judge = shell.env.store.judge
+        self._dice = shell.env.work
         self._runs: dict[tuple[int, int], SimulatedRun] = {}
 
     def begin(self, job: LeasedJob) -> Outcome | Running:
-        """Begin an attempt; return its outcome if it ended at once."""
-        work = self._place.works[job.id]
+        """Start an attempt; return its outcome if it ended immediately."""
+        work = self._env.works[job.id]
         plan = work.attempt(job.attempt)
-        self._judge.began(self._shell.witness, job, len(self._runs) + 1)
+        self._judge.began(self._shell.truth, job, len(self._runs) + 1)
         self._world.note(self._shell.id, "begin", (job.id,), f"fence {job.fence} attempt {job.attempt}")
         run = SimulatedRun(job, work, plan, is_apart=job.lost > 0)
         if work.kind is Kind.LOOP and not (plan.takes or job.lost or job.timeout) and plan.act is not Act.CRASH:
@@ -99,7 +99,7 @@ class SimulatedAttempts:
         return RUNNING
 
     def _later(self, run: SimulatedRun, span: int, action: Callable[[], None]) -> None:
-        """Go on with a handler after a while, unless it is over by then."""
+        """Continue a handler after a while, unless it has ended by then."""
 
         def go_on() -> None:
             if not (run.is_over or self._shell.is_over):
@@ -129,7 +129,7 @@ class SimulatedAttempts:
                 return Snoozed(timedelta(seconds=self._dice.random()))
             case Act.CANCEL:
                 self._judge.cases[run.job.id].gave_up.add(run.job.fence)
-                return Cancelled("the handler gave it up")
+                return Cancelled("the handler gave up")
 
     def _error(self, job: LeasedJob, name: str) -> Outcome:
         failure = Failure(name, name)
@@ -137,7 +137,7 @@ class SimulatedAttempts:
         return Failed(failure) if delay is None or job.is_last_attempt else Retried(delay, failure)
 
     def _body(self, run: SimulatedRun) -> None:
-        """Come to the end of a handler's work."""
+        """Reach the end of a handler's work."""
         if run.plan.act is Act.CRASH:
             if run.is_apart:
                 self._end(run, Lost(Failure("ChildDied", "the child process died")))
@@ -171,7 +171,7 @@ class SimulatedAttempts:
         done: Callable[[Verdict | None], None],
         failed: Callable[[], None],
     ) -> None:
-        """Commit a transaction; it has a third of the lease, then it is rolled back."""
+        """Commit a transaction; it is rolled back after a third of the lease."""
         world = self._world
         limit = world.now + int(self._shell.seat.settings.lease * SECOND) // 3
 
@@ -181,7 +181,7 @@ class SimulatedAttempts:
         self._judge.cases[run.job.id].transactional = True
         run.is_committing = True
         self._shell.machine.holdings.settling(run.job.seq)
-        self._shell.wire.call(
+        self._shell.network.call(
             commit,
             lambda verdict: self._later(run, 0, lambda: done(verdict)),
             lambda: self._later(run, 0, failed),
@@ -190,7 +190,7 @@ class SimulatedAttempts:
 
     def _commit(self, run: SimulatedRun) -> None:
         holdings, lease = self._shell.machine.holdings, run.job.lease
-        store, who = self._place.store, self._shell.id
+        store, actor = self._env.store, self._shell.id
 
         def refused(name: str) -> None:
             run.is_committing = False
@@ -217,28 +217,28 @@ class SimulatedAttempts:
                 refused("OutcomeUnknown")
 
         def unknown() -> None:
-            self._shell.wire.look(
-                lambda as_of: store.verify(who, lease, as_of=as_of),
+            self._shell.network.read(
+                lambda as_of: store.verify(actor, lease, as_of=as_of),
                 lambda standing: self._later(run, 0, lambda: verified(standing)),
                 lambda: self._later(run, 0, lambda: self._end(run, self._error(run.job, "StoreUnavailable"))),
                 writes=always,
             )
 
-        self._call(run, lambda: store.commit(who, lease), done, unknown)
+        self._call(run, lambda: store.commit(actor, lease), done, unknown)
 
     def _use(self, run: SimulatedRun) -> None:
-        """Complete in the caller's own transaction; whether that has committed is asked afterwards."""
+        """Complete in the caller's own transaction; the lease is verified afterwards."""
         run.is_used = True
-        store, who, lease = self._place.store, self._shell.id, run.job.lease
+        store, actor, lease = self._env.store, self._shell.id, run.job.lease
         is_kept = self._dice.random() > _ROLLED_BACK
 
         def act() -> Verdict | None:
-            return store.commit(who, lease) if is_kept else None
+            return store.commit(actor, lease) if is_kept else None
 
-        self._call(run, act, lambda _: self._ask(run, COMPLETED), lambda: self._ask(run, COMPLETED))
+        self._call(run, act, lambda _: self._verify(run, COMPLETED), lambda: self._verify(run, COMPLETED))
 
-    def _ask(self, run: SimulatedRun, outcome: Outcome) -> None:
-        """Ask how the lease stands until there is an answer; nothing can abort this."""
+    def _verify(self, run: SimulatedRun, outcome: Outcome) -> None:
+        """Verify the lease until there is a reply; this cannot be aborted."""
         run.is_over = True
         holdings = self._shell.machine.holdings
 
@@ -253,17 +253,17 @@ class SimulatedAttempts:
             uncommitted = standing is Standing.HELD and isinstance(outcome, Completed)
             self._end(run, self._error(run.job, "Uncommitted") if uncommitted else outcome)
 
-        def ask() -> None:
+        def verify() -> None:
             if not self._shell.is_over:
-                store, who = self._place.store, self._shell.id
-                self._shell.wire.look(
-                    lambda as_of: store.verify(who, run.job.lease, as_of=as_of),
+                store, actor = self._env.store, self._shell.id
+                self._shell.network.read(
+                    lambda as_of: store.verify(actor, run.job.lease, as_of=as_of),
                     lambda standing: self._shell.post(lambda: verified(standing)),
-                    lambda: self._world.after(_ASK_AGAIN, ask),
+                    lambda: self._world.after(_VERIFY_AGAIN, verify),
                     writes=always,
                 )
 
-        ask()
+        verify()
 
     # --- aborts -------------------------------------------------------------------------------------------------------
 
@@ -273,22 +273,22 @@ class SimulatedAttempts:
         if run is None or run.is_over:
             return
         self._world.note(self._shell.id, "abort", (job.id,), f"fence {job.fence} {why}")
-        was_told, run.why = run.why is not None, why
+        was_aborted, run.why = run.why is not None, why
         if run.is_apart:
             if why is not Why.LEASE_LOST or not run.is_committing:
-                self._break_off(run)
-        elif run.is_on_loop and not run.work.swallows and not was_told:
+                self._interrupt(run)
+        elif run.is_on_loop and not run.work.swallows and not was_aborted:
             unwinds = 0 if self._dice.random() < _PROMPT else int(self._dice.random() * SECOND)
             if run.is_committing and not run.is_used:
                 self._shell.machine.holdings.unsettled(job.seq)
                 run.is_committing = False
-            run.is_over = True  # nothing more of its own work happens
-            self._world.after(unwinds, lambda: self._shell.post(lambda: self._break_off(run)))
+            run.is_over = True  # none of its own work continues
+            self._world.after(unwinds, lambda: self._shell.post(lambda: self._interrupt(run)))
 
-    def _break_off(self, run: SimulatedRun) -> None:
-        """End an attempt that was cancelled."""
-        outcome = Cancelled("cancelled while it ran, as was asked") if run.why is Why.CANCEL_ASKED else None
+    def _interrupt(self, run: SimulatedRun) -> None:
+        """End a cancelled attempt."""
+        outcome = Cancelled("cancelled while it ran, as requested") if run.why is Why.CANCEL_ASKED else None
         if outcome is not None and run.is_used:
-            self._ask(run, outcome)
+            self._verify(run, outcome)
         else:
             self._end(run, None if run.is_settled else outcome)

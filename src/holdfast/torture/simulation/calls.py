@@ -1,4 +1,4 @@
-"""The calls that the machine decides on, as `worker.calls.StoreCalls` makes them; each is answered by one event."""
+"""The store calls that the machine decides on, as `worker.store_calls.StoreCalls` makes them; one event per reply."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from holdfast.torture.simulation.shell import Shell
 
 T = TypeVar("T")
-_TOO_LATE = 0.75  # of the lease: what is taken in later cannot surely be extended in time
+_TOO_LATE = 0.75  # of the lease: a claim received later may not be extended in time
 
 
 class Calls:
-    """Carries out decisions over the worker's wire."""
+    """Carries out decisions over the worker's network."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._store = shell.place.store
+        self._store = shell.env.store
         self._settings = shell.seat.settings
         self._late = self._settings.lease * GAP_PER_LEASE
-        self._heard = 0
-        self._misses_answer = False
+        self._last_fence = 0
+        self._has_lost_reply = False
 
     def carry_out(self, decision: Decision) -> None:
-        """Begin every call that was decided on."""
+        """Start every call that was decided on."""
         if decision.claim:
             self._claim(decision.claim)
         if decision.flush:
@@ -61,10 +61,10 @@ class Calls:
         writes: Callable[[], bool] = always,
     ) -> None:
         shell = self._shell
-        shell.wire.call(act, self._timed(done), lambda: shell.post(lambda: failed(shell.clock())), writes=writes)
+        shell.network.call(act, self._timed(done), lambda: shell.post(lambda: failed(shell.clock())), writes=writes)
 
     def _timed(self, done: Callable[[float, T], None]) -> Callable[[T], None]:
-        """Return what takes in the answer to a call that is sent now, with a word before if it is late."""
+        """Return the callback for the reply to a call sent now; it reports a stall first if the reply is late."""
         shell = self._shell
         clock = shell.clock
         sent_at = clock()
@@ -79,35 +79,37 @@ class Calls:
 
     def _claim(self, limit: int) -> None:
         shell = self._shell
-        self.give_back_unheard(lambda: self._ask(limit), lambda: shell.machine.claim_failed(shell.clock()), shell.post)
+        self.release_unheard(
+            lambda: self._send_claim(limit), lambda: shell.machine.claim_failed(shell.clock()), shell.post
+        )
 
-    def give_back_unheard(
+    def release_unheard(
         self, then: Callable[[], None], failed: Callable[[], None], post: Callable[[Callable[[], None]], None]
     ) -> None:
-        """Give back what a claim has taken whose answer was lost, if one was, and go on; `post` has the loop do it."""
-        if not self._misses_answer:
+        """Release jobs of a claim whose reply was lost, if any, then continue; `post` runs it on the loop."""
+        if not self._has_lost_reply:
             then()
             return
-        store, wire, who, heard = self._store, self._shell.wire, self._shell.id, self._heard
+        store, network, actor, last_fence = self._store, self._shell.network, self._shell.id, self._last_fence
 
-        def given_back() -> None:
-            self._misses_answer = False
+        def released() -> None:
+            self._has_lost_reply = False
             then()
 
         def listed(leases: list[Lease]) -> None:
             if leases:
-                release = partial(store.release, who, leases, started=False)
-                wire.call(release, lambda _: post(given_back), lambda: post(failed))
+                release = partial(store.release, actor, leases, started=False)
+                network.call(release, lambda _: post(released), lambda: post(failed))
             else:
-                given_back()
+                released()
 
-        wire.look(
-            lambda as_of: store.unheard(who, heard, as_of=as_of),
+        network.read(
+            lambda as_of: store.unheard(actor, last_fence, as_of=as_of),
             lambda leases: post(lambda: listed(leases)),
             lambda: post(failed),
         )
 
-    def _ask(self, limit: int) -> None:
+    def _send_claim(self, limit: int) -> None:
         shell = self._shell
         request = msgspec.structs.replace(shell.request, limit=limit)
         sent_at = shell.clock()
@@ -115,51 +117,51 @@ class Calls:
 
         def claim() -> list[LeasedJob]:
             nonlocal applied_at
-            applied_at = shell.place.world.now
+            applied_at = shell.env.world.now
             return self._store.claim(request)
 
         def claimed(now: float, jobs: list[LeasedJob]) -> None:
-            shell.witness.claimed_at = max(shell.witness.claimed_at, applied_at)
+            shell.truth.claimed_at = max(shell.truth.claimed_at, applied_at)
             if jobs:
-                self._heard = max(self._heard, jobs[0].fence)
-                shell.witness.taken += len(jobs)
-                shell.witness.fences.add(jobs[0].fence)
+                self._last_fence = max(self._last_fence, jobs[0].fence)
+                shell.truth.taken += len(jobs)
+                shell.truth.fences.add(jobs[0].fence)
                 if now - sent_at > _TOO_LATE * self._settings.lease:
-                    shell.witness.trouble(shell.place.world.now)
+                    shell.truth.trouble(shell.env.world.now)
             shell.machine.claimed(now, jobs, asked=limit, sent_at=sent_at)
 
         def failed(now: float) -> None:
-            self._misses_answer = True
+            self._has_lost_reply = True
             shell.machine.claim_failed(now)
 
         self._call(claim, claimed, failed, writes=self._store.has_ready)
 
     def _flush(self, finishes: list[Finish]) -> None:
-        machine, who = self._shell.machine, self._shell.id
+        machine, actor = self._shell.machine, self._shell.id
         self._call(
-            lambda: self._store.finish(who, finishes),
+            lambda: self._store.finish(actor, finishes),
             lambda now, verdicts: machine.flushed(now, finishes, verdicts),
             lambda now: machine.flush_failed(now, finishes),
         )
 
     def _release(self, leases: Sequence[Lease], *, started: bool) -> None:
-        machine, who = self._shell.machine, self._shell.id
+        machine, actor = self._shell.machine, self._shell.id
         self._call(
-            lambda: self._store.release(who, leases, started=started),
+            lambda: self._store.release(actor, leases, started=started),
             lambda now, _: machine.released(now, leases),
             lambda now: machine.release_failed(now, leases),
         )
 
     def _promote(self) -> None:
-        machine, who = self._shell.machine, self._shell.id
+        machine, actor = self._shell.machine, self._shell.id
         limit = self._settings.promote_limit
-        self._call(lambda: self._store.promote(who, limit), machine.promoted, machine.upkeep_failed, writes=never)
+        self._call(lambda: self._store.promote(actor, limit), machine.promoted, machine.upkeep_failed, writes=never)
 
     def _rescue(self, unbroken: timedelta) -> None:
         shell = self._shell
         limit, sent_at = self._settings.rescue_limit, shell.clock()
         self._call(
-            lambda: self._store.rescue(shell.witness, unbroken, limit, waited=shell.clock() - sent_at),
+            lambda: self._store.rescue(shell.truth, unbroken, limit, waited=shell.clock() - sent_at),
             lambda now, rescued: shell.machine.rescued(now, len(rescued), asked=limit),
             shell.machine.upkeep_failed,
         )
@@ -170,15 +172,15 @@ class Calls:
 
     def _check_empty(self) -> None:
         shell = self._shell
-        claimed_at = shell.witness.claimed_at
+        claimed_at = shell.truth.claimed_at
 
-        def look(as_of: int) -> tuple[int, Outstanding]:
+        def read(as_of: int) -> tuple[int, Outstanding]:
             return as_of, self._store.outstanding(shell.request, as_of=as_of, claimed_at=claimed_at)
 
-        def looked(now: float, answer: tuple[int, Outstanding]) -> None:
+        def received(now: float, answer: tuple[int, Outstanding]) -> None:
             as_of, left = answer
-            shell.told_empty = as_of if left.is_empty else None
+            shell.empty_as_of = as_of if left.is_empty else None
             shell.machine.emptiness(now, left.is_empty)
 
         failed = shell.machine.upkeep_failed
-        shell.wire.look(look, self._timed(looked), lambda: shell.post(lambda: failed(shell.clock())))
+        shell.network.read(read, self._timed(received), lambda: shell.post(lambda: failed(shell.clock())))

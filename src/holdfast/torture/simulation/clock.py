@@ -1,4 +1,4 @@
-"""Clocks that do not agree."""
+"""Clocks that disagree."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class StoreClock:
         self._latest = 0
 
     def __call__(self) -> int:
-        """Return the instant in microseconds."""
+        """Return the time in microseconds."""
         return self._world.now + self._offset
 
     def step(self, by: int) -> None:
-        """Set the clock, by so many microseconds."""
+        """Step the clock by microseconds."""
         self._latest = self.latest()
         self._offset += by
 
     def latest(self) -> int:
-        """Return the latest instant that was ever shown: what was due then may run, though it is not due now."""
+        """Return the latest time ever shown: a job due then may run, although it is not due now."""
         return max(self._latest, self())
 
 
 class WorkerClock:
-    """A worker's monotonic clock: it begins anywhere, drifts, may stand still or leap, and never goes back."""
+    """A worker's monotonic clock: it starts anywhere, drifts, may stop or leap, and never goes back."""
 
     __slots__ = ("_world", "offset", "rate")
 

@@ -12,9 +12,9 @@ from holdfast.torture.simulation.world import SECOND, SimulatedWorld, Violated
 
 
 class Environment:
-    """The world, the store, the dice, and what each job's handler will do.
+    """The world, the store, the random generators, and what each job's handler will do.
 
-    Each kind of chance has dice of its own, so that a change in one place does not shift all others.
+    Each kind of choice has its own generator, so that a change in one place does not shift all others.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -22,39 +22,41 @@ class Environment:
         self.world = SimulatedWorld()
         self.store = Store(
             self.world,
-            oldest=int(scenario.rates.oldest * SECOND) if scenario.rates.old_looks else 0,
+            oldest=int(scenario.rates.oldest * SECOND) if scenario.rates.stale_reads else 0,
             until_empty=any(seat.settings.until_empty for seat in scenario.seats),
         )
-        self.work = random.Random(f"work {scenario.seed}")  # noqa: S311 - a simulation is to be repeatable
-        self._wires = random.Random(f"wires {scenario.seed}")  # noqa: S311
-        self._looks = random.Random(f"looks {scenario.seed}")  # noqa: S311
+        self.work = random.Random(f"work {scenario.seed}")  # noqa: S311 - a simulation must be repeatable
+        self._network_rng = random.Random(f"wires {scenario.seed}")  # noqa: S311
+        self._read_rng = random.Random(f"looks {scenario.seed}")  # noqa: S311
         self.rates = scenario.rates
         self.works: dict[str, SimulatedWork] = {work.new.id: work for work in scenario.works}
 
-    def wire(self) -> SimulatedNetwork:
-        """Return a way to the store."""
-        return self._wire(lambda: self.rates.trouble)
+    def network(self) -> SimulatedNetwork:
+        """Return a connection to the store."""
+        return self._network(lambda: self.rates.trouble)
 
-    def keeper_wire(self) -> SimulatedNetwork:
-        """Return a keeper's way to the store, which fares better or worse than the loop's."""
-        return self._wire(lambda: self.rates.keeper_trouble)
+    def keeper_network(self) -> SimulatedNetwork:
+        """Return a lease keeper's connection to the store, which fails more or less often than the loop's."""
+        return self._network(lambda: self.rates.keeper_trouble)
 
-    def _wire(self, trouble: Callable[[], float]) -> SimulatedNetwork:
+    def _network(self, trouble: Callable[[], float]) -> SimulatedNetwork:
         slowest = self.scenario.lease * 1.5
-        weather = self.store.weather
-        return SimulatedNetwork(self.world, self._wires, weather, trouble=trouble, slowest=slowest, aged=self._aged)
+        status = self.store.status
+        return SimulatedNetwork(
+            self.world, self._network_rng, status, trouble=trouble, slowest=slowest, aged=self._aged
+        )
 
-    def _aged(self, heard: int) -> int:
-        """Draw as of when a look is answered: now, or some time ago, but not before what its caller has heard."""
+    def _aged(self, seen: int) -> int:
+        """Draw the age of a read: as of now, or of an earlier time, but not before what its caller has seen."""
         rates, now = self.rates, self.world.now
-        if not rates.old_looks or self._looks.random() >= rates.old_looks:
+        if not rates.stale_reads or self._read_rng.random() >= rates.stale_reads:
             return now
-        return max(heard, now - int(self._looks.random() * rates.oldest * SECOND), 0)
+        return max(seen, now - int(self._read_rng.random() * rates.oldest * SECOND), 0)
 
-    def calm(self) -> None:
-        """Let no call go wrong from now on."""
+    def stop_faults(self) -> None:
+        """Stop all network faults from now on."""
         self.rates = Rates()
 
-    def accuse(self, rule: str, message: str, job_id: str | None = None) -> None:
-        """Report a rule that a worker has broken."""
+    def report(self, rule: str, message: str, job_id: str | None = None) -> None:
+        """Report a rule that a worker broke."""
         raise Violated(rule, message, job_id)

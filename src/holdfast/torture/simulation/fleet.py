@@ -1,4 +1,4 @@
-"""Those who are not workers: producers, whoever fills the seats again, the operator, and the faults."""
+"""Everything that is not a worker: producers, restarts, the operator, and the faults."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from holdfast.torture.simulation.world import SECOND
 from holdfast.worker.decision import Exit
 
 _AGAIN = SECOND // 10
-_BURY = 1000
+_RESCUE_LIMIT = 1000
 
 
 class SimulatedFleet:
-    """All workers, by seat, and what befalls them."""
+    """All workers, by seat, and the faults that affect them."""
 
-    def __init__(self, place: Environment) -> None:
-        self._place = place
-        self._world = place.world
-        self._store = place.store
-        self._dice = place.work
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._world = env.world
+        self._store = env.store
+        self._dice = env.work
         self._count = 0
-        self.shells: list[Shell] = [self._fill(index, seat) for index, seat in enumerate(place.scenario.seats)]
+        self.shells: list[Shell] = [self._fill(index, seat) for index, seat in enumerate(env.scenario.seats)]
         self.refills = True
-        self._wire = place.wire()
-        self.waiting = len(place.scenario.works)
+        self._network = env.network()
+        self.waiting = len(env.scenario.works)
 
     def start(self) -> None:
-        """Set everything in motion."""
+        """Start everything."""
         for shell in self.shells:
             shell.start()
-        for work in self._place.scenario.works:
+        for work in self._env.scenario.works:
             self._world.at(work.at, partial(self._enqueue, work))
-        for event in self._place.scenario.events:
-            self._world.at(event.at, partial(self._befall, event))
+        for event in self._env.scenario.events:
+            self._world.at(event.at, partial(self._apply, event))
 
     # --- producers --------------------------------------------------------------------------------------------------
 
     def _enqueue(self, work: SimulatedWork) -> None:
-        """Enqueue until it is known to have succeeded, under the same id."""
+        """Enqueue under the same id until it is known to have succeeded."""
 
         def accepted(_: list[bool]) -> None:
             self.waiting -= 1
-            self._hint()
+            self._notify()
 
-        self._wire.call(
+        self._network.call(
             lambda: self._store.enqueue("producer", [work.new]),
             accepted,
             lambda: self._world.after(_AGAIN, lambda: self._enqueue(work)),
         )
 
-    def _hint(self) -> None:
+    def _notify(self) -> None:
         for shell in self.shells:
-            if self._dice.random() >= self._place.rates.lost_hints:
+            if self._dice.random() >= self._env.rates.lost_notifications:
                 self._world.after(int(self._dice.random() * _AGAIN), shell.wake)
 
     # --- seats ------------------------------------------------------------------------------------------------------
@@ -62,12 +62,12 @@ class SimulatedFleet:
     def _fill(self, index: int, seat: SimulatedSeat) -> Shell:
         self._count += 1
         name = f"w{index}.{self._count}"
-        return Shell(self._place, seat, name, over=lambda how: self._emptied(index, seat, name, how))
+        return Shell(self._env, seat, name, over=lambda how: self._emptied(index, seat, name, how))
 
     def _emptied(self, index: int, seat: SimulatedSeat, name: str, how: Exit | None) -> None:
-        """Fill a seat again, after a while; a supervisor first gives back what a dead worker held."""
+        """Fill a seat again, after a while; a supervisor first releases what a dead worker held."""
         if how is None and seat.supervised:
-            self._world.after(int(self._dice.random() * SECOND), lambda: self._bury(name))
+            self._world.after(int(self._dice.random() * SECOND), lambda: self._rescue_dead_worker(name))
 
         def fill() -> None:
             if self.refills:
@@ -76,34 +76,34 @@ class SimulatedFleet:
 
         self._world.after(int(self._dice.random() * 2 * SECOND), fill)
 
-    def _bury(self, name: str) -> None:
-        self._wire.call(
-            lambda: self._store.rescue_worker("supervisor", name, _BURY),
+    def _rescue_dead_worker(self, name: str) -> None:
+        self._network.call(
+            lambda: self._store.rescue_worker("supervisor", name, _RESCUE_LIMIT),
             lambda _: None,
-            lambda: self._world.after(_AGAIN, lambda: self._bury(name)),
+            lambda: self._world.after(_AGAIN, lambda: self._rescue_dead_worker(name)),
         )
 
-    # --- what befalls -----------------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------------------
 
-    def _befall(self, event: ScheduledFault) -> None:
+    def _apply(self, event: ScheduledFault) -> None:
         shell = self.shells[event.target % len(self.shells)]
         cases = sorted(self._store.judge.cases)
         job_id = cases[event.target % len(cases)] if cases else None
         match event.fault:
             case SimulatedFault.OUTAGE | SimulatedFault.HELD | SimulatedFault.STORE_CLOCK:
-                self._upset(event)
+                self._affect_store(event)
             case SimulatedFault.PAUSE | SimulatedFault.RESCUE:
-                self._direct(event)
+                self._operate_on_queue(event)
             case SimulatedFault.CANCEL | SimulatedFault.RETRY | SimulatedFault.RESET:
-                if job_id is not None and not self._store.weather.down:
-                    self._decree(event.fault, job_id)
+                if job_id is not None and not self._store.status.down:
+                    self._operate_on_job(event.fault, job_id)
             case _:
                 if not shell.is_over:
                     self._world.note(shell.id, f"fault: {event.fault}", (), f"{event.lasts / SECOND:.3f} s")
-                    self._strike(event, shell)
+                    self._affect_worker(event, shell)
 
-    def _strike(self, event: ScheduledFault, shell: Shell) -> None:
-        """Do something to one worker."""
+    def _affect_worker(self, event: ScheduledFault, shell: Shell) -> None:
+        """Inject a fault into one worker."""
         match event.fault:
             case SimulatedFault.CRASH:
                 shell.die("kill")
@@ -113,7 +113,7 @@ class SimulatedFleet:
                 shell.block(event.lasts)
             case SimulatedFault.CUT:
                 shell.cut(is_cut=True)
-                shell.witness.trouble(self._world.now + event.lasts + _AGAIN)
+                shell.truth.trouble(self._world.now + event.lasts + _AGAIN)
                 self._world.after(event.lasts, lambda: shell.cut(is_cut=False))
             case SimulatedFault.STOP:
                 shell.stop()
@@ -125,38 +125,38 @@ class SimulatedFleet:
                 shell.stop()
             case SimulatedFault.STANDSTILL:
                 shell.clock.offset -= event.lasts / SECOND * shell.clock.rate
-                shell.witness.misled_at = self._world.now + event.lasts
+                shell.truth.misled_at = self._world.now + event.lasts
                 shell.freeze(event.lasts)
             case _:
                 shell.clock.offset += event.lasts / SECOND
-                shell.witness.misled_at = self._world.now
-                shell.witness.trouble(self._world.now)
+                shell.truth.misled_at = self._world.now
+                shell.truth.trouble(self._world.now)
 
-    def _upset(self, event: ScheduledFault) -> None:
-        """Do something to the store."""
-        weather = self._store.weather
+    def _affect_store(self, event: ScheduledFault) -> None:
+        """Inject a fault into the store."""
+        status = self._store.status
         if event.fault is SimulatedFault.STORE_CLOCK:
             step = event.lasts if event.target % 2 else -event.lasts
             self._world.note("store", "fault: clock", (), f"set by {step / SECOND:.3f} s")
             self._store.set_clock(step)
             for shell in self.shells:
-                shell.witness.trouble(self._world.now)
+                shell.truth.trouble(self._world.now)
         elif event.fault is SimulatedFault.HELD:
             self._world.note("store", "fault: held", (), f"{event.lasts / SECOND:.3f} s")
-            weather.held_until = max(weather.held_until, self._world.now + event.lasts)
-        elif not weather.down:
+            status.held_until = max(status.held_until, self._world.now + event.lasts)
+        elif not status.down:
             self._world.note("store", "fault: down", (), f"{event.lasts / SECOND:.3f} s")
-            weather.down = True
-            weather.outages += 1
-            weather.lasted = event.lasts
-            weather.back_at = self._world.now + event.lasts
+            status.down = True
+            status.outages += 1
+            status.lasted = event.lasts
+            status.back_at = self._world.now + event.lasts
             self._world.after(event.lasts, self._back)
 
     def _back(self) -> None:
         self._world.note("store", "fault: up again")
-        self._store.weather.down = False
+        self._store.status.down = False
 
-    def _direct(self, event: ScheduledFault) -> None:
+    def _operate_on_queue(self, event: ScheduledFault) -> None:
         if event.fault is SimulatedFault.RESCUE:
             self._store.rescue_now("operator")
             return
@@ -164,12 +164,12 @@ class SimulatedFleet:
         self._store.pause(queue)
         self._world.after(event.lasts, lambda: self._store.resume(queue))
 
-    def _decree(self, fault: SimulatedFault, job_id: str) -> None:
+    def _operate_on_job(self, fault: SimulatedFault, job_id: str) -> None:
         match fault:
             case SimulatedFault.CANCEL:
                 self._store.cancel(job_id)
             case SimulatedFault.RETRY:
                 self._store.retry(job_id)
-                self._hint()
+                self._notify()
             case _:
                 self._store.reset(job_id)

@@ -1,7 +1,7 @@
-"""The extending thread, as `worker.keeper.SimulatedLeaseKeeper` is: it stands still only with its whole process.
+"""The lease keeper's thread, as in `worker.lease_keeper.LeaseKeeper`: it stops only with its whole process.
 
-One turn is: end the process if a handler is stuck; extend what is due; look for cancellations; tell the store that the
-worker lives; and wait. Each call waits for its answer, and an error ends the turn.
+One turn: end the process if a handler is stuck; extend what is due; read cancel requests; send a heartbeat; wait. Each
+call waits for its reply, and an error ends the turn.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from holdfast.torture.simulation.world import SECOND
 if TYPE_CHECKING:
     from holdfast.torture.simulation.shell import Shell
 
-_CANCEL_LOOK = 0.5
+_CANCEL_POLL = 0.5
 _TICKS = 20
 _SWITCH = 5000
 
 
 class SimulatedLeaseKeeper:
-    """Extends what the worker holds."""
+    """Extends the worker's leases."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._world = shell.place.world
-        self._store = shell.place.store
+        self._world = shell.env.world
+        self._store = shell.env.store
         self._holdings = shell.machine.holdings
         lease = shell.seat.settings.lease
-        self._tick = int(min(lease / _TICKS, _CANCEL_LOOK) * SECOND)
+        self._tick = int(min(lease / _TICKS, _CANCEL_POLL) * SECOND)
         self._beat_every = min(lease / 2, 10.0)
         self._beat_at = 0.0
         self._stuck_grace = lease
         self._has_turned = False
         self.limits: dict[tuple[int, int], float] = {}
-        """When the time limit of each attempt in a thread or on the loop is over, by the worker's clock."""
+        """The deadline of each attempt in a thread or on the loop, by the worker's clock."""
 
     def turn(self) -> None:
-        """Do one turn; the next follows by itself."""
+        """Do one turn and schedule the next."""
         shell = self._shell
         if self._waits(self.turn):
             return
@@ -50,17 +50,17 @@ class SimulatedLeaseKeeper:
                 return
         due = self._holdings.due(now)
         if not due:
-            self._look()
+            self._read_cancel_requests()
             return
         lease = shell.request.lease
-        shell.keeper_wire.call(
+        shell.keeper_network.call(
             lambda: self._store.extend(shell.id, due, lease),
             lambda extension: self._extended(due, extension, now),
             self._rest,
         )
 
     def _waits(self, action: Callable[[], None]) -> bool:
-        """Whether the process is over, or frozen: then `action` is done when it goes on."""
+        """Return whether the process has exited or is frozen; if frozen, `action` runs when it resumes."""
         shell = self._shell
         if shell.is_over:
             return True
@@ -77,35 +77,37 @@ class SimulatedLeaseKeeper:
         self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in not_extended), sent_at)
         if extension.lost:
             self._holdings.lost(extension.lost)
-            self._tell_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))
-        self._look()
+            self._post_to_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))
+        self._read_cancel_requests()
 
-    def _tell_loop(self, event: Callable[[], None]) -> None:
-        """Have something done on the loop, a moment later: threads take turns."""
+    def _post_to_loop(self, event: Callable[[], None]) -> None:
+        """Run something on the loop, a moment later: threads take turns."""
         shell = self._shell
-        self._world.after(int(shell.place.work.random() * _SWITCH), lambda: shell.post(event))
+        self._world.after(int(shell.env.work.random() * _SWITCH), lambda: shell.post(event))
 
-    def _look(self) -> None:
+    def _read_cancel_requests(self) -> None:
         shell = self._shell
-        if not len(self._holdings) or not self._store.may_be_asked(shell.id):
-            self._tell()
+        if not len(self._holdings) or not self._store.has_cancel_requests(shell.id):
+            self._heartbeat()
             return
-        shell.keeper_wire.look(lambda as_of: self._store.cancel_asked(shell.id, as_of=as_of), self._asked, self._rest)
+        shell.keeper_network.read(
+            lambda as_of: self._store.cancel_asked(shell.id, as_of=as_of), self._cancel_requested, self._rest
+        )
 
-    def _asked(self, leases: list[Lease]) -> None:
-        if self._waits(lambda: self._asked(leases)):
+    def _cancel_requested(self, leases: list[Lease]) -> None:
+        if self._waits(lambda: self._cancel_requested(leases)):
             return
         shell = self._shell
         if leases:
-            self._tell_loop(lambda: shell.machine.cancel_asked(shell.clock(), leases))
-        self._tell()
+            self._post_to_loop(lambda: shell.machine.cancel_asked(shell.clock(), leases))
+        self._heartbeat()
 
-    def _tell(self) -> None:
+    def _heartbeat(self) -> None:
         shell = self._shell
         now = shell.clock()
         if now >= self._beat_at:
             self._beat_at = now + self._beat_every
-            if not self._store.weather.down:
+            if not self._store.status.down:
                 self._store.beat(shell.beat())
         self._rest()
 

@@ -1,20 +1,19 @@
-"""Between a process and the store: latency, and everything that can become of a call.
+"""Between a process and the store: latency, and everything that can happen to a call.
 
 ```text
    fine         sent ── applied ── answered
    refused      sent ── error: nothing was done
-   unanswered   sent ── applied ── error: it may have been done, and it was
-   overtaken    sent ── error: it may have been done ── applied, after the caller has gone on
+   unanswered   sent ── applied ── error: outcome unknown, and it was done
+   overtaken    sent ── error: outcome unknown ── applied, after the caller has continued
    slow         sent ────────── applied ────────── answered, up to more than a lease later
 ```
 
-A look, which is a call that changes nothing, may be answered from the store as it was: by at most the drawn age, and
-never as it was before the latest answer that had come over this wire when the look was sent. Each old look has an age
-of its own, so that of two that are in flight together the later may show less.
+A read, which is a call that changes nothing, may be answered from an earlier state of the store: at most by the drawn
+age, and never from before the latest reply received over this connection when the read was sent. Each stale read has
+its own age, so that of two in flight together the later may show less.
 
-While the store is down, or this process is cut off from it, every call ends in an error; one that was applied and not
-yet answered too. While one writer holds the store, all that write wait, and are served in any order
-then, or give up.
+While the store is down, or this process is cut off, every call ends in an error, including one that was applied and not
+yet answered. While one writer holds the store, all writers wait, and are then served in any order, or time out.
 """
 
 from __future__ import annotations
@@ -29,37 +28,37 @@ from holdfast.torture.simulation.world import SECOND, SimulatedWorld
 T = TypeVar("T")
 _LEAST = 200
 _SPREAD = 4000
-_PATIENCE = 60_000  # microseconds within which a call that is not answered is given up
+_TIMEOUT = 60_000  # microseconds after which an unanswered call times out
 _REFUSED, _UNANSWERED, _OVERTAKEN, _SLOW_THERE = (
     0.2,
     0.4,
     0.5,
     0.75,
-)  # of what goes wrong, up to here; the rest: slow back
+)  # cumulative shares of the errors; the rest: slow reply
 
 
 @dataclass(slots=True)
-class Weather:
-    """How the store fares: whether it is down, how often it was, when it came back, how long it was away."""
+class StoreStatus:
+    """The state of the store: whether it is down, how often it was, when it came back, how long it was away."""
 
     down: bool = False
     outages: int = 0
     back_at: int = -1
     lasted: int = 0
     held_until: int = 0
-    """Until when one writer holds the store; who only reads goes on."""
+    """Until when one writer holds the store; reads continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often a call goes wrong, on the loop's wire and on the keeper's, a hint is lost, a look is old: of one."""
+    """Probabilities of a failed call, on the loop's network and on the keeper's, a lost notification, a stale read."""
 
     trouble: float = 0.0
     keeper_trouble: float = 0.0
-    lost_hints: float = 0.0
-    old_looks: float = 0.0
+    lost_notifications: float = 0.0
+    stale_reads: float = 0.0
     oldest: float = 0.0
-    """Seconds by which an old look is old at most."""
+    """The maximum age of a stale read, in seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,32 +68,32 @@ class _InFlightCall(Generic[T]):
     failed: Callable[[], None]
     back: int
     writes: Callable[[], bool]
-    heard: int | None
-    """Of a look: as of when the caller knew the store when it asked."""
-    is_heard: bool = True
-    """Whether the caller hears the answer."""
+    seen: int | None
+    """Of a read: the newest state that the caller had seen when it was sent."""
+    is_received: bool = True
+    """Whether the caller receives the reply."""
 
 
 def always() -> bool:
-    """Tell that a call writes in any case."""
+    """Return that a call always writes."""
     return True
 
 
 def never() -> bool:
-    """Tell that a call only reads."""
+    """Return that a call only reads."""
     return False
 
 
 class SimulatedNetwork:
-    """The way of one process, or of one thread of it, to the store."""
+    """The connection of one process, or of one of its threads, to the store."""
 
-    __slots__ = ("_aged", "_heard", "_rng", "_slowest", "_trouble", "_weather", "_world", "is_cut", "troubled")
+    __slots__ = ("_aged", "_rng", "_seen", "_slowest", "_status", "_trouble", "_world", "is_cut", "troubled")
 
     def __init__(
         self,
         world: SimulatedWorld,
         rng: random.Random,
-        weather: Weather,
+        status: StoreStatus,
         *,
         trouble: Callable[[], float],
         slowest: float,
@@ -102,17 +101,17 @@ class SimulatedNetwork:
     ) -> None:
         self._world = world
         self._rng = rng
-        self._weather = weather
+        self._status = status
         self._trouble = trouble
         self._slowest = int(slowest * SECOND)
         self._aged = aged
-        self._heard = 0
+        self._seen = 0
         self.is_cut = False
         self.troubled: Callable[[int], None] = _ignore
-        """Told until when a call goes wrong by the wire's own fault; not told of an outage, which is everybody's."""
+        """Called with the end of a fault of this connection only; not called for an outage, which affects all."""
 
     def latency(self) -> int:
-        """Draw the time of one way."""
+        """Draw the latency of one direction."""
         return _LEAST + int(self._rng.random() * _SPREAD)
 
     def call(
@@ -124,15 +123,15 @@ class SimulatedNetwork:
         overtakes: bool = True,
         writes: Callable[[], bool] = always,
     ) -> None:
-        """Have `act` done by the store; then one of `done` and `failed` is called, later, once.
+        """Have the store do `act`; then one of `done` and `failed` is called, later, once.
 
-        `overtakes=False`: the caller's next call for the same rows would wait for this one, as it does behind the
-        locks of a transaction, so this call is never applied after its error. `writes` tells, on arrival, whether it
-        waits for the one writer that holds the store.
+        `overtakes=False`: the caller's next call for the same rows would wait for this one, as behind the locks of a
+        transaction, so this call is never applied after its error. `writes` returns, on arrival, whether it waits for
+        the one writer that holds the store.
         """
-        self._send(lambda _: act(), done, failed, overtakes=overtakes, writes=writes, heard=None)
+        self._send(lambda _: act(), done, failed, overtakes=overtakes, writes=writes, seen=None)
 
-    def look(
+    def read(
         self,
         act: Callable[[int], T],
         done: Callable[[T], None],
@@ -140,8 +139,8 @@ class SimulatedNetwork:
         *,
         writes: Callable[[], bool] = never,
     ) -> None:
-        """Have `act` look at the store, as of the instant that it is given; the rest is as with `call`."""
-        self._send(act, done, failed, overtakes=True, writes=writes, heard=self._heard)
+        """Have `act` read the store as of the time that it is passed; otherwise like `call`."""
+        self._send(act, done, failed, overtakes=True, writes=writes, seen=self._seen)
 
     def _send(
         self,
@@ -151,10 +150,10 @@ class SimulatedNetwork:
         *,
         overtakes: bool,
         writes: Callable[[], bool],
-        heard: int | None,
+        seen: int | None,
     ) -> None:
         there = self.latency()
-        call = _InFlightCall(act, done, failed, self.latency(), writes, heard)
+        call = _InFlightCall(act, done, failed, self.latency(), writes, seen)
         if self._rng.random() < self._trouble():
             self._go_wrong(call, there, overtakes=overtakes)
         else:
@@ -172,54 +171,54 @@ class SimulatedNetwork:
             self.troubled(world.now + there + call.back)
             world.after(there, lambda: self._arrive(call))
             return
-        hang = int(share * _PATIENCE)
+        hang = int(share * _TIMEOUT)
         self.troubled(world.now + there + call.back + hang)
         if how < _REFUSED or (how >= _UNANSWERED and not overtakes):
             world.after(there + hang, failed)
         elif how < _UNANSWERED:
-            call.is_heard = False
+            call.is_received = False
             call.done = lambda _: world.after(hang, failed)
             world.after(there, lambda: self._arrive(call))
         else:
             world.after(there, failed)
-            call.done, call.failed, call.is_heard = _ignore, _nothing, False
+            call.done, call.failed, call.is_received = _ignore, _nothing, False
             world.after(there + hang, lambda: self._arrive(call))
 
     def _wait(self, call: _InFlightCall[T]) -> None:
-        """Wait for the one writer; half of those who wait give up after a while."""
-        world, until = self._world, self._weather.held_until
-        patience = int(2 * self._rng.random() * self._slowest)
-        if world.now + patience < until and patience < self._slowest:
-            world.after(patience, call.failed)
+        """Wait for the one writer; half of the waiting calls time out after a while."""
+        world, until = self._world, self._status.held_until
+        wait = int(2 * self._rng.random() * self._slowest)
+        if world.now + wait < until and wait < self._slowest:
+            world.after(wait, call.failed)
         else:
             world.at(until + self.latency(), lambda: self._arrive(call))
 
     def _arrive(self, call: _InFlightCall[T]) -> None:
-        weather, world = self._weather, self._world
-        if weather.down or self.is_cut:
+        status, world = self._status, self._world
+        if status.down or self.is_cut:
             world.after(call.back, call.failed)
             return
-        if world.now < weather.held_until and call.writes():
+        if world.now < status.held_until and call.writes():
             self._wait(call)
             return
-        outages = weather.outages
-        as_of = world.now if call.heard is None else self._aged(call.heard)
+        outages = status.outages
+        as_of = world.now if call.seen is None else self._aged(call.seen)
         answer = call.act(as_of)
 
         def come_back() -> None:
-            if weather.outages != outages or self.is_cut:
+            if status.outages != outages or self.is_cut:
                 call.failed()
                 return
-            if call.is_heard:
-                self._heard = max(self._heard, as_of)
+            if call.is_received:
+                self._seen = max(self._seen, as_of)
             call.done(answer)
 
         world.after(call.back, come_back)
 
 
 def _ignore(_: object) -> None:
-    """Take an answer that nobody waits for."""
+    """Ignore a reply without a waiting caller."""
 
 
 def _nothing() -> None:
-    """Take an error that nobody waits for."""
+    """Ignore an error without a waiting caller."""

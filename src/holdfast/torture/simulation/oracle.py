@@ -1,4 +1,4 @@
-"""A job as the judge sees it: a second telling of what the budget and the verbs mean, from calls and answers alone."""
+"""A job as the judge sees it: an independent statement of the budget and the verbs, from calls and replies only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.store.values import ClaimRequest
 
 @dataclass(slots=True)
 class Case:
-    """What is known of one job; `state` is None while it is open, `fence` while nobody holds it."""
+    """The known state of one job; `state` is None while it is open, `fence` while it is not leased."""
 
     new: NewJob
     due: int
     place: int
-    """Its place in the line of its order_key, if it has one."""
+    """Its place within its order key, if it has one."""
     came_at: int = 0
-    """When it was enqueued or sent back, in true time."""
+    """When it was enqueued or retried, in true time."""
     taken_at: int = 0
     """When it was last claimed, in true time."""
     last_fence: int = 0
@@ -43,7 +43,7 @@ class Case:
     begun: set[int] = field(default_factory=set[int])
     returned: set[int] = field(default_factory=set[int])
     gave_up: set[int] = field(default_factory=set[int])
-    """The fences under which its handler asked for no more attempts."""
+    """The fences under which its handler gave up."""
 
     @property
     def id(self) -> str:
@@ -52,18 +52,18 @@ class Case:
 
     @property
     def charged(self) -> int:
-        """The attempts that count."""
+        """The charged attempts."""
         return self.claims - self.excused
 
     def is_delayed(self, now: int) -> bool:
-        """Whether it is for later, and has not been claimed since: nobody waits for such a job.
+        """Whether it is due later, and has not been claimed since: such a job does not keep a worker running.
 
-        Its caller asked for that, or the store's clock was set back since.
+        Its caller delayed it, or the store's clock was set back since.
         """
         return not self.claims and (self.new.delay is not None or self.due > now)
 
     def claim(self, request: ClaimRequest, fence: int, now: int, *, at: int) -> None:
-        """Note a claim, by the store's clock and in true time."""
+        """Record a claim, by the store's clock and in true time."""
         self.claims += 1
         self.fence = self.last_fence = fence
         self.taken_at = at
@@ -74,29 +74,29 @@ class Case:
         self.isolated = self.lost > 0 and request.isolates
 
     def free(self) -> None:
-        """Note that nobody holds it any more."""
+        """Record that it is no longer leased."""
         self.fence = None
 
     def end(self, state: JobState) -> None:
-        """Note that it has ended."""
+        """Record that it has ended."""
         self.fence = None
         self.state = state
 
-    def give_back(self) -> None:
-        """Note that it was given back before it began, or taken by a person: excused."""
+    def release(self) -> None:
+        """Record a release before it started, or an operator's reset: excused."""
         self.excused += 1
-        self._again_unless_asked()
+        self._again_unless_cancelled()
 
     def interrupt(self) -> None:
-        """Note that it was broken off by no fault of its own: excused, within a bound."""
+        """Record an interruption through no fault of its own: excused, within a bound."""
         if self.interrupted < MAX_INTERRUPTED:
             self.interrupted += 1
-            self.give_back()
+            self.release()
         else:
             self._again_unless_used_up()
 
     def lose(self, *, alone: bool) -> None:
-        """Note that its worker died, or its own child process."""
+        """Record the death of its worker, or of its own child process."""
         if not alone:
             self.lost = max(self.lost, 1)
             self.interrupt()
@@ -111,16 +111,16 @@ class Case:
         if self.charged >= self.new.max_attempts and not self.cancel_asked:
             self.end(JobState.FAILED)
         else:
-            self._again_unless_asked()
+            self._again_unless_cancelled()
 
-    def _again_unless_asked(self) -> None:
+    def _again_unless_cancelled(self) -> None:
         if self.cancel_asked:
             self.end(JobState.CANCELLED)
         else:
             self.free()
 
     def reopen(self, now: int) -> None:
-        """Note that a person sent it back."""
+        """Record an operator's retry."""
         self.state = None
         self.cancel_asked = False
         self.due = now
@@ -130,7 +130,7 @@ class Case:
 
 
 class Docket:
-    """All cases, and the queues that are paused; `clock` is the store's."""
+    """All cases, and the paused queues; `clock` is the store's."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -138,7 +138,7 @@ class Docket:
         self.paused: set[str] = set()
 
     def head(self, case: Case) -> Case:
-        """Return the head of the line in which the job stands; itself if it stands in none."""
+        """Return the head of the job's order key; the job itself if it has no key."""
         if case.new.order_key is None:
             return case
         line = (case.new.queue, case.new.order_key)
@@ -148,7 +148,7 @@ class Docket:
         return min(standing, key=lambda each: each.place)
 
     def left(self, queues: Sequence[str] | None) -> list[Case]:
-        """Return what is left to do for a worker of these queues: not what is for later, nor what is paused."""
+        """Return what is left to do for a worker of these queues: not delayed jobs, nor those of paused queues."""
         now = self._clock()
         return [
             case

@@ -1,7 +1,7 @@
-"""Run a scenario and say what came of it.
+"""Run a scenario and return the verdict.
 
-Two modes, one simulator. *Safety*: faults befall all the time, and every answer is judged. *Liveness*: the same, then
-the faults stop, and everything must come to its end within a bound, and every worker must leave when it is asked to.
+Two modes, one simulator. *Safety*: faults occur all the time, and every reply is checked. *Liveness*: the same, then
+the faults stop, and every job must end within a bound, and every worker must exit when it is asked to.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BOUND = 20  # leases; the slowest of some thousand seeds took 8
 
 @dataclass(frozen=True, slots=True)
 class SimulationVerdict:
-    """What came of a run: the rule that was broken and how (None: none was), and the trace."""
+    """The result of a run: the broken rule and how (None if none), and the trace."""
 
     scenario: Scenario
     steps: int
@@ -37,20 +37,20 @@ def run_seed(seed: int, *, liveness: bool = False, hashed: bool = False) -> Simu
 
 
 def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> SimulationVerdict:
-    """Run a scenario to its end or to the first rule that is broken."""
-    place = Environment(scenario)
-    world = place.world
+    """Run a scenario to its end or to the first broken rule."""
+    env = Environment(scenario)
+    world = env.world
     rule, message, job_id = None, "", None
     try:
-        fleet = SimulatedFleet(place)
+        fleet = SimulatedFleet(env)
         fleet.start()
         world.run(scenario.span)
         if liveness:
-            _drain(place, fleet)
-        place.store.judge.conclude()
+            _drain(env, fleet)
+        env.store.judge.conclude()
     except Violated as violated:
         rule, message, job_id = violated.rule, violated.message, violated.job_id
-    except Exception as error:  # noqa: BLE001 - whatever the machine or the model raises is a finding
+    except Exception as error:  # noqa: BLE001 - any error of the machine or the model is a finding
         rule, message = "no error", f"{type(error).__name__}: {error}"
     return SimulationVerdict(
         scenario=scenario,
@@ -64,21 +64,21 @@ def run(scenario: Scenario, *, liveness: bool = False, hashed: bool = False) -> 
     )
 
 
-def _drain(place: Environment, fleet: SimulatedFleet) -> None:
-    """Stop all faults; then nothing may stay undone, and nobody may stay who is asked to leave."""
-    world, cases = place.world, place.store.judge.cases
-    place.calm()
+def _drain(env: Environment, fleet: SimulatedFleet) -> None:
+    """Stop all faults; then every job must end, and every worker that is asked to must exit."""
+    world, cases = env.world, env.store.judge.cases
+    env.stop_faults()
     world.note("all", "faults end")
-    longest = max(seat.settings.lease for seat in place.scenario.seats)
+    longest = max(seat.settings.lease for seat in env.scenario.seats)
     lease = int(longest * SECOND)
     began, bound = world.now, world.now + _BOUND * lease
     while fleet.waiting or any(case.state is None for case in cases.values()):
         if world.now >= bound:
             open_ = [case for case in cases.values() if case.state is None]
             message = f"not done {_BOUND * longest:g} s after the last fault"
-            place.accuse("drain", message, open_[0].id if open_ else None)
+            env.report("drain", message, open_[0].id if open_ else None)
         world.run(world.now + lease // 4)
-        place.store.judge.recovered(began)
+        env.store.judge.recovered(began)
     fleet.refills = False
     for shell in fleet.shells:
         if not shell.is_over:
@@ -87,9 +87,9 @@ def _drain(place: Environment, fleet: SimulatedFleet) -> None:
     world.run(bound)
     for shell in fleet.shells:
         if not shell.is_over:
-            place.accuse("stop", f"{shell.id} is still here, asked to stop long ago")
+            env.report("stop", f"{shell.id} still runs, long after it was asked to stop")
 
 
 def _leave(settings: WorkerConfig) -> int:
-    """Return the microseconds within which a stopping worker has ended."""
+    """Return the microseconds within which a stopping worker has exited."""
     return int((settings.drain_timeout + 2 * settings.abort_grace) / 0.9 * SECOND)

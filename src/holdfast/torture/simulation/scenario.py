@@ -1,6 +1,6 @@
-"""What a seed means: workers, jobs, and the faults that will befall them, all drawn before the first step.
+"""The scenario of a seed: workers, jobs and faults, all drawn before the first step.
 
-A scenario is a plain value, so that a failing one can be made smaller and run again.
+A scenario is a plain value, so that a failing one can be shrunk and run again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Act(StrEnum):
     RAISE = "raise"
     SNOOZE = "snooze"
     CANCEL = "cancel"
-    CRASH = "crash"  # takes its process down
-    BLOCK = "block"  # holds the event loop all the while, then returns
+    CRASH = "crash"  # kills its process
+    BLOCK = "block"  # blocks the event loop all the time, then returns
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAttempt:
-    """One attempt: how long it takes (microseconds), and how it ends."""
+    """One attempt: its duration (microseconds) and its end."""
 
     takes: int
     act: Act
@@ -50,13 +50,13 @@ class SimulatedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWork:
-    """A job to be enqueued, and what its handler will do at each attempt; the last is repeated."""
+    """A job to be enqueued, and what its handler does at each attempt; the last is repeated."""
 
     at: int
     new: NewJob
     kind: Kind
     attempts: tuple[SimulatedAttempt, ...]
-    swallows: bool = False  # its handler takes no notice of being aborted
+    swallows: bool = False  # its handler ignores an abort
 
     def attempt(self, number: int) -> SimulatedAttempt:
         """Return what the handler does at its `number`th attempt."""
@@ -64,21 +64,21 @@ class SimulatedWork:
 
 
 class SimulatedFault(StrEnum):
-    """What befalls the world."""
+    """The kinds of faults and operator actions."""
 
     CRASH = "crash"
-    FREEZE = "freeze"  # the whole process stands still, and goes on later
-    BLOCK = "block"  # the event loop stands still, other threads go on
+    FREEZE = "freeze"  # the whole process is suspended, and resumed later
+    BLOCK = "block"  # the event loop is blocked, other threads continue
     CUT = "cut"  # one process cannot reach the store
-    OUTAGE = "outage"  # nobody can
-    HELD = "held"  # one writer holds the store; who only reads goes on
+    OUTAGE = "outage"  # no process can
+    HELD = "held"  # one writer holds the store; reads continue
     STOP = "stop"  # a worker is asked to drain
-    STOP_TWICE = "stop twice"  # and then to give everything back
-    WAKE_TO_STOP = "wake to stop"  # it is frozen, and asked to stop meanwhile: that is the first that it hears
-    STANDSTILL = "standstill"  # a worker's clock stands still
+    STOP_TWICE = "stop twice"  # and then to release everything
+    WAKE_TO_STOP = "wake to stop"  # it is frozen and asked to stop meanwhile: that is the first event it receives
+    STANDSTILL = "standstill"  # a worker's clock stops
     LEAP = "leap"  # a worker's clock leaps ahead
-    STORE_CLOCK = "store clock"  # the store's clock is set
-    CANCEL = "cancel"  # the rest is what people do
+    STORE_CLOCK = "store clock"  # the store's clock is stepped
+    CANCEL = "cancel"  # the rest are operator actions
     RETRY = "retry"
     PAUSE = "pause"
     RESET = "reset"
@@ -87,7 +87,7 @@ class SimulatedFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledFault:
-    """A fault: when, upon whom (an index among the workers or jobs), and for how long (microseconds)."""
+    """A fault: when, upon what (an index among the workers or jobs), and for how long (microseconds)."""
 
     at: int
     fault: SimulatedFault
@@ -97,7 +97,7 @@ class ScheduledFault:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSeat:
-    """A worker: its settings, its clock, and whether somebody supervises it."""
+    """A worker: its settings, its clock, and whether it has a supervisor."""
 
     settings: WorkerConfig
     rate: float
@@ -117,12 +117,12 @@ class Scenario:
     events: tuple[ScheduledFault, ...]
     rates: Rates
     span: int
-    """Microseconds within which works come in and faults befall."""
+    """Microseconds within which jobs are enqueued and faults occur."""
 
 
 def draw(seed: int) -> Scenario:
     """Return the scenario of a seed."""
-    rng = random.Random(f"scenario {seed}")  # noqa: S311 - a simulation is to be repeatable
+    rng = random.Random(f"scenario {seed}")  # noqa: S311 - a simulation must be repeatable
     lease = rng.choice((2.0, 3.0, 6.0))
     leases = rng.randint(3, 5)
     span = int(lease * leases * SECOND)
@@ -132,11 +132,11 @@ def draw(seed: int) -> Scenario:
     rates = Rates(
         trouble=rng.choice((0.0, 0.02, 0.1, 0.25)),
         keeper_trouble=rng.choice((0.0, 0.0, 0.02, 0.25)),
-        lost_hints=rng.choice((0.0, 0.3, 1.0)),
-        old_looks=rng.choice((0.0, 0.3, 0.8)),
+        lost_notifications=rng.choice((0.0, 0.3, 1.0)),
+        stale_reads=rng.choice((0.0, 0.3, 0.8)),
         oldest=lease * rng.choice((0.05, 0.5, 2.0)),
     )
-    events += [_draw_regret(rng, event, lease) for event in events if event.fault is SimulatedFault.CANCEL]
+    events += [_draw_retry_after_cancel(rng, event, lease) for event in events if event.fault is SimulatedFault.CANCEL]
     return Scenario(seed, lease, seats, works, tuple(sorted(events, key=lambda event: event.at)), rates, span)
 
 
@@ -145,7 +145,7 @@ def _draw_seat(rng: random.Random, lease: float, *, serves_all: bool) -> Simulat
     settings = WorkerConfig(
         concurrency=rng.choice((1, 2, 4)),
         lease=lease * rng.choice((1.0, 1.0, 1.0, 2.0)),
-        extend_at=rng.choice((0.3, 0.4, 0.5, 0.5)),  # later ones have less time than a rescuer may be blind
+        extend_at=rng.choice((0.3, 0.4, 0.5, 0.5)),  # a later one leaves less time than a rescuer may be blind
         poll_interval=lease * rng.choice((0.1, 0.2)),
         prefetch_max=rng.choice((0, 3, 1000)),
         batch_max=1 if tiny else rng.choice((3, 500)),
@@ -202,7 +202,7 @@ def _draw_work(rng: random.Random, number: int, lease: float, span: int) -> Simu
         delay=timedelta(seconds=lease * rng.random() * 2) if delayed else None,
         order_key=rng.choice(ORDER_KEYS) if rng.random() < 0.25 else None,  # noqa: PLR2004
     )
-    burst = rng.random() < 0.6  # noqa: PLR2004 - most works come at once, so that workers have something ahead
+    burst = rng.random() < 0.6  # noqa: PLR2004 - most come at once, so that workers have a backlog
     at = int(rng.random() * (span * 0.05 if burst else span * 0.7))
     attempts = tuple(SimulatedAttempt(_draw_duration(rng, lease), act) for act in acts)
     return SimulatedWork(at, new, kind, attempts, swallows=rng.random() < 0.1)  # noqa: PLR2004
@@ -226,6 +226,6 @@ def _draw_event(rng: random.Random, lease: float, span: int) -> ScheduledFault:
     return ScheduledFault(int(rng.random() * span * 0.9), fault, rng.randrange(1000), lasts)
 
 
-def _draw_regret(rng: random.Random, cancel: ScheduledFault, lease: float) -> ScheduledFault:
-    """Let whoever cancelled a job send it back soon after: what was known of it so far is old then."""
+def _draw_retry_after_cancel(rng: random.Random, cancel: ScheduledFault, lease: float) -> ScheduledFault:
+    """Let the operator that cancelled a job retry it soon after: what is known of it is stale then."""
     return ScheduledFault(cancel.at + int(rng.random() * 0.4 * lease * SECOND), SimulatedFault.RETRY, cancel.target, 0)

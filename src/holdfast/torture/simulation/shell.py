@@ -1,8 +1,8 @@
-"""A simulated worker: the real machine, with simulated hands.
+"""A simulated worker: the real machine with simulated I/O.
 
-What `worker.worker.Worker` does on its event loop is done here at once, at one instant: events are taken in, the
-machine decides, calls go out, handlers begin. While the loop is blocked or the process frozen, what arrives waits, in
-order, and is handled when it goes on: so an answer may be old when the machine hears of it.
+What `worker.worker.Worker` does on its event loop happens here at one instant: events are processed, the machine
+decides, calls are sent, handlers start. While the loop is blocked or the process frozen, arrivals wait, in order, and
+are handled when it resumes: so a reply may be old when the machine receives it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _JITTER = 0.2
 
 
 class Shell:
-    """One incarnation of a worker, from its start to its end or death."""
+    """One incarnation of a worker, from its start to its exit or death."""
 
     def __init__(
-        self, place: Environment, seat: SimulatedSeat, worker_id: str, *, over: Callable[[Exit | None], None]
+        self, env: Environment, seat: SimulatedSeat, worker_id: str, *, over: Callable[[Exit | None], None]
     ) -> None:
-        self._place = place
-        self._world = place.world
+        self._env = env
+        self._world = env.world
         self._over = over
         self._seat = seat
         self.id = worker_id
         lease = int(seat.settings.lease * SECOND)
-        self.witness = WorkerTruth(worker_id, seat.settings.concurrency, lease)
-        place.store.judge.workers[worker_id] = self.witness
-        self.clock = WorkerClock(place.world, rate=seat.rate, offset=seat.offset)
-        self.wire = place.wire()
-        self.keeper_wire = place.keeper_wire()
-        self.keeper_wire.troubled = self.witness.trouble
+        self.truth = WorkerTruth(worker_id, seat.settings.concurrency, lease)
+        env.store.judge.workers[worker_id] = self.truth
+        self.clock = WorkerClock(env.world, rate=seat.rate, offset=seat.offset)
+        self.network = env.network()
+        self.keeper_network = env.keeper_network()
+        self.keeper_network.troubled = self.truth.trouble
         self.machine = Machine(seat.settings)
         self._calls = Calls(self)
         self._attempts = SimulatedAttempts(self)
@@ -54,11 +54,11 @@ class Shell:
         self._is_passing = False
         self._pass_at = -1
         self._timer = 0
-        self._hint = False
+        self._notify = False
         self.is_over = False
         self.was_stopped = False
-        self.told_empty: int | None = None
-        """As of when the last look said that nothing is left, if it did."""
+        self.empty_as_of: int | None = None
+        """The state as of which the last read showed that nothing is left, if it did."""
         self.frozen_until = 0
         self._blocked_until = 0
         self.request = ClaimRequest(
@@ -70,9 +70,9 @@ class Shell:
         )
 
     @property
-    def place(self) -> Environment:
-        """What the worker shares with all others."""
-        return self._place
+    def env(self) -> Environment:
+        """The environment that the worker shares with all others."""
+        return self._env
 
     @property
     def seat(self) -> SimulatedSeat:
@@ -80,14 +80,14 @@ class Shell:
         return self._seat
 
     def start(self) -> None:
-        """Begin: the store first hears of this worker, then the loop turns."""
+        """Start: register with the store, then run the loop."""
         self._world.note(self.id, "starts")
         self.keeper.turn()
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def post(self, event: Callable[[], None]) -> None:
-        """Have something handled on the loop, as soon as it is free."""
+        """Handle something on the loop, as soon as it is free."""
         if self.is_over:
             return
         self._inbox.append(event)
@@ -95,7 +95,7 @@ class Shell:
             self._pass()
 
     def _pass(self) -> None:
-        """Handle what has arrived, then turn, unless the loop stands still."""
+        """Handle what has arrived, then run a turn, unless the loop is blocked."""
         if self.is_over:
             return
         ready_at = max(self.frozen_until, self._blocked_until)
@@ -127,7 +127,7 @@ class Shell:
         if wait is not None:
             timer = self._timer
             if wait > _JITTERED:
-                wait *= 1 - _JITTER * self._place.work.random()
+                wait *= 1 - _JITTER * self._env.work.random()
             self._world.after(self.clock.span(wait), lambda: self._ring(timer))
 
     def _ring(self, timer: int) -> None:
@@ -138,8 +138,8 @@ class Shell:
         machine = self.machine
         while True:
             now = self.clock()
-            if self._hint:
-                self._hint = False
+            if self._notify:
+                self._notify = False
                 machine.woken(now)
             decision = machine.decide(now)
             self._calls.carry_out(decision)
@@ -165,42 +165,42 @@ class Shell:
         return any_ended
 
     def ended(self, job: LeasedJob, outcome: Outcome | None) -> None:
-        """Take in the end of a handler; called on the loop."""
+        """Process the end of a handler; called on the loop."""
         self.machine.ended(self.clock(), job, outcome)
 
     def block(self, span: int) -> None:
-        """Let the loop stand still for so long; the keeper goes on."""
+        """Block the loop for some time; the keeper continues."""
         self._blocked_until = max(self._blocked_until, self._world.now + span)
 
     def freeze(self, span: int) -> None:
-        """Let the whole process stand still."""
+        """Suspend the whole process."""
         self.frozen_until = max(self.frozen_until, self._world.now + span)
-        self.witness.trouble(self.frozen_until)
+        self.truth.trouble(self.frozen_until)
 
     def cut(self, *, is_cut: bool) -> None:
-        """Cut the process off from the store, or no more."""
-        self.wire.is_cut = self.keeper_wire.is_cut = is_cut
+        """Cut the process off from the store, or reconnect it."""
+        self.network.is_cut = self.keeper_network.is_cut = is_cut
 
     def wake(self) -> None:
-        """Hint that there may be work."""
-        if not self._hint:
-            self._hint = True
+        """Notify the worker that there may be work."""
+        if not self._notify:
+            self._notify = True
             self.post(_nothing)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ask the worker to drain; a second time: to give everything back."""
+        """Ask the worker to drain; a second time: to release everything."""
 
         def stop() -> None:
             self.was_stopped = True
-            self.witness.is_healthy = False
+            self.truth.is_healthy = False
             self.machine.stop(self.clock())
 
         self.post(stop)
 
     def die(self, why: str) -> None:
-        """End at once, with the loss of all memory; what was sent is on its way."""
+        """Die at once, losing all memory; requests in flight still arrive."""
         if not self.is_over:
             self._world.note(self.id, f"fault: dies ({why})")
             self._end(None)
@@ -208,29 +208,29 @@ class Shell:
     def _wind_up(self, how: Exit) -> None:
         self._world.note(self.id, "ends", (), how.name)
         totals = self.machine.status().totals
-        was_told = self.was_stopped or self.told_empty is not None
-        if self.machine.status().phase is not WorkerPhase.ENDED or not was_told:
-            self._place.accuse("until empty", f"{self.id} has ended though nobody asked it to and work is left")
-        if self.told_empty is not None and not self.was_stopped:
-            self._place.store.judge.emptied(self.witness, self.told_empty)
-        self._place.store.judge.left(self.witness, totals)
-        self._calls.give_back_unheard(self._forget, _nothing, lambda act: act())  # the loop has ended
+        may_exit = self.was_stopped or self.empty_as_of is not None
+        if self.machine.status().phase is not WorkerPhase.ENDED or not may_exit:
+            self._env.report("until empty", f"{self.id} exited without a request although work is left")
+        if self.empty_as_of is not None and not self.was_stopped:
+            self._env.store.judge.emptied(self.truth, self.empty_as_of)
+        self._env.store.judge.left(self.truth, totals)
+        self._calls.release_unheard(self._forget, _nothing, lambda act: act())  # the loop has ended
         self._end(how)
 
     def _forget(self) -> None:
         if not len(self.machine.holdings):
-            place, worker_id = self._place, self.id
-            self.wire.call(lambda: place.store.rescue_worker(worker_id, worker_id, 1), lambda _: None, _nothing)
+            env, worker_id = self._env, self.id
+            self.network.call(lambda: env.store.rescue_worker(worker_id, worker_id, 1), lambda _: None, _nothing)
 
     def _end(self, how: Exit | None) -> None:
         self.is_over = True
-        self.witness.is_healthy = False
-        self.witness.ended_at = self._world.now
+        self.truth.is_healthy = False
+        self.truth.ended_at = self._world.now
         self._inbox.clear()
         self._over(how)
 
     def beat(self) -> WorkerBeat:
-        """Return what the worker tells of itself."""
+        """Return the heartbeat of the worker."""
         return WorkerBeat(
             worker_id=self.id,
             host="simulated",
@@ -243,4 +243,4 @@ class Shell:
 
 
 def _nothing() -> None:
-    """Only turn the loop."""
+    """Only run a turn of the loop."""

@@ -1,7 +1,7 @@
-"""Make a failing scenario smaller: fewer faults, fewer jobs, fewer workers, calmer wires, while the same rule breaks.
+"""Shrink a failing scenario: fewer faults, fewer jobs, fewer workers, a calmer network, while the same rule breaks.
 
-What remains is another run, not a part of the first: the dice fall differently once something is left out. That does
-not matter, as long as it breaks the same rule; and it is as repeatable as the first, since shrinking draws nothing.
+The result is another run, not a part of the first: random draws differ once something is left out. That does not matter
+as long as it breaks the same rule; and it is as repeatable as the first, since shrinking draws nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from holdfast.torture.simulation.scenario import Scenario
 T = TypeVar("T")
 
 
-def shrink(failed: SimulationVerdict, *, liveness: bool = False, tries: int = 400) -> SimulationVerdict:
-    """Return the verdict on the smallest scenario found in so many runs that breaks the same rule."""
+def shrink(failed: SimulationVerdict, *, liveness: bool = False, max_runs: int = 400) -> SimulationVerdict:
+    """Return the verdict on the smallest scenario, found within this many runs, that breaks the same rule."""
     best = failed
     smaller = True
     while smaller:
         smaller = False
         for candidate in _smaller(best.scenario):
-            if not tries:
+            if not max_runs:
                 return best
-            tries -= 1
+            max_runs -= 1
             verdict = run(candidate, liveness=liveness)
             if verdict.rule == failed.rule:
                 best, smaller = verdict, True
@@ -35,7 +35,7 @@ def shrink(failed: SimulationVerdict, *, liveness: bool = False, tries: int = 40
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield scenarios with something left out, the boldest cuts first."""
+    """Yield scenarios with something left out, the largest cuts first."""
     if scenario.rates != Rates():
         yield replace(scenario, rates=Rates())
         yield from _calmer(scenario)
@@ -51,20 +51,20 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _calmer(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield scenarios in which one kind of trouble does not occur."""
+    """Yield scenarios without one kind of network fault."""
     rates = scenario.rates
     for calmer in (
         replace(rates, trouble=0.0),
         replace(rates, keeper_trouble=0.0),
-        replace(rates, lost_hints=0.0),
-        replace(rates, old_looks=0.0, oldest=0.0),
+        replace(rates, lost_notifications=0.0),
+        replace(rates, stale_reads=0.0, oldest=0.0),
     ):
         if calmer != rates:
             yield replace(scenario, rates=calmer)
 
 
 def _without(things: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """Yield the things without a half, a quarter, ... and at last without each single one."""
+    """Yield the items without a half, a quarter, ... and at last without each single one."""
     size = len(things)
     while size:
         for first in range(0, len(things), size):
@@ -73,7 +73,7 @@ def _without(things: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
 
 
 def _simplified(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield scenarios in which one thing is plainer."""
+    """Yield scenarios in which one thing is simpler."""
     plainer: Sequence[Callable[[Scenario], Scenario]] = (
         lambda each: replace(each, seats=tuple(replace(seat, rate=1.0, offset=0.0) for seat in each.seats)),
         lambda each: replace(each, works=tuple(replace(work, at=0) for work in each.works)),

@@ -1,7 +1,7 @@
-"""The store as it was: what a look may be answered from when it is not answered from the present.
+"""Past states of the store, from which stale reads are answered.
 
-After every step that changes what a look can show, the few fields that looks go by are kept, of all jobs, with what the
-judge knew then. That is one row of references for each job; a model to be asked is only built when a look is old.
+After every step that changes what a read can show, the few fields that reads use are kept, for all jobs, with what the
+judge knew then. That is one tuple of references per job; a model is only built for a stale read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Kept:
 
 
 class Past:
-    """All that the store was, since the beginning; it keeps only what somebody may ask for."""
+    """All past states of the store; it keeps only what may be read."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Past:
         self.keep()
 
     def keep(self) -> None:
-        """Note what the store is from now on."""
+        """Record the current state of the store."""
         if not self._keeps:
             return
         now, model = self._world.now, self._model
@@ -75,7 +75,7 @@ class Past:
         )
 
     def model(self, at: int) -> Reference:
-        """Return the model as it was at an instant; good for looks only."""
+        """Return the model as it was at a time; only for reads."""
         if at >= self._world.now:
             return self._model
         kept = self._at(at)
@@ -99,7 +99,7 @@ class Past:
         return then
 
     def docket(self, at: int) -> Docket:
-        """Return what the judge knew at an instant."""
+        """Return what the judge knew at a time."""
         if at >= self._world.now:
             return self._docket
         kept = self._at(at)

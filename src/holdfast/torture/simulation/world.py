@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen when, and the trace of what has happened."""
+"""Virtual time: scheduled events, and the trace of past ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from heapq import heappop, heappush
 
 SECOND = 1_000_000
 Entry = tuple[int, str, str, tuple[str, ...], str]
-"""One line of a trace: when (microseconds), who, what, the jobs concerned, and a detail."""
+"""One line of a trace: time (microseconds), actor, event, the jobs concerned, and a detail."""
 
 
 class Violated(Exception):  # noqa: N818 - reads as the sentence it states
-    """A rule was broken: which, by what, and by which job if one is concerned."""
+    """A broken rule: which, how, and by which job if one is concerned."""
 
     def __init__(self, rule: str, message: str, job_id: str | None = None) -> None:
         super().__init__(message)
@@ -22,10 +22,10 @@ class Violated(Exception):  # noqa: N818 - reads as the sentence it states
 
 
 class SimulatedWorld:
-    """True time in whole microseconds, and the queue of what is to come.
+    """True time in whole microseconds, and the queue of scheduled events.
 
-    What is due at the same microsecond happens in the order in which it was asked for, so that nothing but the seed
-    decides the order of events.
+    Events due at the same microsecond run in the order in which they were scheduled, so that only the seed decides the
+    order.
     """
 
     __slots__ = ("_count", "_heap", "now", "steps", "trace")
@@ -38,17 +38,17 @@ class SimulatedWorld:
         self._count = 0
 
     def at(self, when: int, action: Callable[[], None]) -> None:
-        """Do `action` at an instant; one that is past means now."""
+        """Run `action` at a time; a past time means now."""
         self._count += 1
         heappush(self._heap, (max(when, self.now), self._count, action))
 
     def after(self, span: int, action: Callable[[], None]) -> None:
-        """Do `action` after so many microseconds."""
+        """Run `action` after so many microseconds."""
         self._count += 1
         heappush(self._heap, (self.now + span, self._count, action))
 
     def run(self, until: int) -> None:
-        """Let things happen until an instant."""
+        """Run events until a time."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, action = heappop(heap)
@@ -56,23 +56,23 @@ class SimulatedWorld:
             action()
         self.now = until
 
-    def note(self, who: str, what: str, jobs: tuple[str, ...] = (), detail: str = "") -> None:
-        """Write a line of the trace."""
-        self.trace.append((self.now, who, what, jobs, detail))
+    def note(self, actor: str, what: str, jobs: tuple[str, ...] = (), detail: str = "") -> None:
+        """Append a line to the trace."""
+        self.trace.append((self.now, actor, what, jobs, detail))
 
     def digest(self) -> str:
-        """Return a hash of the whole trace: equal for two runs that went the same way."""
+        """Return a hash of the whole trace: equal for two identical runs."""
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()
 
 
 def about(trace: list[Entry], job_id: str | None, *, last: int = 60) -> list[Entry]:
-    """Return the lines that concern a job, or all, with the faults between them; at most the last few."""
+    """Return the lines about a job, or all, with the faults between them; at most the last few."""
     if job_id is None:
         return trace[-last:]
     return [entry for entry in trace if job_id in entry[3] or entry[2].startswith("fault")][-last:]
 
 
 def shown(entry: Entry) -> str:
-    """Return a line of a trace as a person reads it."""
-    when, who, what, jobs, detail = entry
-    return f"{when / SECOND:10.4f}  {who:<10} {what:<22} {' '.join(jobs)} {detail}".rstrip()
+    """Return a line of a trace as text."""
+    when, actor, what, jobs, detail = entry
+    return f"{when / SECOND:10.4f}  {actor:<10} {what:<22} {' '.join(jobs)} {detail}".rstrip()

@@ -1,12 +1,12 @@
-"""`holdfast torture --streams`: the same button for streams.
+"""`holdfast torture --streams`: the same for streams.
 
 ```text
-   appenders ──▶ store ◀── nodes            each a process, each with a history file of its own
+   appenders ──▶ store ◀── nodes            separate processes, each with its own history file
                    ▲          ▲
                    │          │ the same faults as for jobs, by the same nemesis
-                 proxy     nemesis  ◀── conductor: looks at shares, positions and transitions once a second
+                 proxy     nemesis  ◀── conductor: reads shares, positions and transitions once a second
                                             │
                                             ▼ after the drain
-     history + events + effects + parked + shares ──▶ checker (I15 to I18 and those that go with them) ──▶ verdict
+     history + events + effects + parked + shares ──▶ checker (I15 to I18, and the related ones) ──▶ verdict
 ```
 """

@@ -1,4 +1,4 @@
-"""The app of a run of streams, its store wrapped so that the history writes itself."""
+"""The app of a stream run, with a store wrapper that records the history."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final, cast
 from holdfast.app.app import App
 from holdfast.store.backend import Backend
 from holdfast.torture.recorder import recorder
-from holdfast.torture.streams.recording_backend import StreamBackendBeside
+from holdfast.torture.streams.recording_backend import RecordingStreamBackend
 from holdfast.torture.work.app import URL
 
 app: Final = App(os.environ.get(URL, "sqlite://"))
-app.backend = cast("Backend", StreamBackendBeside(app.backend, recorder))
+app.backend = cast("Backend", RecordingStreamBackend(app.backend, recorder))

@@ -1,4 +1,4 @@
-"""Runs a run of streams: appenders instead of producers, nodes instead of workers, shares instead of jobs."""
+"""Conducts a stream run: appenders instead of producers, nodes instead of workers, shares instead of jobs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from holdfast.torture.target import Target
 from holdfast.torture.target.streams import DONE, PARKED, UNOWNED, WAITING, StreamReader
 
 _SUPERVISED: Final = 0.2
-_LATE: Final = 500  # so many numbers back a step may still become visible
+_LATE: Final = 500  # transitions with numbers this far back may still become visible
 
 
 class StreamProgress(RunProgress):
-    """The state of a run of streams; an event has ended when every consumer has passed it."""
+    """The state of a stream run; an event has ended when every consumer has passed it."""
 
     unit: ClassVar = "events"
     came: ClassVar = "appended"
@@ -53,12 +53,12 @@ class NodeFleet(Fleet):
 
     @property
     def recovery(self) -> float:
-        """Seconds within which the shares of a dead node are to be owned again."""
+        """Seconds within which the shares of a dead node must have an owner again."""
         return self._plan.lease
 
 
 class StreamConductor(Conductor):
-    """One run of streams on one store."""
+    """One stream run on one store."""
 
     producing: ClassVar = "appender"
     reader: StreamReader
@@ -82,45 +82,45 @@ class StreamConductor(Conductor):
         return NodeFleet(self.plan, self.log, environment=self._environment, folder=self._logs, quiet=self._quiet)
 
     async def _prepare_more(self) -> None:
-        """Make the categories."""
+        """Create the categories."""
         async with App(self.target.url) as app:
             for name, partitions in PARTITIONS.items():
                 await app.category(name, partitions=partitions)
 
-    def _calm(self) -> None:
-        super()._calm()
+    def _stop_faults(self) -> None:
+        super()._stop_faults()
         self.log.writer.write(FaultsOver(at_us=now_us()))
 
     async def _resume(self, *, within: float) -> None:
         """Do nothing: no queue was paused."""
 
-    async def _replace(self) -> None:
-        """Leave the nodes as they are: every one of them can run every consumer."""
+    async def _replace_workers(self) -> None:
+        """Keep the nodes: every one of them can run every consumer."""
 
-    def _look(self) -> bool:
-        """Look at counts, shares and transitions; False if the store cannot be reached, as it may be."""
+    def _snapshot(self) -> bool:
+        """Take a snapshot of counts, shares and transitions; False if the store is unavailable, which is allowed."""
         try:
             self.progress.counts = self.reader.counts()
             self.log.writer.write(self.reader.shares())
-            self.look_at_transitions()
+            self.record_transitions()
             sent_us = now_us()
             store_us = self.target.clock()
             self.log.writer.write(Clock(at_us=now_us(), store_us=store_us, sent_us=sent_us))
         except HistoryDamaged:
-            raise  # it is not the store that failed
-        except Exception as error:  # noqa: BLE001 - of either driver, or of ours: the store is being tortured
-            self.log.told(f"the store could not be looked at: {type(error).__name__}")
+            raise  # not a failure of the store
+        except Exception as error:  # noqa: BLE001 - of either driver, or of Holdfast: faults are injected
+            self.log.show(f"no snapshot of the store: {type(error).__name__}")
             return False
         return True
 
-    def look_at_transitions(self) -> None:
-        """Write down the steps of allocations since the last look: the store forgets all but the latest."""
+    def record_transitions(self) -> None:
+        """Record the transitions of shares since the last snapshot: the store keeps only the latest."""
         for step in self.reader.transitions(max(self._seen, default=0) - _LATE):
             if step.number not in self._seen:
                 self._seen.add(step.number)
                 self.log.writer.write(step)
 
     async def run(self) -> None:
-        """Run to the end of the drain; then look once more at how the nodes have left."""
+        """Run until the end of the drain; then record once more how the nodes left."""
         await super().run()
-        await asyncio.to_thread(self.look_at_transitions)
+        await asyncio.to_thread(self.record_transitions)

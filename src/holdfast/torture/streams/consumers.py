@@ -1,6 +1,6 @@
-"""The consumers under torture: every way to take effect, and one that takes none.
+"""The consumers under torture: every way to write an effect, and one without effects.
 
-The table of effects has no unique constraint: what took effect twice stands there twice.
+The effect table has no unique constraint, so that a duplicate effect is visible as two rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SLOWLY: Final = 0.3
 
 
 class Stumbled(Exception):  # noqa: N818 - reads as what happened
-    """The handler fails, this once."""
+    """The handler fails, once."""
 
 
 class Poisoned(Exception):  # noqa: N818
@@ -46,13 +46,13 @@ class Poisoned(Exception):  # noqa: N818
 
 
 class NodeProcess:
-    """This process, as effects name it."""
+    """This process, as named in effects."""
 
     name = ""
 
 
 def _insert(rows: int) -> str:
-    """Return the statement that writes so many effects at once."""
+    """Return the statement that inserts a number of effects."""
     statements = target().statements
     return statements["insert_stream_effect"] + ", ".join([statements["stream_effect_values"]] * rows)
 
@@ -74,7 +74,7 @@ def _values(events: Sequence[Event], ctx: EventContext) -> tuple[object, ...]:
 
 
 async def _pass_through(event: Event, ctx: EventContext) -> None:
-    """Do before the transaction what an event is to do: be slow, or fail once."""
+    """Before the transaction, do what an event demands: be slow, or fail once."""
     if event.name == SLOW:
         await asyncio.sleep(_SLOWLY)  # the work
     if event.name == STUMBLES and ctx.attempt == 1:
@@ -88,7 +88,7 @@ async def _take_effect(events: Sequence[Event], ctx: EventContext) -> None:
 
 @app.consumer(SINGLE, category=SINGLES, batch=_BATCH, retry=_AGAIN)
 async def single(event: Event, ctx: EventContext) -> None:
-    """Take effect event by event, in a pipeline if there are any: the session of a stopped process stays in it."""
+    """Write effects event by event, in a pipeline if supported: the session of a stopped process stays in it."""
     await _pass_through(event, ctx)
     if not target().has_pipelines:
         await _take_effect([event], ctx)
@@ -100,7 +100,7 @@ async def single(event: Event, ctx: EventContext) -> None:
 
 @app.consumer(BATCH, category=MAIN, batch=_BATCH, retry=_AGAIN)
 async def batch(events: list[Event], ctx: EventContext) -> None:
-    """Take effect batch by batch."""
+    """Write effects batch by batch."""
     for event in events:
         await _pass_through(event, ctx)
     await _take_effect(events, ctx)
@@ -108,13 +108,13 @@ async def batch(events: list[Event], ctx: EventContext) -> None:
 
 @app.consumer(LOG, log=True, batch=2 * _BATCH, retry=_AGAIN)
 async def log(events: list[Event], ctx: EventContext) -> None:
-    """Take effect batch by batch, for the events of all categories."""
+    """Write effects batch by batch, for the events of all categories."""
     await _take_effect(events, ctx)
 
 
 @app.consumer(THREAD, category=THREADS, batch=_BATCH, retry=_AGAIN)
 def thread(event: Event, ctx: EventContext) -> None:
-    """Take effect in a thread."""
+    """Write effects in a thread."""
     if event.name == STUMBLES and ctx.attempt == 1:
         raise Stumbled
     with ctx.sync.transaction() as connection:
@@ -123,7 +123,7 @@ def thread(event: Event, ctx: EventContext) -> None:
 
 @app.consumer(PLAIN, category=MAIN, batch=_BATCH, commit_every=_BATCH, commit_interval=0.5, retry=_AGAIN)
 async def plain(event: Event, ctx: EventContext) -> None:
-    """Take no effect in the store: it is written down that the event was handled, at least once."""
+    """Write no effect in the store: the history records that the event was handled, at least once."""
     if event.name == STUMBLES and ctx.attempt == 1:
         raise Stumbled
     recorder.write(
@@ -142,7 +142,7 @@ async def plain(event: Event, ctx: EventContext) -> None:
 
 @app.consumer(PARK, category=POISONED, batch=_BATCH, on_error="park", max_attempts=2, retry=_AGAIN)
 async def park(event: Event, ctx: EventContext) -> None:
-    """Fail for good now and then; what fails, and what stands behind it in its stream, is parked."""
+    """Fail permanently at times; a failing event, and the later ones of its stream, are parked."""
     if event.name == POISON:
         raise Poisoned
     await _pass_through(event, ctx)

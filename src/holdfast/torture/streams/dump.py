@@ -1,4 +1,4 @@
-"""The final dump of streams: every event, every effect, what is parked, and every share."""
+"""The final dump of streams: every event, every effect, all parked events, and every share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.torture.target import Target
 
 
 def dump_streams(target: Target, log: Log, *, processes: int) -> Figures:
-    """Read the store; `processes` is how many of the run are still there."""
+    """Read the store; `processes` is the number of processes of the run that are still there."""
     events = effects = 0
     for row in target.streams.dumped():
         log.writer.write(row)

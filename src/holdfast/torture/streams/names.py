@@ -1,4 +1,4 @@
-"""What a run of streams is called where it meets others: its categories, and the consumers that read them."""
+"""Names that a stream run uses in a store: categories and consumers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SINGLES: Final = f"{_OURS}-singles"
 THREADS: Final = f"{_OURS}-threads"
 POISONED: Final = f"{_OURS}-poisoned"
 PARTITIONS: Final = {MAIN: 16, SINGLES: 4, THREADS: 4, POISONED: 4}
-"""The categories of a run, and how many partitions each has."""
+"""The categories of a run, with their number of partitions."""
 WEIGHTS: Final = {MAIN: 80, SINGLES: 8, THREADS: 6, POISONED: 6}
 
 BATCH: Final = f"{_OURS}-batch"
@@ -23,12 +23,12 @@ CONSUMERS: Final = (BATCH, PLAIN, SINGLE, THREAD, PARK, LOG)
 SHARES: Final = (
     2 * PARTITIONS[MAIN] + sum(PARTITIONS[name] for name in (SINGLES, THREADS, POISONED)) + sum(PARTITIONS.values())
 )
-"""How many shares all consumers have together."""
+"""The number of shares of all consumers together."""
 ATOMIC: Final = (BATCH, SINGLE, THREAD, LOG)
-"""Consumers whose every event takes effect once, in one transaction with the position."""
+"""Consumers that write each effect in one transaction with the position."""
 
 POISON: Final = "poison"
-"""Events of this name fail for good, at the consumer that parks."""
+"""Events of this name fail permanently, at the consumer that parks."""
 STUMBLES: Final = "stumbles"
 """Events of this name fail once."""
 SLOW: Final = "slow"

@@ -1,4 +1,4 @@
-"""The sizes of runs of streams."""
+"""The sizes of stream runs."""
 
 from __future__ import annotations
 
@@ -84,4 +84,4 @@ def stream_profile_of(name: str, *, one_writer: bool) -> Profile:
         case "release":
             return _RELEASE_ONE_WRITER if one_writer else _RELEASE
         case _:
-            raise ConfigError(f"no profile is called {name!r}: there are {', '.join(PROFILES)}")
+            raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")

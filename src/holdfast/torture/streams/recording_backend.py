@@ -1,4 +1,4 @@
-"""Stands beside the port for streams and writes down commits, who takes part, leadership and the leader's writes."""
+"""A backend wrapper for streams that records commits, joins, leadership and the leader's writes."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from holdfast.store.stream_values import Commit, CommitVerdict, NewNode
 from holdfast.store.streams import Streams
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import Recorder
-from holdfast.torture.recording_backend import UNAVAILABLE, UNKNOWN, Beside
+from holdfast.torture.recording_backend import UNAVAILABLE, UNKNOWN, RecordingBackend
 from holdfast.torture.streams.records import Joined, LeaderWrote, Led, PositionCommitted
 
 
-class StreamBackendBeside(Beside):
+class RecordingStreamBackend(RecordingBackend):
     """A `Backend` around another, for nodes."""
 
     def __init__(self, inner: Backend, recorder: Recorder) -> None:
         super().__init__(inner, recorder)
-        self._led = LedBefore()
+        self._led = KnownLeadership()
 
     @property
     def streams(self) -> Streams:
-        """The inner backend's, written down."""
-        return cast("Streams", StreamsBeside(self._inner.streams, self._recorder, self._led))
+        """The inner backend's streams, recorded."""
+        return cast("Streams", RecordingStreams(self._inner.streams, self._recorder, self._led))
 
 
-class LedBefore:
+class KnownLeadership:
     """The leadership that this process knows of."""
 
     leadership: Leadership | None = None
 
 
-class StreamsBeside:
-    """What is not written down goes straight through."""
+class RecordingStreams:
+    """Calls that are not recorded pass through."""
 
-    def __init__(self, inner: Streams, recorder: Recorder, led: LedBefore) -> None:
+    def __init__(self, inner: Streams, recorder: Recorder, led: KnownLeadership) -> None:
         self._inner = inner
-        self.consumers = ConsumersBeside(inner.consumers, recorder)
-        self.allocations = AllocationsBeside(inner.allocations, recorder, led)
+        self.consumers = RecordingConsumers(inner.consumers, recorder)
+        self.allocations = RecordingAllocations(inner.allocations, recorder, led)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-class ConsumersBeside:
+class RecordingConsumers:
     """Commits, alone or in a handler's transaction."""
 
     def __init__(self, inner: ConsumerStore, recorder: Recorder) -> None:
@@ -62,22 +62,22 @@ class ConsumersBeside:
         return getattr(self._inner, name)
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Commit, and write down the verdict."""
+        """Commit, and record the verdict."""
         sent_us = now_us()
         try:
             verdict = await self._inner.commit(grant, commit)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            told = UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
-            self._committed(grant, commit, told, sent_us)
+            failed = UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
+            self._committed(grant, commit, failed, sent_us)
             raise
         self._committed(grant, commit, str(verdict), sent_us)
         return verdict
 
     @asynccontextmanager
     async def begin(self, grant: Grant, *, limit: timedelta) -> AsyncGenerator[StreamTransaction]:
-        """Open a transaction, and write down that its position was committed."""
-        noted = NotedTransaction()
-        with self._written_down(grant, noted):
+        """Open a transaction, and record the commit of its position."""
+        noted = RecordingStreamTransaction()
+        with self._recorded(grant, noted):
             async with self._inner.begin(grant, limit=limit) as transaction:
                 noted.transaction = transaction
                 yield noted
@@ -85,13 +85,13 @@ class ConsumersBeside:
     @contextmanager
     def begin_blocking(self, grant: Grant, *, limit: timedelta) -> Generator[StreamTransaction]:
         """The same for a handler in a thread."""
-        noted = NotedTransaction()
-        with self._written_down(grant, noted), self._inner.begin_blocking(grant, limit=limit) as transaction:
+        noted = RecordingStreamTransaction()
+        with self._recorded(grant, noted), self._inner.begin_blocking(grant, limit=limit) as transaction:
             noted.transaction = transaction
             yield noted
 
     @contextmanager
-    def _written_down(self, grant: Grant, noted: NotedTransaction) -> Generator[None]:
+    def _recorded(self, grant: Grant, noted: RecordingStreamTransaction) -> Generator[None]:
         sent_us = now_us()
         try:
             yield
@@ -119,8 +119,8 @@ class ConsumersBeside:
         self._recorder.write(record)
 
 
-class NotedTransaction:
-    """A handler's transaction that knows what it was to commit."""
+class RecordingStreamTransaction:
+    """A handler's transaction that knows what it is to commit."""
 
     def __init__(self) -> None:
         self.transaction: StreamTransaction | None = None
@@ -128,11 +128,11 @@ class NotedTransaction:
 
     @property
     def connection(self) -> Any:
-        """What the handler writes through."""
+        """The connection for the handler's writes."""
         return self._open.connection
 
     def commit(self, grant: Grant, commit: Commit) -> Any:
-        """Note what is to be committed, and pass it on."""
+        """Keep what is to be committed, and pass it on."""
         self.asked = commit
         return self._open.commit(grant, commit)
 
@@ -143,10 +143,10 @@ class NotedTransaction:
         return self.transaction
 
 
-class AllocationsBeside:
-    """Who takes part; leadership, and what is written under it."""
+class RecordingAllocations:
+    """Joins; leadership, and writes under it."""
 
-    def __init__(self, inner: AllocationStore, recorder: Recorder, led: LedBefore) -> None:
+    def __init__(self, inner: AllocationStore, recorder: Recorder, led: KnownLeadership) -> None:
         self._inner = inner
         self._recorder = recorder
         self._led = led
@@ -155,12 +155,12 @@ class AllocationsBeside:
         return getattr(self._inner, name)
 
     async def join(self, node: NewNode) -> None:
-        """Join, and write down as whom."""
+        """Join, and record the identity."""
         await self._inner.join(node)
         self._recorder.write(Joined(at_us=now_us(), node=node.node.node_id))
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:
-        """Lead, and write down an epoch that is new here."""
+        """Lead, and record an epoch that is new to this process."""
         sent_us = now_us()
         leadership = await self._inner.lead(node, lease)
         if leadership is not None and leadership != self._led.leadership:
@@ -179,7 +179,7 @@ class AllocationsBeside:
     async def move_shares(
         self, leadership: Leadership, moves: Sequence[Move], *, grace: timedelta
     ) -> list[bool] | None:
-        """Allot, and write down that moves took effect."""
+        """Carry out moves, and record that some took effect."""
         sent_us = now_us()
         done = await self._inner.move_shares(leadership, moves, grace=grace)
         if done is not None and any(done):

@@ -1,6 +1,6 @@
-"""The kinds of records in the history of streams, beside those of `holdfast.torture.events`.
+"""The kinds of records in the history of streams, in addition to those of `holdfast.torture.events`.
 
-A share is told by consumer, category and partition. `sent_us` of an answer is when the request had been sent.
+A share is identified by consumer, category and partition. `sent_us` of a reply is when the request was sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from holdfast.torture.event import HistoryRecord
 
 
 class AppendedAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where an event went, as the store has answered."""
+    """The place of an appended event, as acknowledged."""
 
     event: str
     category: str
@@ -24,9 +24,9 @@ class AppendedAt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AppendCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Events are about to be appended, all or none, under ids of the caller's; a repeat has the same, and a new `call`.
+    """Events are about to be appended, all or none, under the caller's ids; a repeat has the same ids, a new `call`.
 
-    `using`: in a transaction of the caller's own.
+    `using`: in a transaction of the caller.
     """
 
     call: str
@@ -35,21 +35,21 @@ class AppendCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class AppendAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The events are in."""
+    """The events are appended."""
 
     call: str
     places: tuple[AppendedAt, ...]
 
 
 class AppendRefused(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """This call has not written its events: an error that says so, or the caller's transaction was rolled back."""
+    """This call certainly did not write its events: an error says so, or the caller's transaction was rolled back."""
 
     call: str
     error: str
 
 
 class AppendUnknown(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Nobody knows."""
+    """The outcome is unknown."""
 
     call: str
     error: str
@@ -59,7 +59,7 @@ class AppendUnknown(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class ShareEvent(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """What every record of one share has."""
+    """The base of all records of one share."""
 
     consumer: str
     category: str
@@ -73,7 +73,7 @@ class ShareEvent(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class PositionCommitted(ShareEvent, frozen=True, kw_only=True, gc=False):
-    """A node has asked to move a position, by itself or with an effect; `verdict` also says unknown or unavailable."""
+    """A node moved a position, alone or with an effect; `verdict` may also be unknown or unavailable."""
 
     after: int
     position: int
@@ -83,7 +83,7 @@ class PositionCommitted(ShareEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Handled(ShareEvent, frozen=True, kw_only=True, gc=False):
-    """A handler without a transaction has done its part for an event."""
+    """A handler without a transaction has handled an event."""
 
     position: int
     event: str
@@ -91,13 +91,13 @@ class Handled(ShareEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Joined(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """This process takes part as a node. Those under a supervisor go by its name and a number of their own."""
+    """This process joined as a node. Nodes under a supervisor have its name and a number."""
 
     node: str
 
 
 class Led(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A node was told that it leads; written when it is new to it."""
+    """A node became leader; written when the epoch is new to it."""
 
     node: str
     incarnation: str
@@ -106,18 +106,18 @@ class Led(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class LeaderWrote(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """Moves that a leader asked for took effect, so many of them."""
+    """This number of a leader's moves took effect."""
 
     epoch: int
     moves: int
     sent_us: int
 
 
-# --- what the conductor sees ------------------------------------------------------------------------------------------
+# --- snapshots of the conductor ------------------------------------------------------------------------------------
 
 
 class TransitionSeen(ShareEvent, frozen=True, kw_only=True, gc=False):
-    """A step of an allocation, as the store has noted it; `number` grows with each, `store_us` is its instant."""
+    """A transition of a share, as the store recorded it; `number` grows with each, `store_us` is its time."""
 
     number: int
     epoch: int
@@ -127,7 +127,7 @@ class TransitionSeen(ShareEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ShareObserved(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A share at a look. `effect` is the greatest position among its effects, 0 if there are none."""
+    """A share in a snapshot. `effect` is the greatest position among its effects, 0 if there are none."""
 
     consumer: str
     category: str
@@ -144,7 +144,7 @@ class ShareObserved(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SharesSeen(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """All shares and the epoch, read in one snapshot between `sent_us` and `at_us`."""
+    """All shares and the epoch, read in one transaction between `sent_us` and `at_us`."""
 
     shares: tuple[ShareObserved, ...]
     epoch: int
@@ -152,7 +152,7 @@ class SharesSeen(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class FaultsOver(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """From here on nobody is hurt any more: every share must be owned within the bound."""
+    """No faults from here on: every share must have an owner within the bound."""
 
 
 # --- the final dump ---------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class ParkedRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class ShareRow(ShareEvent, frozen=True, kw_only=True, gc=False):
-    """A share in the final dump, after all nodes have ended."""
+    """A share in the final dump, after all nodes have exited."""
 
     state: str
     position: int

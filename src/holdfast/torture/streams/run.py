@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 from holdfast.torture.plan import RunPlan
-from holdfast.torture.progress import RunPhase, RunProgress
-from holdfast.torture.report import RunReport, report_of
+from holdfast.torture.progress import RunProgress
+from holdfast.torture.report import RunReport
+from holdfast.torture.run import reported
 from holdfast.torture.server import OwnServer
 from holdfast.torture.streams.checker import check_streams, recoveries
 from holdfast.torture.streams.conductor import StreamConductor
@@ -21,14 +22,4 @@ async def torture_streams(
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(target.create)
     conductor = StreamConductor(plan, target, history=history, progress=progress, server=server)
-    try:
-        await conductor.run()
-        progress.phase = RunPhase.READING
-        figures = await asyncio.to_thread(dump_streams, target, conductor.log, processes=conductor.processes_left)
-    finally:
-        conductor.log.close()
-    progress.phase = RunPhase.CHECKING
-    verdict = await asyncio.to_thread(check_streams, history)
-    times = await asyncio.to_thread(recoveries, history)
-    progress.phase = RunPhase.OVER
-    return report_of(conductor, figures, verdict, times)
+    return await reported(conductor, dump_streams, check_streams, recoveries)

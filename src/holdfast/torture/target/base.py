@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.torture.target.statements import TargetStatements
 
 TABLES = ("effect", "step", "stream_effect")
-"""The tables that a run creates besides Holdfast's."""
+"""The tables that a run creates in addition to Holdfast's."""
 NOTHING = "There was nothing to remove."
 
 
@@ -149,7 +149,7 @@ class Target(ABC):
         """Read in one snapshot."""
 
     @contextmanager
-    def held_snapshot(self) -> Iterator[None]:
+    def held_snapshot(self) -> Generator[None]:
         """Hold a snapshot open, as a backup or a forgotten session does."""
         with self.snapshot() as query:
             query.all("hold")

@@ -12,7 +12,7 @@ from psycopg import Connection
 
 from holdfast.app.open import open_backend
 from holdfast.errors import StoreUnavailable
-from holdfast.torture.names import schema_beside, sessions_in
+from holdfast.torture.names import schema_of_runs, sessions_in
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.target.base import Foreign
 from holdfast.torture.target.on_server import ServerTarget
@@ -60,7 +60,7 @@ class PostgresTarget(ServerTarget):
         open_backend(url)  # refuses what is no URL
         parts = urlsplit(url)
         query = {name: value for name, value in parse_qsl(parts.query) if name != "application_name"}
-        schema = schema_beside(query.pop("schema", None))
+        schema = schema_of_runs(query.pop("schema", None))
         plain, sessions = joined(parts, {**query, "schema": schema}.items()), sessions_in(schema)
         names = {"at": f'"{schema}".', "schema": schema, "sessions": sessions}
         statements = TargetStatements("postgres", mark="%s", number=_NUMBER, **names)

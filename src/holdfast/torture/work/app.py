@@ -1,7 +1,7 @@
-"""The app under torture: one for every process of a run, its store wrapped so that the history writes itself.
+"""The app under torture: one per process of a run, with a store wrapper that records the history.
 
-The conductor names the store and the outside world by the environment, where other users cannot read it; job children
-inherit that.
+The conductor passes the store and the outside server in the environment, which other users cannot read; job children
+inherit it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from holdfast.app.app import App
 from holdfast.store.values import Retention
 from holdfast.torture.plan import LEASE
 from holdfast.torture.recorder import recorder
-from holdfast.torture.recording_backend import Beside
+from holdfast.torture.recording_backend import RecordingBackend
 from holdfast.torture.target import Target, target_of
 
 URL: Final = "HOLDFAST_TORTURE_URL"
 OUTSIDE: Final = "HOLDFAST_TORTURE_OUTSIDE"
 AGAIN: Final = 0.2
-"""Seconds until a failed attempt is repeated."""
+"""Seconds until a failed attempt is retried."""
 LEASE_VARIABLE: Final = "HOLDFAST_TORTURE_LEASE"
 lease: Final = float(os.environ.get(LEASE_VARIABLE, str(LEASE)))
 
@@ -30,7 +30,7 @@ EVERYTHING: Final = Retention(completed=_FOR_EVER, failed=_FOR_EVER, cancelled=_
 """Nothing is pruned during a run: the checker reads every job at the end."""
 
 app: Final = App(os.environ.get(URL, "sqlite://"), retention=EVERYTHING)
-app.backend, beside = Beside.around(app.backend, recorder)
+app.backend, recording = RecordingBackend.around(app.backend, recorder)
 
 
 @cache

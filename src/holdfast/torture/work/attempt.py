@@ -1,4 +1,4 @@
-"""What a handler writes down of its attempt, and how it writes its effect."""
+"""What a handler records of its attempt, and how it writes its effect."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from holdfast.errors import LeaseLost, OutcomeUnknown
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancel, Retry, Snooze
-from holdfast.torture.events import AttemptBegan, AttemptEnded, Believed, LeaseLostSeen
+from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
-from holdfast.torture.work.app import beside, target
+from holdfast.torture.work.app import recording, target
 
 
 @contextmanager
 def attempt(ctx: Context) -> Generator[None]:
-    """Write down that a handler begins, and how it ends."""
+    """Record the start and the end of a handler."""
     job = ctx.job
     recorder.write(
         AttemptBegan(
@@ -27,7 +27,7 @@ def attempt(ctx: Context) -> Generator[None]:
             fence=job.fence,
             attempt=job.attempt,
             used=job.used_attempts,
-            worker=beside.worker_of(job.fence),
+            worker=recording.worker_of(job.fence),
             queue=job.queue,
             task=job.task,
             isolated=job.lost > 0,
@@ -38,12 +38,12 @@ def attempt(ctx: Context) -> Generator[None]:
     except BaseException as error:
         if isinstance(error, LeaseLost):
             recorder.write(LeaseLostSeen(at_us=now_us(), job=job.id, fence=job.fence))
-        _ended(ctx, _believed(ctx, error), error)
+        _ended(ctx, _observed(ctx, error), error)
         raise
-    _ended(ctx, Believed.COMPLETED)
+    _ended(ctx, ObservedOutcome.COMPLETED)
 
 
-def _ended(ctx: Context, believed: Believed, error: BaseException | None = None) -> None:
+def _ended(ctx: Context, observed: ObservedOutcome, error: BaseException | None = None) -> None:
     job = ctx.job
     delay = error.delay if isinstance(error, Retry | Snooze) else None
     recorder.write(
@@ -52,37 +52,37 @@ def _ended(ctx: Context, believed: Believed, error: BaseException | None = None)
             job=job.id,
             fence=job.fence,
             attempt=job.attempt,
-            believed=believed,
+            observed=observed,
             delay_us=round(delay * 1_000_000) if isinstance(delay, float | int) else 0,
             error="" if error is None else type(error).__name__,
         )
     )
 
 
-def _believed(ctx: Context, error: BaseException) -> Believed:
+def _observed(ctx: Context, error: BaseException) -> ObservedOutcome:
     match error:
         case Snooze():
-            return Believed.SNOOZED
+            return ObservedOutcome.SNOOZED
         case Cancel():
-            return Believed.CANCELLED
+            return ObservedOutcome.CANCELLED
         case LeaseLost():
-            return Believed.LEASE_LOST
+            return ObservedOutcome.LEASE_LOST
         case OutcomeUnknown():
-            return Believed.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         case asyncio.CancelledError():
-            return Believed.INTERRUPTED
+            return ObservedOutcome.INTERRUPTED
         case _:
-            return Believed.FAILED if ctx.job.is_last_attempt else Believed.RETRIED
+            return ObservedOutcome.FAILED if ctx.job.is_last_attempt else ObservedOutcome.RETRIED
 
 
 def insert_into(name: str) -> str:
-    """Return the statement that writes an effect or a step; neither table has a unique constraint."""
+    """Return the statement that inserts an effect or a step; neither table has a unique constraint."""
     return target().statements[f"insert_{name}"]
 
 
 def row(job: LeasedJob) -> tuple[str, int, int, str]:
-    """Return what the effect of a job says of itself."""
-    return (job.id, job.attempt, job.fence, beside.worker_of(job.fence))
+    """Return the effect row of a job."""
+    return (job.id, job.attempt, job.fence, recording.worker_of(job.fence))
 
 
 async def take_effect(ctx: Context) -> None:
@@ -92,7 +92,7 @@ async def take_effect(ctx: Context) -> None:
 
 
 async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
-    """Write the effect and raise before the transaction is over: nothing of it may stay."""
+    """Write the effect and raise before the transaction ends: it must be rolled back."""
     async with ctx.transaction() as connection:
         await connection.execute(insert_into("effect"), row(ctx.job))
         raise error

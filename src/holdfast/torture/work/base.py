@@ -1,7 +1,7 @@
-"""What a kind of work is: how it is enqueued, and which handlers do it.
+"""A kind of work: how it is enqueued, and its handlers.
 
-A new feature adds its work in one module beside this one, with its handlers at the top (a job child must find them) and
-its `WORKS`, and names it in `holdfast.torture.work.catalogue`.
+A new feature adds its work in one module of this package, with its handlers at the top (a job child must find them) and
+its `WORKS`, and lists it in `holdfast.torture.work.catalogue`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs to be enqueued: calls of one task under the same options."""
+    """Jobs to be enqueued: calls of one task with the same options."""
 
     task: TaskHandle[..., Any]
     calls: Sequence[Mapping[str, Any]]
@@ -27,36 +27,35 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Follow(Protocol):
-    """What a producer can do to jobs that it has enqueued."""
+    """The operator actions of a producer on its jobs."""
 
     async def cancel(self, job_id: str) -> None:
-        """Ask to cancel a job."""
+        """Cancel a job."""
         ...
 
     async def retry(self, job_id: str) -> None:
-        """Ask to run an ended job again."""
+        """Retry an ended job."""
         ...
 
     async def reset(self, job_id: str) -> bool:
-        """Take the lease of a job away; False if it does not run."""
+        """Reset the lease of a job; False if it is not running."""
         ...
 
     async def pause(self, queue: str, seconds: float) -> None:
-        """Let nobody claim from a queue for some time."""
+        """Pause a queue for some time."""
         ...
 
     async def after(self, seconds: float) -> bool:
-        """Let some time pass; False if there is none left."""
+        """Wait for some time; False if the producer is about to exit."""
         ...
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of work.
 
-    `weight` is its share of all jobs; `most` bounds how many of it a run may have, however long it is; `single` keeps
-    it out of bulk enqueues, because each of its jobs is dear; `in_turn` keeps it out of concurrent ones, because its
-    order is looked at. `draw` returns jobs to enqueue, `follow` is what the
-    producer does to each of them afterwards.
+    `weight` is its share of all jobs; `most` bounds its number in a run of any length; `single` keeps it out of bulk
+    enqueues, because each of its jobs is expensive; `in_turn` keeps it out of concurrent ones, because its order is
+    checked. `draw` returns jobs to enqueue, `follow` is what the producer does to each of them afterwards.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Jobs that somebody cancels: before they run, while they run, and too late."""
+"""Jobs that an operator cancels: before they run, while they run, and too late."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import attempt, take_effect, take_effect_blocking
 from holdfast.torture.work.base import Follow, Work, calls_of
 
-_PATIENCE = 2 * lease
+_TIMEOUT = 2 * lease
 _LOOK = 0.05
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def cancelled_early(ctx: Context) -> None:
-    """Take effect, unless somebody was quicker."""
+    """Write the effect, unless the job is cancelled first."""
     with attempt(ctx):
         await take_effect(ctx)
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def cancelled_midway(ctx: Context) -> None:
-    """Wait to be cancelled; take effect if nobody comes."""
+    """Wait for the cancellation; write the effect if it does not come."""
     with attempt(ctx):
-        await asyncio.sleep(_PATIENCE)
+        await asyncio.sleep(_TIMEOUT)
         await take_effect(ctx)
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
 def cancelled_midway_in_thread(ctx: Context) -> None:
-    """The same in a thread, which must look for itself."""
+    """The same in a thread, which must check for the cancellation itself."""
     with attempt(ctx):
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _TIMEOUT
         while time.monotonic() < until:
             if ctx.cancel_asked.wait_blocking(_LOOK):
-                raise Cancel("as was asked")
+                raise Cancel("as requested")
         take_effect_blocking(ctx)
 
 

@@ -1,4 +1,4 @@
-"""All kinds of work. A later feature adds its module here; what it asks of producers, it adds to `Follow`."""
+"""All kinds of work. A new feature adds its module here; operator actions that it needs go into `Follow`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WORKS: Final[tuple[Work, ...]] = (
 
 
 class Drawer:
-    """Draws works by their weights, and keeps to their bounds; `share` is this producer's share of each bound."""
+    """Draws work by weight, within its bounds; `share` is this producer's part of each bound."""
 
     def __init__(self, chance: random.Random, share: float, *, jobs: int) -> None:
         self._chance = chance
@@ -53,7 +53,7 @@ class Drawer:
             for work in WORKS
             if work.most is not None
         }
-        # Whatever the size of the run, each kind is drawn at least once.
+        # In a run of any size, each kind is drawn at least once.
         self._first = list(WORKS)
         chance.shuffle(self._first)
 

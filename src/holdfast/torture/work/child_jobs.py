@@ -1,4 +1,4 @@
-"""Jobs that enqueue others inside their own transaction: the child is there if and only if the effect is."""
+"""Jobs that enqueue others in their own transaction: the child exists if and only if the effect does."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _ROLLED_BACK = (LeaseLost, StoreUnavailable)
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
-async def begets(ctx: Context) -> None:
-    """Take effect, and have another job take effect."""
-    with attempt(ctx), _asking_for(ctx) as child:
+async def enqueues_child(ctx: Context) -> None:
+    """Write the effect, and enqueue a child that writes its own."""
+    with attempt(ctx), _recorded_child(ctx) as child:
         async with ctx.transaction() as connection:
             await connection.execute(insert_into("effect"), row(ctx.job))
             await transfer.options(job_id=child).enqueue()
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
-def begets_in_thread(ctx: Context) -> None:
+def enqueues_child_in_thread(ctx: Context) -> None:
     """The same in a thread."""
-    with attempt(ctx), _asking_for(ctx) as child, ctx.sync.transaction() as connection:
+    with attempt(ctx), _recorded_child(ctx) as child, ctx.sync.transaction() as connection:
         transfer.options(job_id=child).sync.enqueue()
         connection.execute(insert_into("effect"), row(ctx.job))
 
 
 @contextmanager
-def _asking_for(ctx: Context) -> Generator[str]:
-    """Write down that a child is asked for, under an id of this attempt alone, and what became of that."""
+def _recorded_child(ctx: Context) -> Generator[str]:
+    """Record the enqueue of a child, under an id of this attempt only, and its outcome."""
     child, call = new_id(), f"{ctx.job.id}-{ctx.fence}"
     recorder.write(
         EnqueueCalled(
@@ -66,6 +66,6 @@ def _asking_for(ctx: Context) -> Generator[str]:
 
 
 WORKS = (
-    Work(name="begets", weight=1, takes=Takes.TRANSACTION, draw=calls_of(begets)),
-    Work(name="begets_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(begets_in_thread)),
+    Work(name="enqueues_child", weight=1, takes=Takes.TRANSACTION, draw=calls_of(enqueues_child)),
+    Work(name="enqueues_child_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(enqueues_child_in_thread)),
 )

@@ -1,4 +1,4 @@
-"""A connection to the tortured store that is not Holdfast's: what `using=` is given."""
+"""A connection to the store under torture that is not Holdfast's: what `using=` takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.torture.work.app import target
 
 
 class Connected:
-    """A connection in a transaction; its errors are Holdfast's, so that an attempt can tell what it knows."""
+    """A connection in a transaction; it raises Holdfast's errors, so that an attempt can classify them."""
 
     def __init__(self, raw: Any, trouble: tuple[type[Exception], ...]) -> None:
         self.raw = raw
@@ -32,7 +32,7 @@ class Connected:
             raise OutcomeUnknown(str(error)) from error
 
     def rollback(self) -> None:
-        """Take everything back."""
+        """Roll back."""
         try:
             self.raw.rollback()
         except self._trouble as error:  # the connection is broken: the store rolls back by itself
@@ -41,6 +41,6 @@ class Connected:
 
 @contextmanager
 def connected() -> Generator[Connected]:
-    """Open a connection to the store of this run, in a transaction; what is not committed is rolled back."""
+    """Open a connection to the store of this run, in a transaction; it is rolled back unless committed."""
     with target().connection() as raw:
         yield Connected(raw, target().errors)

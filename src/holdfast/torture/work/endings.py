@@ -1,4 +1,4 @@
-"""Attempts that end in every other way: raise, `Retry`, `Snooze`, `Cancel`, past their time limit."""
+"""Attempts that end in every other way: exception, `Retry`, `Snooze`, `Cancel`, timeout."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ROUNDS = 4
 
 
 class Unlucky(Exception):  # noqa: N818 - what a handler of any user raises
-    """The handler fails, as was drawn."""
+    """The handler fails, as drawn."""
 
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=8)
 async def unlucky(times: int, ctx: Context) -> None:
-    """Fail the first so many times, in turns with and without an effect that is rolled back; then take effect."""
+    """Fail a number of times, alternately with and without an effect that is rolled back; then write the effect."""
     with attempt(ctx):
         if ctx.job.used_attempts <= times:
             if ctx.job.used_attempts % 2:
@@ -60,7 +60,7 @@ async def hopeless(ctx: Context) -> None:
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def sleepy(times: int, ctx: Context) -> None:
-    """Ask to be called again later, so many times, at no cost; then take effect."""
+    """Snooze a number of times, at no cost; then write the effect."""
     with attempt(ctx):
         if ctx.job.attempt <= times:
             raise Snooze(0.1)
@@ -69,28 +69,28 @@ async def sleepy(times: int, ctx: Context) -> None:
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def calls_itself_off(ctx: Context) -> None:
-    """Cancel the job from inside."""
+    """Cancel the job from inside the handler."""
     with attempt(ctx):
-        raise Cancel("not needed any more")
+        raise Cancel("no longer needed")
 
 
 @app.task(queue=QUEUE, retry=AGAIN, timeout=_LIMIT, max_attempts=2)
 async def too_slow(ctx: Context) -> None:
-    """Run into the time limit."""
+    """Run into the timeout."""
     with attempt(ctx):
         await asyncio.sleep(20 * _LIMIT)
 
 
 @app.task(queue=QUEUE, retry=AGAIN, timeout=_LIMIT, max_attempts=2)
 def too_slow_in_thread(ctx: Context) -> None:
-    """Overstay in a thread, which nobody can stop: it looks at the clock itself, too late."""
+    """Exceed the timeout in a thread, which cannot be interrupted: it checks the clock itself, too late."""
     with attempt(ctx):
         time.sleep(2 * _LIMIT)
 
 
 @app.task(queue=QUEUE, retry=AGAIN, timeout=_LIMIT, max_attempts=2, executor="process")
 def too_slow_in_process(ctx: Context) -> None:
-    """Be killed at the time limit."""
+    """Be killed at the timeout."""
     with attempt(ctx):
         time.sleep(20 * _LIMIT)
 

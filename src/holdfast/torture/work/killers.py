@@ -1,4 +1,4 @@
-"""Jobs that kill their worker: the guilty end as failed by their own fault, the innocent beside them run through."""
+"""Jobs that kill their worker: guilty jobs fail through their own fault, innocent ones next to them complete."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast.torture.work.base import Work, calls_of
 
 @app.task(queue=QUEUE, retry=AGAIN)
 def kills_its_worker(ctx: Context) -> None:
-    """Take the process down, every time."""
+    """Kill the process, every time."""
     with attempt(ctx):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
 def kills_once(ctx: Context) -> None:
-    """Take the process down at the first claim; take effect at a later one."""
+    """Kill the process at the first claim; write the effect at a later one."""
     with attempt(ctx):
         if ctx.job.attempt == 1:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -17,7 +17,7 @@ _PARTS = 5
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def long(ctx: Context) -> None:
-    """Take one and a half leases, and tell how far it is."""
+    """Run for one and a half leases, and record progress."""
     with attempt(ctx):
         for part in range(_PARTS):
             await ctx.progress(100 * part / _PARTS, f"part {part} of {_PARTS}")

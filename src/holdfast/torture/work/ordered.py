@@ -1,4 +1,4 @@
-"""Jobs of one order_key: one at a time, and their effects in the order of the enqueues."""
+"""Jobs of one order key: one at a time, with effects in the order of the enqueues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 @app.task(name=ORDERED, queue=QUEUE, retry=AGAIN, max_attempts=20)
 async def ordered(ctx: Context) -> None:
-    """Take effect after those that were enqueued before under the same key; fail now and then on the way."""
+    """Write the effect after earlier jobs of the same key; fail at times on the first attempt."""
     with attempt(ctx):
         if ctx.job.used_attempts == 1 and ctx.job.seq % 7 == 0:
             raise OrderedFailure
@@ -28,11 +28,11 @@ async def ordered(ctx: Context) -> None:
 
 
 class OrderedFailure(Exception):  # noqa: N818 - what a handler of any user raises
-    """The first attempt of some jobs fails: those behind them have to wait."""
+    """The first attempt of some jobs fails: later jobs of the key must wait."""
 
 
 def _draw(chance: random.Random, count: int) -> Order:
-    # Each producer has keys of its own: of enqueues at the same time nobody can say which was first.
+    # Each producer has its own keys: concurrent enqueues have no defined order.
     key = f"key-{os.getpid()}-{chance.randrange(_KEYS)}"
     return Order(task=ordered, calls=[_NO_ARGUMENTS] * count, options={"order_key": key})
 

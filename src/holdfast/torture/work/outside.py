@@ -18,17 +18,17 @@ from holdfast.torture.work.app import AGAIN, OUTSIDE, app
 from holdfast.torture.work.attempt import attempt
 from holdfast.torture.work.base import Order, Work
 
-_PATIENCE = 5.0  # seconds
+_TIMEOUT = 5.0  # seconds
 _TAKEN, _KNOWN = 201, 200
 
 
 class OutsideRefused(HoldfastError):  # noqa: N818 - what happened
-    """The outside world has seen a larger fence: this attempt is no longer the holder."""
+    """The outside server has seen a larger fence: this attempt is no longer the holder."""
 
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=20)
 def call_outside(payment: str, ctx: Context) -> None:
-    """Tell the outside world, and complete once it has the effect."""
+    """Send the effect to the outside server, and complete once it is accepted."""
     with attempt(ctx):
         _send(payment, ctx)
 
@@ -44,12 +44,12 @@ def _send(payment: str, ctx: Context) -> None:
     finally:
         recorder.write(OutsideAnswered(at_us=now_us(), job=job, fence=fence, key=job, accepted=accepted))
     if status not in {_TAKEN, _KNOWN}:
-        raise OutsideRefused(f"the outside world has refused fence {fence}")
+        raise OutsideRefused(f"the outside server refused fence {fence}")
 
 
 def _post(effect: dict[str, str | int]) -> int:
     place = urlsplit(os.environ[OUTSIDE])
-    connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=_TIMEOUT)
     try:
         connection.request("POST", "/effects", json.dumps(effect), {"Content-Type": "application/json"})
         return connection.getresponse().status
@@ -58,7 +58,7 @@ def _post(effect: dict[str, str | int]) -> int:
 
 
 def _payments(chance: random.Random, count: int) -> Order:
-    """Each is to be paid once, so each has a number of its own."""
+    """Each payment is made once, so each has a unique number."""
     return Order(task=call_outside, calls=[{"payment": f"{chance.getrandbits(64):016x}"} for _ in range(count)])
 
 

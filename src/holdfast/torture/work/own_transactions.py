@@ -1,4 +1,4 @@
-"""Effects in a transaction of the handler's own, on a connection of its own: `ctx.complete(using=…)`."""
+"""Effects in a transaction of the handler, on its own connection: `ctx.complete(using=…)`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from holdfast.torture.work.connecting import connected
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
-def complete_by_hand(ctx: Context) -> None:
-    """Write the effect and the completion through a connection of our own, and commit."""
+def complete_using_own_connection(ctx: Context) -> None:
+    """Write the effect and the completion through the handler's own connection, and commit."""
     with attempt(ctx):
         _complete(ctx)
 
@@ -38,4 +38,11 @@ def _complete(ctx: Context) -> None:
     recorder.write(EffectCommitted(at_us=now_us(), job=job, fence=fence, sent_us=sent_us))
 
 
-WORKS = (Work(name="complete_by_hand", weight=1, takes=Takes.TRANSACTION, draw=calls_of(complete_by_hand)),)
+WORKS = (
+    Work(
+        name="complete_using_own_connection",
+        weight=1,
+        takes=Takes.TRANSACTION,
+        draw=calls_of(complete_using_own_connection),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Jobs of a queue that is paused and resumed, by several people at once."""
+"""Jobs of a queue that several operators pause and resume concurrently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS = 5
 
 @app.task(queue=PAUSED, retry=AGAIN)
 async def in_paused_queue(ctx: Context) -> None:
-    """Take effect, whenever the queue lets it."""
+    """Write the effect, once the queue is not paused."""
     with attempt(ctx):
         await take_effect(ctx)
 

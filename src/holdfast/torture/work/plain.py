@@ -1,4 +1,4 @@
-"""Most of all work: handlers that end at once, with and without a result."""
+"""Most of the work: handlers that return immediately, with and without a result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from holdfast.torture.work.base import Order, Work, calls_of
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def silent() -> None:
-    """End without a word: driven to its end without a task of the event loop."""
+    """Return without a record: runs without an asyncio task."""
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def plain(ctx: Context) -> None:
-    """Only say that it ran."""
+    """Only record the run."""
     with attempt(ctx):
         pass
 
@@ -33,7 +33,7 @@ def plain_in_thread(ctx: Context) -> None:
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def answering(number: int, ctx: Context) -> dict[str, int]:
-    """Leave a result."""
+    """Return a result."""
     with attempt(ctx):
         return {"twice": 2 * number}
 
@@ -43,7 +43,7 @@ def _numbers(chance: random.Random, count: int) -> Order:
 
 
 MOST = Work(name="plain", weight=30, takes=Takes.NOTHING, draw=calls_of(plain))
-"""What is drawn in place of a kind of which there is enough."""
+"""Drawn in place of a kind whose bound is reached."""
 
 WORKS = (
     Work(name="silent", weight=40, takes=Takes.NOTHING, draw=calls_of(silent)),

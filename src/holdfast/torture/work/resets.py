@@ -1,4 +1,4 @@
-"""Running jobs whose lease a person takes away: they begin anew at once, and their first holder writes nothing."""
+"""Running jobs whose lease an operator resets: they run again at once, and their first holder's writes are rejected."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import attempt, take_effect
 from holdfast.torture.work.base import Follow, Work, calls_of
 
-_FIRST = 30  # before most others, however many wait
+_FIRST = 30  # before most others, however large the backlog
 _TRIES = 60
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
 async def reset_midway(ctx: Context) -> None:
-    """Last most of a lease; take effect if nobody has taken it away."""
+    """Run for most of a lease; write the effect if the lease was not reset."""
     with attempt(ctx):
         await asyncio.sleep(0.7 * lease)
         await take_effect(ctx)

@@ -1,4 +1,4 @@
-"""Failed jobs that a person sends back: a new round with a fresh budget."""
+"""Failed jobs that an operator retries: they run again with a fresh budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.torture.work.endings import Unlucky
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=1)
 async def sent_back(ctx: Context) -> None:
-    """Fail at the first claim, take effect at any later one."""
+    """Fail at the first claim; write the effect at any later one."""
     with attempt(ctx):
         if ctx.job.attempt == 1:
             raise Unlucky

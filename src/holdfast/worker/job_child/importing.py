@@ -12,10 +12,13 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Final, Protocol, cast
 
+import msgspec
+
 from holdfast.errors import ConfigError
 from holdfast.jobs.task import Task
 from holdfast.store.backend import Backend
-from holdfast.worker.job_child.protocol import Hello, MainFile, RunJob, loading_main
+from holdfast.streams.consumer import Consumer
+from holdfast.worker.job_child.protocol import Hello, MainFile, RunEvents, RunJob, loading_main
 
 _logger = logging.getLogger("holdfast.worker")
 _MAIN_NAME: Final = "__holdfast_main__"
@@ -49,6 +52,22 @@ class Handle(Protocol):
         ...
 
 
+class RegisteredConsumer(msgspec.Struct, frozen=True):
+    """A consumer, and the app in which it is registered."""
+
+    consumer: Consumer
+    app: HasStore
+
+
+_CONSUMERS: Final = "__holdfast_consumers__"
+
+
+def remember(handler: object, registered: RegisteredConsumer) -> None:
+    """Keep with a handler which consumers it serves, for a child process to find."""
+    known: dict[str, RegisteredConsumer] = getattr(handler, _CONSUMERS, {})
+    setattr(handler, _CONSUMERS, {**known, registered.consumer.name: registered})
+
+
 class Finder:
     """Imports handlers, each once."""
 
@@ -58,26 +77,44 @@ class Finder:
         self._main: ModuleType | None = None
         self._store = None if hello.store is None else os.fsdecode(hello.store)
         self._known: dict[tuple[str, str], Handle] = {}
+        self._consumers: dict[tuple[str, str, str], RegisteredConsumer] = {}
 
     def find(self, run: RunJob) -> Handle:
         """Return the handle of a job's task; raises `ConfigError`, with the remedy."""
         key = (run.module, run.qualname)
         handle = self._known.get(key)
         if handle is None:
-            handle = _checked(self._import(run), run)
+            handle = _checked(self._import(run.module, run.qualname, f"task {run.task!r}"), run)
             self._lead(handle.app)
             self._known[key] = handle
         return handle
+
+    def find_consumer(self, run: RunEvents) -> RegisteredConsumer:
+        """Return the consumer of events; raises `ConfigError`, with the remedy."""
+        key = (run.module, run.qualname, run.consumer)
+        registered = self._consumers.get(key)
+        if registered is None:
+            found = self._import(run.module, run.qualname, f"consumer {run.consumer!r}")
+            registered = getattr(found, _CONSUMERS, {}).get(run.consumer)
+            if registered is None:
+                message = (
+                    f"a child process was to run consumer {run.consumer!r}, but {run.qualname!r} in module "
+                    f"{run.module!r} is not its handler: keep what @app.consumer returns under its own name"
+                )
+                raise ConfigError(message)
+            self._lead(registered.app)
+            self._consumers[key] = registered
+        return registered
 
     def _lead(self, app: HasStore) -> None:
         """Lead an app to the worker's store, where it does not lead there by itself: what it opens may be wrapped."""
         if self._store is not None and app.backend.full_url != self._store:
             app.use(self._store)
 
-    def _import(self, run: RunJob) -> object:
-        where = f"module {run.module!r} of task {run.task!r}"
+    def _import(self, name: str, qualname: str, owner: str) -> object:
+        where = f"module {name!r} of {owner}"
         try:
-            module = self._load_main() if run.module == "__main__" else importlib.import_module(run.module)
+            module = self._load_main() if name == "__main__" else importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, SystemExit too
             _logger.exception("%s cannot be imported in a child process", where)
             message = (
@@ -86,11 +123,11 @@ class Finder:
             )
             raise ConfigError(message) from error
         try:
-            return cast("object", reduce(getattr, run.qualname.split("."), module))
+            return cast("object", reduce(getattr, qualname.split("."), module))
         except AttributeError:
             message = (
-                f"{where} has no {run.qualname!r} when it is imported in a child process: keep what @app.task returns "
-                "under the name of the function, at the top of the module"
+                f"{where} has no {qualname!r} when it is imported in a child process: keep what @app.task or "
+                "@app.consumer returns under the name of the function, at the top of the module"
             )
             raise ConfigError(message) from None
 

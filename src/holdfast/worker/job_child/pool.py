@@ -21,6 +21,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import reduce
@@ -39,7 +40,9 @@ from holdfast.worker.job_child.protocol import (
     AttemptEnded,
     Began,
     CompletionStage,
+    EventsEnded,
     Notice,
+    RunEvents,
     RunJob,
     Unready,
     is_loading_main,
@@ -73,23 +76,31 @@ def can_isolate(task: Task) -> bool:
     return getattr(found, "task", None) is task
 
 
-class _Unbegun(Exception):  # noqa: N818 - not an error of ours
-    """The handler did not begin, and will not until somebody has changed something; the text says what."""
+class HandlerNotFound(Exception):  # noqa: N818 - not an error of ours
+    """The handler did not begin, and will not until something is changed; the text says what."""
 
 
-class _Unstarted(Exception):  # noqa: N818 - as above
+class ChildNotStarted(Exception):  # noqa: N818 - as above
     """The child did not come as far as the handler, perhaps for want of memory or time; the text says how far."""
 
 
-class _Attempt:
-    """A job in the pool, from the waiting for a place to its outcome."""
+class _PooledCall:
+    """What a child is to do, and the child that does it."""
+
+    def __init__(self, settlement: Callable[[CompletionStage], None]) -> None:
+        self.settlement = settlement
+        self.child: ChildProcess | None = None
+        self.has_begun = False
+
+
+class _Attempt(_PooledCall):
+    """A job in the pool, from waiting for a place to its outcome."""
 
     def __init__(self, task: Task, job: LeasedJob, keeper: Settling | None) -> None:
+        super().__init__(self._settlement)
         self.task = task
         self.job = job
-        self.child: ChildProcess | None = None
         self.work: asyncio.Task[Outcome | None] | None = None
-        self.has_begun = False
         self.is_broken_off = False
         self.outcome: Outcome | None = None  # of one that was broken off
         self.killing: asyncio.TimerHandle | None = None
@@ -97,7 +108,7 @@ class _Attempt:
         self.stage = CompletionStage.UNSETTLED
         self._is_lost = False
 
-    def settlement(self, stage: CompletionStage) -> None:
+    def _settlement(self, stage: CompletionStage) -> None:
         """Note how far the handler's own transaction has completed the job."""
         self.stage = stage
         if self._keeper is not None:
@@ -153,7 +164,7 @@ class ChildPool:
     async def run(
         self, task: Task, job: LeasedJob, *, timeout: float | None, keeper: Settling | None = None
     ) -> Outcome | None:
-        """RunJob a job and return its outcome; by then its child is idle or gone.
+        """Run a job and return its outcome; by then its child is idle or gone.
 
         None: there is nothing to write, since the handler's own transaction has settled the job, or since it was broken
         off by `abort` or `close`. The time limit counts from the beginning of the attempt, not of the waiting.
@@ -213,24 +224,43 @@ class ChildPool:
         task, job = attempt.task, attempt.job
         async with self._places:
             try:
-                return await self._run_in_some_child(attempt, timeout)
-            except (_Unbegun, _Unstarted, OSError) as error:
+                last = await self._run_in_some_child(attempt, self._message(attempt), timeout)
+            except (HandlerNotFound, ChildNotStarted, OSError) as error:
                 message = f"task {task.name!r} needs a child process, but {error}"
                 # What was excused, but for losses and interruptions: earlier starts, or the handler's own snoozes.
                 starts = job.excused - job.interrupted
-                if isinstance(error, _Unbegun) or (isinstance(error, _Unstarted) and starts >= _MAX_EXCUSED_STARTS):
+                if isinstance(error, HandlerNotFound) or (
+                    isinstance(error, ChildNotStarted) and starts >= _MAX_EXCUSED_STARTS
+                ):
                     return outcome_of_error(task, job, ConfigError(message))
                 delay = min(_START_AGAIN * 2 ** min(starts, 10), _START_AGAIN_AT_MOST)
                 _logger.warning("job %s was not begun, again in %g s: %s", job.id, delay, message)
                 return Snoozed(timedelta(seconds=delay))
+        return _outcome(attempt, last, timeout)
 
-    async def _run_in_some_child(self, attempt: _Attempt, timeout: float | None) -> Outcome | None:
-        run = self._message(attempt)
+    async def call(
+        self, run: RunEvents, *, timeout: float | None, settlement: Callable[[CompletionStage], None]
+    ) -> Word | None:
+        """Have events handled in a child; return its last word, or None if it was killed at its time limit.
+
+        Raises `HandlerNotFound`, `ChildNotStarted` and `OSError` if the handler did not begin. To cancel this coroutine
+        kills the child.
+        """
+        if self._is_closed:
+            message = "this pool of job children is closed"
+            raise RuntimeError(message)
+        _require_main_file(run.module)
+        async with self._places:
+            return await self._run_in_some_child(_PooledCall(settlement), run, timeout)
+
+    async def _run_in_some_child(
+        self, attempt: _PooledCall, run: RunJob | RunEvents, timeout: float | None
+    ) -> Word | None:
         while True:
             while self._idle:
                 try:
                     return await self._run_in(self._take_idle(), attempt, run, timeout=timeout)
-                except (_Unbegun, _Unstarted):
+                except (HandlerNotFound, ChildNotStarted):
                     continue  # it died while it was idle, or has an old idea of where to import from
             with ExitStack() as starting:
                 await self._starts.acquire()
@@ -245,14 +275,9 @@ class ChildPool:
             message = (
                 f"{attempt.task.handler.__qualname__} is defined inside a function: move it to the top of a module"
             )
-            raise _Unbegun(message)
-        if reference[0] == "__main__" and main_file() is None:
-            message = (
-                "it is defined in a __main__ that has no file (a REPL, or python -c), so a child process cannot load "
-                "it: move it to a module"
-            )
-            raise _Unbegun(message)
+            raise HandlerNotFound(message)
         module, qualname = reference
+        _require_main_file(module)
         # A store may hand out a subclass of its own, which need not travel as the plain job does.
         job = LeasedJob(**{name: getattr(attempt.job, name) for name in LeasedJob.__struct_fields__})
         return RunJob(module, qualname, attempt.task.name, job, self._lease)
@@ -260,12 +285,12 @@ class ChildPool:
     async def _run_in(
         self,
         child: ChildProcess,
-        attempt: _Attempt,
-        run: RunJob,
+        attempt: _PooledCall,
+        run: RunJob | RunEvents,
         *,
         timeout: float | None,
         starting: ExitStack | None = None,
-    ) -> Outcome | None:
+    ) -> Word | None:
         last: Word | None = None
         attempt.child = child
         child.settlement = attempt.settlement
@@ -278,24 +303,13 @@ class ChildPool:
             attempt.has_begun = True
             last = await _last_word(child, timeout)
         finally:
-            if not isinstance(last, AttemptEnded):
+            if not isinstance(last, AttemptEnded | EventsEnded):
                 child.kill()
-                await child.wait()  # for its last words, and before anybody else may run the job
+                await child.wait()  # for its last words, and before another process may do the same work
             attempt.child = child.settlement = None
-            if isinstance(last, AttemptEnded):
+            if isinstance(last, AttemptEnded | EventsEnded):
                 self._put_away(child, is_clean=last.clean)
-        match last:
-            case AttemptEnded(outcome):
-                return outcome
-            case _ if attempt.stage is CompletionStage.SETTLED:
-                return None  # the job is completed, whatever came after
-            case Gone() as gone:
-                # It may have completed the job in a transaction of its own and died before it could say so. Then the
-                # store answers this outcome with LOST, since the lease is gone, and the job stays completed.
-                text = f"the child process {gone} while it ran this job"
-                return Lost(describe_reason("WorkerLost", text))
-            case _:
-                return outcome_of_timeout(attempt.task, attempt.job, timeout or 0.0)
+        return last
 
     # --- children without a job -------------------------------------------------------------------------------------
 
@@ -329,6 +343,30 @@ class ChildPool:
         ending.add_done_callback(self._ending.discard)
 
 
+def _outcome(attempt: _Attempt, last: Word | None, timeout: float | None) -> Outcome | None:
+    """Return the outcome of a job from the last word of its child; None: there is nothing to write."""
+    match last:
+        case AttemptEnded(outcome):
+            return outcome
+        case _ if attempt.stage is CompletionStage.SETTLED:
+            return None  # the job is completed, whatever came after
+        case Gone() as gone:
+            # It may have completed the job in its own transaction and died before it could say so. Then the store
+            # answers this outcome with LOST, since the lease is gone, and the job stays completed.
+            return Lost(describe_reason("WorkerLost", f"the child process {gone} while it ran this job"))
+        case _:
+            return outcome_of_timeout(attempt.task, attempt.job, timeout or 0.0)
+
+
+def _require_main_file(module: str) -> None:
+    if module == "__main__" and main_file() is None:
+        message = (
+            "it is defined in a __main__ that has no file (a REPL, or python -c), so a child process cannot load "
+            "it: move it to a module"
+        )
+        raise HandlerNotFound(message)
+
+
 async def _begin(child: ChildProcess) -> None:
     """Wait until the child has found the handler; what goes wrong until then is not the job's doing."""
     try:
@@ -336,18 +374,18 @@ async def _begin(child: ChildProcess) -> None:
             word = await child.receive()
     except TimeoutError:
         message = f"it had not imported the handler after {_START_LIMIT:g} s: a module must start nothing when imported"
-        raise _Unstarted(message) from None
+        raise ChildNotStarted(message) from None
     match word:
         case Began():
             return
         case Unready(reason):
-            raise _Unbegun(reason)
+            raise HandlerNotFound(reason)
         case Gone() as gone:
             message = f"it {gone} before it had imported the handler: what it wrote to standard error says why"
-            raise _Unstarted(message)
-        case AttemptEnded():
-            message = "it ended a job that it had not begun"
-            raise _Unbegun(message)
+            raise ChildNotStarted(message)
+        case AttemptEnded() | EventsEnded():
+            message = "it ended what it had not begun"
+            raise HandlerNotFound(message)
 
 
 async def _last_word(child: ChildProcess, timeout: float | None) -> Word | None:
@@ -358,4 +396,4 @@ async def _last_word(child: ChildProcess, timeout: float | None) -> Word | None:
     except TimeoutError:
         child.kill()
         word = await child.receive()
-        return word if isinstance(word, AttemptEnded) else None  # it had ended in the same instant
+        return word if isinstance(word, AttemptEnded | EventsEnded) else None  # it had ended in the same instant

@@ -28,6 +28,7 @@ from holdfast.worker.job_child.protocol import (
     AttemptEnded,
     Began,
     CompletionStage,
+    EventsEnded,
     Frames,
     FromChild,
     Hello,
@@ -60,7 +61,7 @@ class Gone(msgspec.Struct, frozen=True):
         return f"was killed by signal {-self.code}{name}{hint}"
 
 
-Word = Began | Unready | AttemptEnded | Gone
+Word = Began | Unready | AttemptEnded | EventsEnded | Gone
 
 
 class ChildProcess:

@@ -36,6 +36,7 @@ from holdfast.runtime.parent_death import die_with
 from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
 from holdfast.worker.decision import Why
+from holdfast.worker.job_child.event_call import ChildEventCall
 from holdfast.worker.job_child.importing import Finder, Handle
 from holdfast.worker.job_child.protocol import (
     DEAF_TO,
@@ -46,6 +47,7 @@ from holdfast.worker.job_child.protocol import (
     FromChild,
     Hello,
     Notice,
+    RunEvents,
     RunJob,
     Settlement,
     ToChild,
@@ -92,20 +94,24 @@ class ParentConnection:
 
     # As the keeper of a context's lease: the worker extends it, so the worker is told.
 
+    def report(self, stage: CompletionStage) -> None:
+        """Report how far the handler's own transaction has come."""
+        self.send(Settlement(stage))
+
     def settling(self, seq: int) -> None:
-        """Tell the worker that the lease may vanish because the job is being completed."""
+        """Report that the lease may vanish because the job is being completed."""
         del seq
-        self.send(Settlement(CompletionStage.SETTLING))
+        self.report(CompletionStage.SETTLING)
 
     def settled(self, seq: int) -> None:
-        """Tell the worker that it was completed."""
+        """Report that it was completed."""
         del seq
-        self.send(Settlement(CompletionStage.SETTLED))
+        self.report(CompletionStage.SETTLED)
 
     def unsettled(self, seq: int) -> None:
-        """Tell the worker that it was not."""
+        """Report that it was not."""
         del seq
-        self.send(Settlement(CompletionStage.UNSETTLED))
+        self.report(CompletionStage.UNSETTLED)
 
 
 class ChildAttempt:
@@ -242,7 +248,7 @@ class ChildProgram:
         die_with(hello.worker)
         finder = Finder(hello)
         with asyncio.Runner() as runner:
-            while isinstance(run := self._inbox.get(), RunJob):
+            while isinstance(run := self._inbox.get(), RunJob | RunEvents):
                 self._serve(finder, run, runner)
             runner.run(self._close())
         self._threads.close()
@@ -260,20 +266,28 @@ class ChildProgram:
         finally:  # the worker is gone, or not to be understood: run nothing for nobody
             os._exit(_ORPHANED)
 
-    def _serve(self, finder: Finder, run: RunJob, runner: asyncio.Runner) -> None:
+    def _serve(self, finder: Finder, run: RunJob | RunEvents, runner: asyncio.Runner) -> None:
         try:
-            handle = finder.find(run)
+            call = self._found(finder, run)
         except ConfigError as error:
             self._link.send(Unready(str(error)))
             return
-        attempt = self._attempt = ChildAttempt(handle, run, link=self._link, threads=self._threads)
         self._link.send(Began())
-        outcome = attempt.run(runner)
-        self._attempt = None
-        if attempt.backend is not None:
-            self._backends[id(attempt.backend)] = attempt.backend
+        if isinstance(call, ChildEventCall):
+            ended: FromChild = call.run(runner)
+        else:
+            self._attempt = call
+            ended = AttemptEnded(call.run(runner), clean=call.is_clean)
+            self._attempt = None
+        if call.backend is not None:
+            self._backends[id(call.backend)] = call.backend
         _flush()
-        self._link.send(AttemptEnded(outcome, clean=attempt.is_clean))
+        self._link.send(ended)
+
+    def _found(self, finder: Finder, run: RunJob | RunEvents) -> ChildAttempt | ChildEventCall:
+        if isinstance(run, RunEvents):
+            return ChildEventCall(finder.find_consumer(run), run, link=self._link, threads=self._threads)
+        return ChildAttempt(finder.find(run), run, link=self._link, threads=self._threads)
 
     async def _close(self) -> None:
         for backend in self._backends.values():

@@ -1,13 +1,13 @@
-"""What a worker and a job child say to one another.
+"""The messages between a worker, or a node, and a job child.
 
 ```text
    worker                                    child
    Hello ──────────────────────────────────▶        once: where to import from, and the store
-   RunJob ────────────────────────────────────▶        one job at a time
+   RunJob, or RunEvents ───────────────────▶        one job, or one event or batch, at a time
                    ◀──────────────── Began, or Unready: the handler was not found
                    ◀──────────────── Settlement: how far a transaction of its own has completed the job
    Notice ─────────────────────────────────▶        the lease is lost, a cancel is asked
-                   ◀──────────────── AttemptEnded
+                   ◀──────────────── AttemptEnded, or EventsEnded
    NoMoreJobs ────────────────────────────────────▶        no more jobs: close and exit
 ```
 
@@ -26,8 +26,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from holdfast.model.allocation import Grant
+from holdfast.model.event import StoredEvent
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Outcome
+from holdfast.model.outcome import Failure, Outcome
+from holdfast.store.stream_values import Commit
+from holdfast.streams.event_retry import Judgement
 from holdfast.worker.decision import Why
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
@@ -71,6 +75,23 @@ class RunJob(msgspec.Struct, frozen=True, tag=True):
     task: str
     job: LeasedJob
     lease: timedelta
+
+
+class RunEvents(msgspec.Struct, frozen=True, tag=True):
+    """Handle these events with the handler found under `module` and `qualname`, which must be that of `consumer`.
+
+    `commit` is the position that commits with the effect, under `grant`, in a transaction of at most `limit`.
+    """
+
+    module: str
+    qualname: str
+    consumer: str
+    events: list[StoredEvent]
+    replayed: list[bool]
+    grant: Grant
+    commit: Commit
+    limit: timedelta
+    attempt: int
 
 
 class Notice(msgspec.Struct, frozen=True, tag=True):
@@ -117,8 +138,28 @@ class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
     clean: bool
 
 
-ToChild = Hello | RunJob | Notice | NoMoreJobs
-FromChild = Began | Unready | Settlement | AttemptEnded
+class EventEnd(StrEnum):
+    """How the call of a consumer's handler ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    LEASE_LOST = "lease_lost"
+    UNPARKED = "unparked"
+    UNKNOWN = "unknown"
+    UNAVAILABLE = "unavailable"
+
+
+class EventsEnded(msgspec.Struct, frozen=True, tag=True):
+    """The call is over; `judgement` is what the consumer's policy makes of a failure."""
+
+    end: EventEnd
+    failure: Failure | None = None
+    judgement: Judgement | None = None
+    clean: bool = True
+
+
+ToChild = Hello | RunJob | RunEvents | Notice | NoMoreJobs
+FromChild = Began | Unready | Settlement | AttemptEnded | EventsEnded
 
 _encoder = msgspec.json.Encoder()
 to_child: Final[msgspec.json.Decoder[ToChild]] = msgspec.json.Decoder(ToChild)

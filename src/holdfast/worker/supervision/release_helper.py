@@ -1,9 +1,9 @@
-"""Giving the leases of dead workers back to the store, from a process that can afford to fail.
+"""Releasing the leases and partitions of dead workers, from a process that can afford to fail.
 
-The supervisor opens no connection and starts no thread: a connection would be shared by every child that it
-forks later, and a thread may hold a lock at that moment. So a helper is forked for each round, releases the
-leases of all the dead that are waiting, and ends. One helper at a time; one that hangs is ended by its own alarm;
-one that fails is followed by another, later and later. A new death is tried at once: the store may be back.
+The supervisor opens no connection and starts no thread: a connection would be shared by every child that it forks
+later, and a thread may hold a lock at that moment. So a helper is forked for each round, releases what all waiting dead
+workers held, and ends. One helper runs at a time; one that hangs is ended by its own alarm; one that fails is followed
+by another, with growing delays. A new death starts a helper at once: the store may be back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Helper:
 
 
 class ReleaseHelper:
-    """The dead whose leases are not released yet, and the process that is at it.
+    """The dead workers whose leases are not released yet, and the process that releases them.
 
     `release(worker_id, reason)` must be safe to repeat. `close` names the descriptors that the process must not hold.
     """
@@ -63,16 +63,16 @@ class ReleaseHelper:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every lease has been given back."""
+        """Whether every lease has been released."""
         return not self._waiting and self._helper is None
 
     @property
     def due(self) -> float | None:
-        """When `advance` has something to do; None while a helper is at work or nothing waits."""
+        """When `advance` has something to do; None while a helper runs or nothing waits."""
         return self._try_at if self._waiting and self._helper is None else None
 
     def add(self, worker_id: str, reason: str) -> None:
-        """Have the leases of a dead worker released, now."""
+        """Release the leases of a dead worker, from now on."""
         self._waiting.append(_Dead(worker_id, reason, time.monotonic()))
         self._try_at = 0.0
 
@@ -88,7 +88,7 @@ class ReleaseHelper:
             self._start(tuple(self._waiting))
 
     def note_ends(self, ended: Mapping[int, int]) -> None:
-        """Look whether the helper is among those that ended."""
+        """Check whether the helper is among the processes that ended."""
         helper = self._helper
         if helper is None or (code := ended.get(helper.pid)) is None:
             return
@@ -100,11 +100,11 @@ class ReleaseHelper:
             return
         is_fresh = any(dead not in helper.round for dead in self._waiting)
         self._put_off(describe(code))
-        if is_fresh:  # someone has died since, and has not been tried yet
+        if is_fresh:  # another worker has died since, and no helper has tried to release its leases
             self._try_at = 0.0
 
     def give_up(self) -> None:
-        """Leave what is not released to the end of its lease, and say so."""
+        """Leave what is not released to the end of its lease, and log it."""
         if self._helper is not None:
             os.kill(self._helper.pid, signal.SIGKILL)
             os.waitpid(self._helper.pid, 0)
@@ -117,7 +117,7 @@ class ReleaseHelper:
     def _start(self, dead: tuple[_Dead, ...]) -> None:
         try:
             pid, output = fork(lambda: self._run(dead), close=self._close())
-        except OSError as error:  # no memory or no process to be had just now
+        except OSError as error:  # the system has no memory or no process left
             self._put_off(str(error))
         else:
             self._helper = _Helper(pid, dead, self._logs.add(output, "release"))
@@ -133,7 +133,7 @@ class ReleaseHelper:
         self._logs.say(f"leases of {dead.worker_id} not released; they are free again when they expire")
 
     def _run(self, round_: tuple[_Dead, ...]) -> int:
-        """Release in the helper: all that can be, whatever becomes of the others."""
+        """Release in the helper: each dead worker, even if another cannot be released."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_HANG)
         code = 0
@@ -143,7 +143,7 @@ class ReleaseHelper:
             except StoreUnavailable as error:
                 print(f"{dead.worker_id}: {error}", flush=True)  # noqa: T201 - standard output is the joined log
                 code = ExitCode.TEMPORARY
-            except Exception:  # noqa: BLE001 - one that fails must not keep the others from their turn
+            except Exception:  # noqa: BLE001 - one that fails must not prevent the others
                 traceback.print_exc()
                 code = ExitCode.TEMPORARY
         return code

@@ -1,11 +1,11 @@
-"""Several workers as one program: start them, join their logs, replace the dead, free what the dead held.
+"""Several workers as one program: start them, join their logs, replace the dead, release what the dead held.
 
-A worker is one process, and a process can be killed by what it runs. Its leases would then lie until they
-expire, 30 seconds by default. A parent knows better: the kernel tells it of the death at once, and it can make
-sure that nothing of the dead worker runs any more. That is the supervisor's whole reason to be: a killed
-worker's jobs run again within a second, and a person need not look.
+A worker is one process, and a process can be killed by what it runs. Its leases would then last until they expire, 30
+seconds by default, and its partitions until its node has been silent for 12. A parent process learns of the death at
+once, and can make sure that nothing of the dead worker runs any more. So under a supervisor a killed worker's jobs run
+again within a second, and its partitions move within two.
 
-Who watches whom:
+Which process watches which:
 
 ```text
               ┌───────────────────────── supervisor ─────────────────────────┐

@@ -57,7 +57,7 @@ select exists (
     where lease_until <= {now} and (%(longest)s::bigint is null or lease_span <= %(longest)s::bigint)
 ) as found;
 
--- name: heartbeat
+-- name: worker_heartbeat
 insert into {schema}.worker (worker_id, beat, started_at, beat_at)
 select %(worker_id)s, %(beat)s, now, now from (select {now} as now) as instant
 on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;

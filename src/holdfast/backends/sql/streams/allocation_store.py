@@ -27,8 +27,8 @@ class SqlAllocations:
     async def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return await self._runner.look(lambda: nodes.owned(node))
 
-    async def leave(self, node: NodeKey) -> None:  # noqa: D102
-        await self._runner.write(lambda: nodes.leave(node))
+    async def leave(self, node: NodeKey, *, is_lost: bool = False) -> None:  # noqa: D102
+        await self._runner.write(lambda: nodes.leave(node, is_lost=is_lost))
 
     async def drain(self, node: NodeKey) -> None:  # noqa: D102
         await self._runner.write(lambda: nodes.drain(node))

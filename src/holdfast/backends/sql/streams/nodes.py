@@ -97,11 +97,11 @@ def _owned(row: _Owned) -> OwnedShare:
     )
 
 
-def leave(node: NodeKey) -> Steps[None]:
+def leave(node: NodeKey, *, is_lost: bool) -> Steps[None]:
     """Remove a node; its shares become free."""
     if (yield from run("remove_node", **_key(node))):
         owned = yield from records(ShareRow, "lock_shares_of_node", node_id=node.node_id)
-        yield from _take([row for row in owned if row.owner_key == node], target=None, is_loss=False)
+        yield from _take([row for row in owned if row.owner_key == node], target=None, is_loss=is_lost)
 
 
 def drain(node: NodeKey) -> Steps[None]:

@@ -44,7 +44,7 @@ select exists (
 -- name: clock
 select :now;
 
--- name: heartbeat
+-- name: worker_heartbeat
 insert into holdfast_worker (worker_id, beat, started_at, beat_at) values (:worker_id, :beat, :now, :now)
 on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
 

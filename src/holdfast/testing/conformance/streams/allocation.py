@@ -55,7 +55,7 @@ from holdfast.testing.conformance.streams.base import (
 
 FREE, GRANTED, REVOKING = AllocationState.FREE, AllocationState.GRANTED, AllocationState.REVOKING
 SILENT, REPLACED, OVERDUE = SeizeReason.SILENT, SeizeReason.REPLACED, SeizeReason.OVERDUE
-ELSEWHERE = [Share("nobody", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)]
+ELSEWHERE = [Share("unknown", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)]
 
 
 async def refused(backend: Backend, *moves: Move) -> bool:

@@ -223,8 +223,8 @@ class TestExpectedVersion(StreamConformance):
         await append_to(backend, "a", "a")
         with pytest.raises(VersionConflict) as conflict:
             await backend.streams.events.append([an_event("a", expected_version=expected)])
-        told = conflict.value
-        assert (told.category, told.stream, told.expected, told.actual) == (CATEGORY, "a", expected, 2)
+        error = conflict.value
+        assert (error.category, error.stream, error.expected, error.actual) == (CATEGORY, "a", expected, 2)
 
     async def test_a_stream_that_does_not_exist_is_at_version_0(self, backend: Backend) -> None:
         with pytest.raises(VersionConflict) as conflict:

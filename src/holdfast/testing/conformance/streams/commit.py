@@ -106,7 +106,7 @@ class TestFetch(StreamConformance):
 
     async def test_a_share_that_does_not_exist_is_lost(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        for share in (Share("nobody", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)):
+        for share in (Share("unknown", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)):
             fetched = await backend.streams.consumers.fetch(Grant(share, 1), after=0, limit=MANY)
             assert (fetched.is_lost, fetched.events) == (True, [])
 
@@ -202,7 +202,7 @@ class TestCommit(StreamConformance):
 
     async def test_a_share_that_does_not_exist_is_lost(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        for share in (Share("nobody", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)):
+        for share in (Share("unknown", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)):
             assert await commit(backend, Grant(share, 1), 0, 1) is CommitVerdict.LOST
             assert await backend.streams.consumers.verify(Grant(share, 1)) is None
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast.model.allocation import AllocationState, GrantTo, NodeKey, Share
+from holdfast.model.allocation import SUSPECTED, AllocationState, GrantTo, NodeKey, Share
 from holdfast.store.backend import Backend
-from holdfast.store.stream_values import CommitVerdict, Member, NodeView
+from holdfast.store.stream_values import Commit, CommitVerdict, Member, NodeView
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import (
     CATEGORY,
@@ -52,8 +52,8 @@ class TestJoin(StreamConformance):
     """`AllocationStore.join` and `nodes`."""
 
     async def test_a_node_is_registered_with_its_data(self, backend: Backend) -> None:
-        told = msgspec.structs.replace(a_node(NODE_A), members=(Member("a", 3), Member("b")), host="h", pid=9)
-        await backend.streams.allocations.join(told)
+        new = msgspec.structs.replace(a_node(NODE_A), members=(Member("a", 3), Member("b")), host="h", pid=9)
+        await backend.streams.allocations.join(new)
         (view,) = await backend.streams.allocations.nodes()
         assert (view.node, view.host, view.pid, set(view.members)) == (NODE_A, "h", 9, {Member("a", 3), Member("b")})
         assert (view.is_draining, view.silent, view.joined, view.ttl, view.shares) == (
@@ -217,6 +217,36 @@ class TestBeat(StreamConformance):
         assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
 
 
+class TestHeartbeatThread(StreamConformance):
+    """`Extender.node_heartbeat` and `owned`."""
+
+    async def test_a_heartbeat_from_the_thread_ends_the_silence_and_returns_what_the_node_owns(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        grant = await consuming(backend, "a")
+        clock.advance(8)
+        extender = backend.extender()
+        try:
+            seen = extender.owned(NODE_A)
+            assert (seen.is_known, [owned.grant for owned in seen.owned]) == (True, [grant])
+            assert (await node_view(backend)).silent == timedelta(seconds=8)
+            beat = extender.node_heartbeat(NODE_A, TIMING.scaled(2))
+            assert (beat.is_known, [owned.grant for owned in beat.owned]) == (True, [grant])
+            view = await node_view(backend)
+            assert (view.silent, view.ttl) == (timedelta(0), TIMING.ttl * 2)
+        finally:
+            extender.close()
+
+    async def test_to_the_thread_too_another_incarnation_is_unknown(self, backend: Backend) -> None:
+        await consuming(backend, "a")
+        extender = backend.extender()
+        try:
+            assert not extender.node_heartbeat(REJOINED_A, TIMING).is_known
+            assert not extender.owned(REJOINED_A).is_known
+        finally:
+            extender.close()
+
+
 class TestLeave(StreamConformance):
     """`AllocationStore.leave` and `drain`."""
 
@@ -232,6 +262,19 @@ class TestLeave(StreamConformance):
         assert not (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).is_known
         assert await commit(backend, grant, 1, 2) is CommitVerdict.LOST
 
+    async def test_a_node_that_is_known_to_be_dead_counts_in_losses_as_a_seizure_does(self, backend: Backend) -> None:
+        await consuming(backend, "a")
+        for losses in (1, 2, SUSPECTED, SUSPECTED):
+            await backend.streams.allocations.leave(NODE_A, is_lost=True)
+            assert (await share_view(backend)).losses == losses
+            await join(backend, NODE_A)
+            grant = await grant_to(backend, NODE_A)
+        assert await backend.streams.consumers.commit(grant, Commit(0, 0, tries=True)) is CommitVerdict.DONE
+        await backend.streams.allocations.leave(NODE_A, is_lost=True)
+        assert (await share_view(backend)).losses == SUSPECTED + 1
+        await backend.streams.allocations.leave(NODE_A, is_lost=True)
+        assert (await share_view(backend)).losses == SUSPECTED + 1
+
     async def test_a_repeat_changes_nothing(self, backend: Backend) -> None:
         await consuming(backend, "a")
         await backend.streams.allocations.leave(NODE_A)
@@ -246,7 +289,7 @@ class TestLeave(StreamConformance):
         await grant_to(backend, REJOINED_A)
         before = await snapshot(backend)
         await getattr(backend.streams.allocations, verb)(NODE_A)
-        await getattr(backend.streams.allocations, verb)(NodeKey("nobody", "life-1"))
+        await getattr(backend.streams.allocations, verb)(NodeKey("unknown", "life-1"))
         assert await snapshot(backend) == before
 
     async def test_a_node_may_come_back_under_the_same_incarnation(self, backend: Backend) -> None:

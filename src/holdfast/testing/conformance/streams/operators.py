@@ -45,12 +45,12 @@ from holdfast.testing.conformance.streams.base import (
 )
 
 VERBS: dict[str, tuple[Any, ...]] = {
-    "pause": ("nobody",),
-    "resume": ("nobody",),
-    "reset": ("nobody", StartAt.BEGINNING),
-    "forget": ("nobody",),
-    "retry_parked": ("nobody",),
-    "drop_parked": ("nobody",),
+    "pause": ("unknown",),
+    "resume": ("unknown",),
+    "reset": ("unknown", StartAt.BEGINNING),
+    "forget": ("unknown",),
+    "retry_parked": ("unknown",),
+    "drop_parked": ("unknown",),
 }
 
 
@@ -143,9 +143,9 @@ class TestNotFound(StreamConformance):
     ) -> None:
         await begin_consumer(backend, "a")
         with pytest.raises(ConsumerNotFound):
-            await parked(backend, "nobody")
+            await parked(backend, "unknown")
         with pytest.raises(ConsumerNotFound):
-            await backend.streams.consumers.position_of(Share("nobody", CATEGORY, 0), clock.now)
+            await backend.streams.consumers.position_of(Share("unknown", CATEGORY, 0), clock.now)
 
 
 class TestPause(StreamConformance):

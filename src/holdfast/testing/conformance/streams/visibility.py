@@ -173,20 +173,20 @@ class TestInFlight(StreamConformance):
         writer, reader = await make_backend(), await make_backend()
         inner, outer = an_event("a"), an_event("a")
         grant = await a_grant(backend)
-        beside: asyncio.Task[object] | None = None
+        concurrent: asyncio.Task[object] | None = None
         try:
             async with backend.streams.consumers.begin(grant, limit=LIMIT):
                 assert [place.position for place in await append(backend, inner)] == [1]
-                beside = asyncio.create_task(writer.streams.events.append([outer]))
-                done, _ = await asyncio.wait([beside], timeout=0.2)
+                concurrent = asyncio.create_task(writer.streams.events.append([outer]))
+                done, _ = await asyncio.wait([concurrent], timeout=0.2)
                 assert not done, "an append of the same partition did not wait for the one in flight"
                 assert await read(reader) == []
                 if not commits:
                     roll_back()
         except RolledBackError:
             pass
-        assert beside is not None
-        await beside
+        assert concurrent is not None
+        await concurrent
         return [inner, outer]
 
     async def test_an_append_waits_for_one_in_flight_to_the_same_partition_and_goes_after_it(
@@ -215,10 +215,10 @@ class TestInFlight(StreamConformance):
         grant = await a_grant(backend)
         inner, outer = an_event("a"), an_event("a")
         async with backend.streams.consumers.begin(grant, limit=LIMIT):
-            beside = asyncio.create_task(writer.streams.events.append([outer]))
-            done, _ = await asyncio.wait([beside], timeout=0.2)
+            concurrent = asyncio.create_task(writer.streams.events.append([outer]))
+            done, _ = await asyncio.wait([concurrent], timeout=0.2)
             await append(backend, inner)
-        await beside
+        await concurrent
         assert [event.id for event in await read(backend)] == ([outer.id, inner.id] if done else [inner.id, outer.id])
         assert [event.version for event in await read(backend)] == [1, 2]
 

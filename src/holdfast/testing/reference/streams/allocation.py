@@ -59,11 +59,13 @@ class StreamReference(Operators):
             return OwnedShares(is_known=False)
         return OwnedShares(is_known=True, owned=tuple(views.owned(self, row) for row in self._held_by(node.node_id)))
 
-    def leave(self, node: NodeKey) -> None:
+    def leave(self, node: NodeKey, *, is_lost: bool = False) -> None:
         """Deregister a node."""
         if self.is_registered(node):
             for row in self._held_by(node.node_id):
+                losses = losses_after(row.losses, is_trying=row.is_trying) if is_lost else row.losses
                 self.free_share(row)
+                row.losses = losses
             del self.nodes[node.node_id]
 
     def drain(self, node: NodeKey) -> None:

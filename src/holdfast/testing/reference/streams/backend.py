@@ -155,8 +155,8 @@ class ReferenceAllocations:
     async def owned(self, node: NodeKey) -> OwnedShares:
         return self._model.owned(node)
 
-    async def leave(self, node: NodeKey) -> None:
-        self._model.leave(node)
+    async def leave(self, node: NodeKey, *, is_lost: bool = False) -> None:
+        self._model.leave(node, is_lost=is_lost)
 
     async def drain(self, node: NodeKey) -> None:
         self._model.drain(node)

@@ -71,7 +71,7 @@ class Parked:
 class NodeRecord:
     """A node at its last heartbeat."""
 
-    told: NewNode
+    joined: NewNode
     joined_us: int
     seen_us: int
     ttl_us: int
@@ -156,7 +156,7 @@ class StreamState:
     def is_registered(self, node: NodeKey) -> bool:
         """Whether a node is registered under this incarnation."""
         record = self.nodes.get(node.node_id)
-        return record is not None and record.told.node == node
+        return record is not None and record.joined.node == node
 
     def is_silent(self, node: NodeKey, grace_us: int = 0) -> bool:
         """Whether a registered node sent no heartbeat for its ttl plus the grace."""

@@ -100,15 +100,15 @@ def nodes(model: StreamState) -> list[NodeView]:
     """Return the nodes in order."""
     return [
         NodeView(
-            node=record.told.node,
-            host=record.told.host,
-            pid=record.told.pid,
+            node=record.joined.node,
+            host=record.joined.host,
+            pid=record.joined.pid,
             is_draining=record.is_draining,
             silent=span(model.now - record.seen_us),
             ttl=span(record.ttl_us),
             joined=span(model.now - record.joined_us),
-            members=record.told.members,
-            shares=sum(row.owner == record.told.node for row in model.rows.values()),
+            members=record.joined.members,
+            shares=sum(row.owner == record.joined.node for row in model.rows.values()),
         )
         for _, record in sorted(model.nodes.items())
     ]

@@ -1,6 +1,6 @@
-"""The checker of streams: reads the history of a run and says which promises did not hold.
+"""The checker of streams: reads the history of a run and reports violated invariants.
 
-`STREAM_INVARIANTS` lists what it looks for; `StreamStory` is what they look at.
+`STREAM_INVARIANTS` lists the invariants; they check a `StreamFacts`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was appended is there, once, as was answered; what was not is not (I1, I3, I20)."""
+"""Acknowledged events exist once, at the acknowledged place; failed appends left none (I1, I3, I20)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ class NoEventLost(StreamInvariant):
 
     code = "I1"
     name = "no loss"
-    forbids = "an acknowledged event that is not there, or lies elsewhere; a hole in a partition or in a stream"
+    forbids = "an acknowledged event that does not exist, or is elsewhere; a gap in a partition or a stream"
 
     def check(self) -> Iterator[Violation]:
-        """Compare answers with the dump, and look for holes."""
+        """Compare replies with the dump, and check for gaps."""
         new: dict[str, int] = defaultdict(int)
-        for answer in self.story.answers:
+        for answer in self.facts.answers:
             for place in answer.places:
                 self.checked += 1
-                row = self.story.by_id.get(place.event)
-                told = (place.category, place.partition, place.position, place.version)
+                row = self.facts.by_id.get(place.event)
+                acknowledged = (place.category, place.partition, place.position, place.version)
                 if row is None:
-                    yield self.broken(f"event {place.event} was acknowledged and is not there", at_us=answer.at_us)
-                elif told != (found := (row.category, row.partition, row.position, row.version)):
-                    yield self.broken(f"event {place.event} was said to be at {told} and is at {found}")
+                    yield self.broken(f"event {place.event} was acknowledged but does not exist", at_us=answer.at_us)
+                elif acknowledged != (found := (row.category, row.partition, row.position, row.version)):
+                    yield self.broken(f"event {place.event} was acknowledged at {acknowledged} but is at {found}")
                 new[place.event] += place.is_new
         for event, times in new.items():
             if times > 1:
-                yield self.broken(f"event {event} was new {times} times")
+                yield self.broken(f"event {event} was acknowledged as new {times} times")
         yield from self._holes()
 
     def _holes(self) -> Iterator[Violation]:
-        for (category, partition), rows in self.story.events.items():
+        for (category, partition), rows in self.facts.events.items():
             versions: dict[str, int] = defaultdict(int)
             for number, row in enumerate(rows, 1):
                 if row.position != number:
@@ -55,20 +55,20 @@ class NoPhantomEvent(StreamInvariant):
 
     code = "I3"
     name = "no phantom"
-    forbids = "an event that nobody asked for, or whose every append was refused or rolled back"
+    forbids = "an event that was never appended, or whose every append was refused or rolled back"
 
     def check(self) -> Iterator[Violation]:
-        """Look at every event that is there."""
+        """Check every event that exists."""
         hopes: dict[str, int] = defaultdict(int)
-        for name, call in self.story.calls.items():
+        for name, call in self.facts.calls.items():
             for event in call.events:
-                hopes[event] += name not in self.story.refused
-        for event in self.story.by_id:
+                hopes[event] += name not in self.facts.refused
+        for event in self.facts.by_id:
             self.checked += 1
             if event not in hopes:
-                yield self.broken(f"event {event} is there, and nobody has appended it")
+                yield self.broken(f"event {event} exists although it was never appended")
             elif not hopes[event]:
-                yield self.broken(f"event {event} is there, though it was refused or rolled back")
+                yield self.broken(f"event {event} exists although it was refused or rolled back")
 
 
 class WholeBatches(StreamInvariant):
@@ -76,12 +76,12 @@ class WholeBatches(StreamInvariant):
 
     code = "I20"
     name = "whole batches"
-    forbids = "a part of an append without the rest"
+    forbids = "part of an append without the rest"
 
     def check(self) -> Iterator[Violation]:
-        """Look at every append of many."""
-        for name, call in self.story.calls.items():
+        """Check every append of several events."""
+        for name, call in self.facts.calls.items():
             self.checked += 1
-            there = sum(event in self.story.by_id for event in call.events)
+            there = sum(event in self.facts.by_id for event in call.events)
             if 0 < there < len(call.events):
-                yield self.broken(f"of {len(call.events)} events of append {name} {there} are there", at_us=call.at_us)
+                yield self.broken(f"of {len(call.events)} events of append {name} {there} exist", at_us=call.at_us)

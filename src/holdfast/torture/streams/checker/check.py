@@ -1,4 +1,4 @@
-"""Check the history of streams: once through the files, then invariant by invariant."""
+"""Check the history of streams: one pass over the files, then invariant by invariant."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from holdfast.torture.checker.timeline import words
+from holdfast.torture.checker.timeline import describe
 from holdfast.torture.checker.verdict import InvariantResult, RunVerdict
 from holdfast.torture.event import HistoryRecord
 from holdfast.torture.history import History
 from holdfast.torture.streams.checker.appends import NoEventLost, NoPhantomEvent, WholeBatches
 from holdfast.torture.streams.checker.effects import EffectsOnce
-from holdfast.torture.streams.checker.history import Share, StreamStory
+from holdfast.torture.streams.checker.facts import Share, StreamFacts
 from holdfast.torture.streams.checker.hygiene import StreamHygiene
 from holdfast.torture.streams.checker.invariant import StreamInvariant, named
 from holdfast.torture.streams.checker.leaders import Leaders
@@ -29,7 +29,7 @@ STREAM_INVARIANTS: tuple[type[StreamInvariant], ...] = (
     WholeBatches,
     StreamHygiene,
 )
-_SHOWN = 200  # records of a share's history
+_SHOWN = 200  # records in the timeline of a share
 
 
 def check_streams(
@@ -45,15 +45,15 @@ def check_stream_events(
     records: Iterable[tuple[str, HistoryRecord]], *, invariants: Sequence[type[StreamInvariant]] = STREAM_INVARIANTS
 ) -> RunVerdict:
     """Check records, each with the name of the process that wrote it."""
-    story = StreamStory()
+    facts = StreamFacts()
     for process, event in records:
-        story.note(process, event)
-    story.close()
+        facts.note(process, event)
+    facts.close()
     tallies: list[InvariantResult] = []
     figures: dict[str, float] = {}
     offended: Share | None = None
     for invariant in invariants:
-        check = invariant(story)
+        check = invariant(facts)
         tally = InvariantResult(check.code, check.name, check.forbids)
         for violation in check.check():
             tally.add(violation)
@@ -63,19 +63,19 @@ def check_stream_events(
         offended = offended or check.offended
     return RunVerdict(
         tallies=tallies,
-        jobs=len(story.by_id),
-        records=story.records,
-        timeline="" if offended is None else _timeline(story, offended),
+        jobs=len(facts.by_id),
+        records=facts.records,
+        timeline="" if offended is None else _timeline(facts, offended),
         figures=figures,
     )
 
 
-def _timeline(story: StreamStory, share: Share) -> str:
-    """Return the last that was told of a share, in order of time, for people to read."""
-    begin_us = story.run.first_us
-    steps = (step for step in story.transitions if step.share == share)
-    told: list[HistoryRecord] = [*chain(steps, story.commits.get(share, ()), story.handled.get(share, ()))]
-    told.sort(key=lambda event: event.at_us)
+def _timeline(facts: StreamFacts, share: Share) -> str:
+    """Return the last records of a share in order of time, as text."""
+    begin_us = facts.run.first_us
+    steps = (step for step in facts.transitions if step.share == share)
+    records: list[HistoryRecord] = [*chain(steps, facts.commits.get(share, ()), facts.handled.get(share, ()))]
+    records.sort(key=lambda event: event.at_us)
     lines = [f"the end of the history of {named(share)}, in seconds since the run began:"]
-    lines += [f"  {(event.at_us - begin_us) / 1e6:>11.6f}  {words(event, begin_us)}" for event in told[-_SHOWN:]]
+    lines += [f"  {(event.at_us - begin_us) / 1e6:>11.6f}  {describe(event, begin_us)}" for event in records[-_SHOWN:]]
     return "\n".join(lines)

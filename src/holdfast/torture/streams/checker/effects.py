@@ -1,17 +1,17 @@
-"""Every event takes effect once, in order, together with the position (I16)."""
+"""Every event has its effect once, in order, together with the position (I16)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.streams.checker.history import Share
+from holdfast.torture.streams.checker.facts import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 from holdfast.torture.streams.checker.losses import GUILTY_AFTER, most_losses
 from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
 from holdfast.torture.streams.records import EventRow
 
-_LOST = "NodeLost"  # what is noted of an event that seems to have taken its nodes down
+_LOST = "NodeLost"  # the failure recorded for an event that seems to kill its nodes
 
 
 class EffectsOnce(StreamInvariant):
@@ -22,14 +22,14 @@ class EffectsOnce(StreamInvariant):
     forbids = "an event without effect below the position, one with two, or out of order; an effect without position"
 
     def check(self) -> Iterator[Violation]:
-        """Go through all shares."""
-        self.figures["parked events"] = sum(map(len, self.story.parked.values()))
+        """Check all shares."""
+        self.figures["parked events"] = sum(map(len, self.facts.parked.values()))
         self.figures["events parked for lost nodes"] = 0
         self.figures["repeated handlings"] = 0
-        for share, row in self.story.shares.items():
-            events = self.story.events.get(share[1:], [])
+        for share, row in self.facts.shares.items():
+            events = self.facts.events.get(share[1:], [])
             if row.position != len(events):
-                yield self.broken(f"its position is {row.position}, and there are {len(events)} events", share=share)
+                yield self.broken(f"its position is {row.position}, but there are {len(events)} events", share=share)
             match share[0]:
                 case consumer if consumer in ATOMIC:
                     yield from self._atomic(share, row.position)
@@ -38,12 +38,12 @@ class EffectsOnce(StreamInvariant):
                 case consumer if consumer == PARK:
                     yield from self._parking(share, row.position, events)
                 case _:
-                    yield self.broken("nobody knows this consumer", share=share)
-        yield from self._looks()
+                    yield self.broken("unknown consumer", share=share)
+        yield from self._snapshots()
 
     def _atomic(self, share: Share, position: int) -> Iterator[Violation]:
-        """EffectsOnce are those of the positions 1 to the committed one, each once, in this order."""
-        effects = self.story.effects.get(share, [])
+        """The effects are those of the positions 1 to the committed one, each once, in this order."""
+        effects = self.facts.effects.get(share, [])
         self.checked += len(effects)
         due = 1
         for effect in effects:
@@ -55,12 +55,12 @@ class EffectsOnce(StreamInvariant):
             due = max(due, effect.position + 1)
             yield from self._fits(share, effect.position, effect.event)
         if due != position + 1:
-            yield self.broken(f"effects reach to {due - 1}, the position is {position}", share=share)
+            yield self.broken(f"the effects end at {due - 1}, but the position is {position}", share=share)
 
     def _plain(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
         """Each event was handled at least once, and for the first time after the one before it."""
         due = 1
-        for handled in self.story.handled.get(share, []):
+        for handled in self.facts.handled.get(share, []):
             self.checked += 1
             if handled.position > due:
                 yield self.broken(
@@ -76,17 +76,17 @@ class EffectsOnce(StreamInvariant):
             yield self.broken(f"the position is {position}, but only {due - 1} events were handled", share=share)
 
     def _parking(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
-        """Of each stream the first event that fails is parked and all behind it; all others took effect, in order."""
+        """Of each stream the first failing event and all later ones are parked; all others have effects, in order."""
         took: set[int] = set()
         last = 0
-        for effect in self.story.effects.get(share, []):
+        for effect in self.facts.effects.get(share, []):
             self.checked += 1
             if effect.position <= last:
                 yield self.broken(f"position {effect.position} took effect after {last}", share=share)
             took.add(effect.position)
             last = max(last, effect.position)
             yield from self._fits(share, effect.position, effect.event)
-        parked = {row.position: row.failure for row in self.story.parked.get(share, [])}
+        parked = {row.position: row.failure for row in self.facts.parked.get(share, [])}
         shut: set[str] = set()
         for event in events[:position]:
             failure = parked.pop(event.position, None)
@@ -98,46 +98,46 @@ class EffectsOnce(StreamInvariant):
             if what is None and is_blamed:
                 what = self._wrongly_blamed(share, event.position)
             if what is None and (event.stream in shut) == (event.position in took):
-                what = "took effect though it is parked" if event.position in took else "took no effect"
+                what = "took effect although it is parked" if event.position in took else "took no effect"
             if what is not None:
                 yield self.broken(f"position {event.position} {what}", share=share)
         for stray in parked:
             yield self.broken(f"position {stray} is parked, past the position", share=share)
 
     def _wrongly_blamed(self, share: Share, position: int) -> str | None:
-        """Return what is wrong if an event is held to have taken its nodes down, None if it may have done so."""
+        """Return the violation if an event was parked for lost nodes without enough losses, else None."""
         self.figures["events parked for lost nodes"] += 1
-        losses = most_losses(self.story, share, position)
+        losses = most_losses(self.facts, share, position)
         if losses >= GUILTY_AFTER:
             return None
         return f"is parked for lost nodes, and its share was lost {losses} times in a row at most ({_LOST})"
 
     def _fits(self, share: Share, position: int, event: str) -> Iterator[Violation]:
-        events = self.story.events.get(share[1:], [])
+        events = self.facts.events.get(share[1:], [])
         if not 0 < position <= len(events) or events[position - 1].event != event:
-            yield self.broken(f"position {position} was taken for event {event}, which does not lie there", share=share)
+            yield self.broken(f"position {position} was recorded for event {event}, which is elsewhere", share=share)
 
-    def _looks(self) -> Iterator[Violation]:
+    def _snapshots(self) -> Iterator[Violation]:
         """At any time the last effect is that of the position."""
-        for look in self.story.looks:
-            for seen in look.shares:
+        for snapshot in self.facts.snapshots:
+            for seen in snapshot.shares:
                 if seen.consumer in ATOMIC and seen.effect != seen.position:
                     self.checked += 1
                     yield self.broken(
-                        f"its position was {seen.position} while its effects reached to {seen.effect}",
+                        f"its position was {seen.position} while its effects ended at {seen.effect}",
                         share=seen.share,
-                        at_us=look.at_us,
+                        at_us=snapshot.at_us,
                     )
 
 
 def _wrongly_parked(failure: str | None, *, fails: bool, waits: bool) -> str | None:
-    """Return what is wrong with how an event is parked (None: it is not, empty: it waits), None if nothing is."""
+    """Return the violation in how an event is parked (None: it is not, empty: it waits), None if there is none."""
     if fails and not failure:
-        return "fails for good, and is not parked as such"
+        return "fails permanently, but is not parked as failed"
     if waits and failure is None:
-        return "is not parked behind those of its stream"
+        return "is not parked behind the others of its stream"
     if waits and failure:
-        return "was tried though its stream is parked"
+        return "was handled although its stream is parked"
     if failure is not None and not fails and not waits:
-        return f"is parked for nothing ({failure})"
+        return f"is parked without a reason ({failure})"
     return None

@@ -1,4 +1,4 @@
-"""Nothing is left over when all nodes have ended (I21)."""
+"""Nothing is left over after all nodes have exited (I21)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class StreamHygiene(StreamInvariant):
     )
 
     def check(self) -> Iterator[Violation]:
-        """Look at how processes ended, and at what the final dump found."""
-        self.checked += len(self.story.run.exits)
-        for exited, what in unexpected(self.story.run.exits):
+        """Check the exits of processes, and the leftovers in the final dump."""
+        self.checked += len(self.facts.run.exits)
+        for exited, what in unexpected(self.facts.run.exits):
             yield self.broken(what, at_us=exited.at_us)
-        if not self.story.run.dumped:
-            yield self.broken("the run has no final dump: it did not come to its end")
-        for dumped in self.story.run.dumped:
+        if not self.facts.run.dumped:
+            yield self.broken("the run has no final dump: it did not finish")
+        for dumped in self.facts.run.dumped:
             self.checked += 1
             for what, name in (
                 ("owned shares", "leases"),
@@ -36,10 +36,10 @@ class StreamHygiene(StreamInvariant):
             ):
                 count = getattr(dumped, name)
                 if count:
-                    yield self.broken(f"{count} {what} are left after all nodes have ended")
+                    yield self.broken(f"{count} {what} are left over after all nodes have exited")
             if dumped.integrity:
                 yield self.broken(f"the store is damaged: {dumped.integrity}")
-            if dumped.rows != len(self.story.by_id):
+            if dumped.rows != len(self.facts.by_id):
                 yield self.broken(
-                    f"{dumped.rows} events were dumped, and {len(self.story.by_id)} have ids of their own"
+                    f"{dumped.rows} events were dumped, but only {len(self.facts.by_id)} ids are distinct"
                 )

@@ -1,4 +1,4 @@
-"""The shape of an invariant of streams."""
+"""The base class of a stream invariant."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, NamedTuple, TypeVar
 
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.streams.checker.history import Share, StreamStory
+from holdfast.torture.streams.checker.facts import Share, StreamFacts
 
 T = TypeVar("T")
 
 
 class StreamInvariant:
-    """Something that no run of streams may show."""
+    """A condition that no stream run may violate."""
 
     code: ClassVar[str]
     name: ClassVar[str]
     forbids: ClassVar[str]
 
-    def __init__(self, story: StreamStory) -> None:
-        self.story = story
+    def __init__(self, facts: StreamFacts) -> None:
+        self.facts = facts
         self.checked = 0
-        """How much was looked at."""
+        """The number of checked cases."""
         self.figures: dict[str, float] = {}
         self.offended: Share | None = None
-        """The share of the first violation, if it was of one."""
+        """The share of the first violation, if it has one."""
 
     def check(self) -> Iterator[Violation]:
-        """Yield what is wrong."""
+        """Yield the violations."""
         raise NotImplementedError
 
     def broken(self, what: str, *, share: Share | None = None, at_us: int | None = None) -> Violation:
@@ -35,11 +35,11 @@ class StreamInvariant:
         if self.offended is None:
             self.offended = share
         where = "" if share is None else f"{named(share)}: "
-        return Violation(self.code, where + what, self.story.run.last_us if at_us is None else at_us)
+        return Violation(self.code, where + what, self.facts.run.last_us if at_us is None else at_us)
 
 
-class Fact(NamedTuple):
-    """A number that was true at some instant between `sent_us` and `at_us`."""
+class Reading(NamedTuple):
+    """A number that was current at some time between `sent_us` and `at_us`."""
 
     sent_us: int
     at_us: int
@@ -47,16 +47,16 @@ class Fact(NamedTuple):
 
 
 def named(share: Share) -> str:
-    """Return a share as people read it."""
+    """Return a share as text."""
     consumer, category, partition = share
     return f"{consumer} of {category}:{partition}"
 
 
-def sinking(facts: Iterable[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield facts that are smaller than one that was surely true before, each with the greatest of these."""
-    kept = list(facts)
+def decreasing(readings: Iterable[Reading]) -> Iterator[tuple[Reading, Reading]]:
+    """Yield readings that are smaller than one that was certainly current before, each with the greatest of these."""
+    kept = list(readings)
     ended = sorted(kept, key=lambda fact: fact.at_us)
-    greatest: Fact | None = None
+    greatest: Reading | None = None
     index = 0
     for fact in sorted(kept, key=lambda fact: fact.sent_us):
         while index < len(ended) and ended[index].at_us < fact.sent_us:

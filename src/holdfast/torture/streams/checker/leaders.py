@@ -1,4 +1,4 @@
-"""Epochs grow, and whoever writes as a leader has the greatest (I18)."""
+"""Epochs grow, and only the leader with the greatest epoch writes (I18)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.streams.checker.invariant import Fact, StreamInvariant, sinking
+from holdfast.torture.streams.checker.invariant import Reading, StreamInvariant, decreasing
 
 
 class Leaders(StreamInvariant):
@@ -17,27 +17,27 @@ class Leaders(StreamInvariant):
     forbids = "an epoch with two leaders or that shrinks, a leader's write under an epoch that is not the greatest"
 
     def check(self) -> Iterator[Violation]:
-        """Compare what leaders were told, what they wrote and what was seen."""
-        story = self.story
+        """Compare epochs in replies to leaders, in their writes, and in snapshots."""
+        known = self.facts
         holders: dict[int, tuple[str, str]] = {}
-        for led in sorted(story.led, key=lambda led: led.at_us):
+        for led in sorted(known.led, key=lambda led: led.at_us):
             self.checked += 1
             holder = holders.setdefault(led.epoch, (led.node, led.incarnation))
             if holder != (led.node, led.incarnation):
                 yield self.broken(f"{holder[0]} and {led.node} both led under epoch {led.epoch}", at_us=led.at_us)
-        facts = [
-            *(Fact(led.sent_us, led.at_us, led.epoch) for led in story.led),
-            *(Fact(write.sent_us, write.at_us, write.epoch) for write in story.writes),
-            *(Fact(look.sent_us, look.at_us, look.epoch) for look in story.looks),
+        epochs = [
+            *(Reading(led.sent_us, led.at_us, led.epoch) for led in known.led),
+            *(Reading(write.sent_us, write.at_us, write.epoch) for write in known.writes),
+            *(Reading(snapshot.sent_us, snapshot.at_us, snapshot.epoch) for snapshot in known.snapshots),
         ]
-        for greater, fact in sinking(facts):
+        for greater, epoch in decreasing(epochs):
             yield self.broken(
-                f"epoch {fact.number} was led, written or seen after {greater.number} was known", at_us=fact.at_us
+                f"epoch {epoch.number} was led, written or seen after {greater.number} was known", at_us=epoch.at_us
             )
         yield from self._steps()
 
     def _steps(self) -> Iterator[Violation]:
-        steps = [step for step in self.story.transitions if step.epoch]
+        steps = [step for step in self.facts.transitions if step.epoch]
         self.checked += len(steps)
         for earlier, later in pairwise(steps):
             if later.epoch < earlier.epoch:

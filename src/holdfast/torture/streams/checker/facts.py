@@ -1,4 +1,4 @@
-"""The whole history of a run of streams, sorted by what it is about."""
+"""The complete history of a stream run, grouped by subject."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Share = tuple[str, str, int]
 Partition = tuple[str, int]
 
 
-class StreamStory:
-    """All of it is kept in memory: a few hundred bytes for each event and consumer."""
+class StreamFacts:
+    """Everything is kept in memory: a few hundred bytes per event and consumer."""
 
     def __init__(self) -> None:
         self.run = RunFacts()
@@ -44,7 +44,7 @@ class StreamStory:
         self.led: list[Led] = []
         self.writes: list[LeaderWrote] = []
         self.transitions: list[TransitionSeen] = []
-        self.looks: list[SharesSeen] = []
+        self.snapshots: list[SharesSeen] = []
         self.over_us: int | None = None
         self.events: dict[Partition, list[EventRow]] = defaultdict(list)
         self.by_id: dict[str, EventRow] = {}
@@ -55,13 +55,13 @@ class StreamStory:
             AppendCalled: self._called,
             AppendAnswered: self.answers.append,
             AppendRefused: lambda event: self.refused.add(event.call),
-            AppendUnknown: lambda _: None,  # as if there were no answer at all
+            AppendUnknown: lambda _: None,  # like a missing reply
             PositionCommitted: lambda event: self.commits[event.share].append(event),
             Handled: lambda event: self.handled[event.share].append(event),
             Led: self.led.append,
             LeaderWrote: self.writes.append,
             TransitionSeen: self.transitions.append,
-            SharesSeen: self.looks.append,
+            SharesSeen: self.snapshots.append,
             FaultsOver: self._over,
             EventRow: self._event,
             StreamEffectRow: lambda event: self.effects[event.share].append(event),
@@ -70,7 +70,7 @@ class StreamStory:
         }
 
     def note(self, process: str, event: HistoryRecord) -> None:
-        """Take in a record."""
+        """Process a record."""
         self.records += 1
         self.run.note(process, event)
         known = self._notes.get(type(event))
@@ -78,17 +78,17 @@ class StreamStory:
             known(event)
 
     def close(self) -> None:
-        """Note that all records were read, and put them in order."""
+        """Record that all records were read, and sort them."""
         self.run.close()
         self.transitions.sort(key=lambda step: step.number)
-        self.looks.sort(key=lambda look: look.at_us)
+        self.snapshots.sort(key=lambda snapshot: snapshot.at_us)
         for rows in self.events.values():
             rows.sort(key=lambda row: row.position)
         for effects in self.effects.values():
             effects.sort(key=lambda row: row.number)
         for parked in self.parked.values():
             parked.sort(key=lambda row: row.position)
-        for handled in self.handled.values():  # a node that was frozen may write late, under its old generation
+        for handled in self.handled.values():  # a frozen node may write late, under its old generation
             handled.sort(key=lambda event: (event.generation, event.at_us))
 
     def _called(self, event: AppendCalled) -> None:

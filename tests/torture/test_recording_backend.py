@@ -1,4 +1,4 @@
-"""What stands beside the port tells the truth about what has joined a transaction."""
+"""The recording backend records the true outcome of calls that joined a transaction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from holdfast import App
 from holdfast.torture.events import Finished, HistoryRecord
 from holdfast.torture.recorder import Recorder
-from holdfast.torture.recording_backend import Beside
+from holdfast.torture.recording_backend import RecordingBackend
 
 
 class Kept(Recorder):
@@ -36,7 +36,7 @@ def kept() -> Kept:
 @pytest.fixture
 def app(tmp_path, kept) -> App:
     app = App(f"sqlite:///{tmp_path}/store.db")
-    app.backend, _ = Beside.around(app.backend, kept)
+    app.backend, _ = RecordingBackend.around(app.backend, kept)
 
     @app.task(queue="till")
     async def pay() -> None: ...
@@ -44,7 +44,7 @@ def app(tmp_path, kept) -> App:
     return app
 
 
-async def test_the_ends_of_a_batch_are_told_when_it_is_committed(app, kept):
+async def test_the_ends_of_a_batch_are_recorded_when_it_is_committed(app, kept):
     async with app:
         for _ in range(2):
             await app.enqueue("pay")
@@ -57,7 +57,7 @@ async def test_the_ends_of_a_batch_are_told_when_it_is_committed(app, kept):
         assert kept.verdicts() == ["done", "done"]
 
 
-async def test_the_ends_of_a_batch_that_is_rolled_back_are_told_as_not_done(app, kept, monkeypatch):
+async def test_the_ends_of_a_batch_that_is_rolled_back_are_recorded_as_not_done(app, kept, monkeypatch):
     async with app:
         await app.enqueue("pay")
         jobs = await app.claim("till")
