@@ -16,8 +16,9 @@ from holdfast.backends.postgres.verbs.fetch import fetch
 from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, shares
-from holdfast.backends.sql.streams.allocations import SqlAllocations
-from holdfast.backends.sql.streams.facades import SqlConsumers, SqlEvents
+from holdfast.backends.sql.streams.allocation_store import SqlAllocations
+from holdfast.backends.sql.streams.consumer_store import SqlConsumers
+from holdfast.backends.sql.streams.event_store import SqlEvents
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Timing
 from holdfast.model.event import Appended, NewEvent

@@ -9,8 +9,9 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.backends.sql.streams import nodes
-from holdfast.backends.sql.streams.allocations import SqlAllocations
-from holdfast.backends.sql.streams.facades import SqlConsumers, SqlEvents
+from holdfast.backends.sql.streams.allocation_store import SqlAllocations
+from holdfast.backends.sql.streams.consumer_store import SqlConsumers
+from holdfast.backends.sql.streams.event_store import SqlEvents
 from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.verbs.append import append
 from holdfast.backends.sqlite.verbs.fetch import fetch

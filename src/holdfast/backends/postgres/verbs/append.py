@@ -16,8 +16,8 @@ from holdfast.backends.sql.streams.categories import Category, find_categories, 
 from holdfast.backends.sql.streams.placing import (
     Known,
     Place,
-    PlacedEvent,
     Placing,
+    Row,
     answers,
     as_known,
     conflict,
@@ -157,14 +157,15 @@ def copy(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Step
     return answers(events, appended)
 
 
-def _encoded(row: PlacedEvent) -> bytes:
+def _encoded(row: Row) -> bytes:
+    category_id, partition_id, position, stream_name, version, event_id, name, payload, headers, recorded_at = row
     return event_row(
-        row[:3],
-        stream_name=row.stream.encode(),
-        version=row.version,
-        event_id=row.event_id,
-        name=row.event_name.encode(),
-        payload=row.payload.encode(),
-        headers=None if row.headers is None else row.headers.encode(),
-        recorded_at=row.recorded_at,
+        (category_id, partition_id, position),
+        stream_name=stream_name.encode(),
+        version=version,
+        event_id=event_id,
+        name=name.encode(),
+        payload=payload.encode(),
+        headers=None if headers is None else headers.encode(),
+        recorded_at=recorded_at,
     )

@@ -12,21 +12,11 @@ from holdfast.errors import VersionConflict
 from holdfast.model.event import Appended, NewEvent, partition_of
 
 Place = tuple[int, int]  # category and partition
+Row = tuple[int, int, int, str, int, str, str, str, str | None, int]
+"""Of the table of events: category, partition, position, stream, version, id, name, payload, headers, recorded_at.
 
-
-class PlacedEvent(NamedTuple):
-    """A row of the table of events."""
-
-    category_id: int
-    partition_id: int
-    position_id: int
-    stream: str
-    version: int
-    event_id: str
-    event_name: str
-    payload: str
-    headers: str | None
-    recorded_at: int
+Plain, because an append may have very many.
+"""
 
 
 class Known(NamedTuple):
@@ -89,23 +79,23 @@ class Placing:
     def __init__(self, heads: Mapping[Place, tuple[int, int]], versions: Mapping[tuple[int, str], int]) -> None:
         self._heads = dict(heads)
         self._versions = dict(versions)
-        self.rows: list[PlacedEvent] = []
+        self.rows: list[Row] = []
 
     def add(self, event: NewEvent, place: Place) -> Appended:
         """Give a new event its place; raise `VersionConflict`."""
         category_id, partition_id = place
         version = self._versions[category_id, event.stream]
-        if event.expected_version not in {None, version}:
+        if event.expected_version is not None and event.expected_version != version:
             raise conflict(event, version)
         version += 1
         self._versions[category_id, event.stream] = version
         position, recorded_at = self._heads[place]
-        self._heads[place] = (position + 1, recorded_at)
-        text = (event.name, event.payload, headers_of(event))
-        self.rows.append(
-            PlacedEvent(category_id, partition_id, position + 1, event.stream, version, event.id, *text, recorded_at)
-        )
-        return Appended(event.id, version, partition_id, position + 1, is_new=True)
+        position += 1
+        self._heads[place] = (position, recorded_at)
+        headers = None if event.headers is None else headers_of(event)
+        text = (event.stream, version, event.id, event.name, event.payload, headers)
+        self.rows.append((category_id, partition_id, position, *text, recorded_at))
+        return Appended(event.id, version, partition_id, position, is_new=True)
 
     def heads(self) -> list[dict[str, int]]:
         """Return where the heads are now, in ascending order, as parameters of `move_head`."""
