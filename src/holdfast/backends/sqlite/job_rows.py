@@ -10,7 +10,7 @@ from holdfast.backends.sql import order_keys
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import Place, became_ready, value
 from holdfast.backends.sqlite.clock import Steady
-from holdfast.backends.sqlite.execute import Direct
+from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs.finish import complete_all
 from holdfast.backends.sqlite.verbs.promote import promote
 from holdfast.store.job_rows import CompletedRows
@@ -25,11 +25,10 @@ class SqliteJobRows(SqlJobRows):
         self._steady = steady
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
-        completed: CompletedRows = yield Direct(lambda tx: complete_all(tx, finishes))
-        return completed
+        return (yield from direct(lambda tx: complete_all(tx, finishes))())
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
-        places: list[Place] = yield Direct(lambda tx: promote(tx, limit))
+        places = yield from direct(lambda tx: promote(tx, limit))()
         yield from became_ready(places)
         return len(places)
 

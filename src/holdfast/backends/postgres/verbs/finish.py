@@ -24,5 +24,5 @@ def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[CompletedR
         number=len(ordered),
         keyed=keyed,
     )
-    refused = set() if count == len(ordered) else wanted.keys() - zip(seqs, fences, strict=True)
+    refused: set[tuple[int, int]] = set() if count == len(ordered) else wanted.keys() - zip(seqs, fences, strict=True)
     return CompletedRows(refused, heads)

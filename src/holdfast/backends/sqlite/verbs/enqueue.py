@@ -12,7 +12,7 @@ from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.order_keys import NO_HEAD, bring_up
 from holdfast.backends.sql.steps import Numbers, became_ready, rows
 from holdfast.backends.sqlite.connection import Tx
-from holdfast.backends.sqlite.execute import Direct
+from holdfast.backends.sqlite.execute import direct
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
@@ -37,9 +37,7 @@ def _lane(tx: Tx, queue: str, task: str) -> int:
 
 def enqueue(jobs: Sequence[NewJob]) -> Steps[list[bool]]:
     """Insert jobs; False for each whose id is known."""
-    created: list[bool]
-    line_ids: Sequence[int]
-    created, line_ids = yield Direct(lambda tx: _enqueue(tx, jobs))
+    created, line_ids = yield from direct(lambda tx: _enqueue(tx, jobs))()
     if line_ids:
         heads = yield from rows("order_key_heads", line_ids=Numbers(line_ids))
         yield from bring_up([line_id for line_id, head_seq in heads if head_seq == NO_HEAD])

@@ -7,7 +7,7 @@ result and that of the head of an order key are written one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -61,7 +61,7 @@ def _complete_many(tx: Tx, fence: int, seqs: list[int], refused: set[Key], heads
     refused.update((seq, fence) for seq in seqs if seq not in held)
 
 
-def _held_under(tx: Tx, lot: dict[str, object]) -> set[int]:
+def _held_under(tx: Tx, lot: Mapping[str, object]) -> set[int]:
     return set(_decode_seqs(tx.value("held_under", lot)))
 
 
