@@ -112,7 +112,7 @@ async def test_a_handler_that_goes_on_after_its_session_was_ended_learns_that_it
     transactions = backend.transactions
     with pytest.raises(TransactionExpired), transactions.begin_blocking(job.lease, limit=timedelta(seconds=5)) as ours:
         await asyncio.create_task(soon(lambda: backend.jobs.rescue(None, MANY)), context=Context())
-        ours._limit = LEASE  # type: ignore[attr-defined] # a frozen client's own clock has not run out yet here
+        ours.limit = LEASE  # type: ignore[attr-defined] # a frozen client's own clock has not run out yet here
         ours.connection.execute("select 1")
 
 
