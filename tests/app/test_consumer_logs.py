@@ -16,7 +16,7 @@ from holdfast.streams import event_retry
 @pytest.mark.parametrize(
     ("on_error", "says"),
     [
-        ("park", "is parked, with the later ones of its stream, after 2 attempts: ValueError: no"),
+        ("park", "is parked, with the later events of its stream, after 2 attempts: ValueError: no"),
         ("skip", "is skipped after 2 attempts: ValueError: no"),
     ],
 )
@@ -101,7 +101,7 @@ async def test_the_traceback_of_a_batch_that_failed_is_logged_before_its_events_
                 await eventually(drained(app))
 
     (record,) = of_streams(caplog)
-    assert "a batch of 3 failed" in record.getMessage()
+    assert "a batch of 3 events failed" in record.getMessage()
     assert names_this_file(record)
 
 

@@ -41,7 +41,10 @@ def with_a_job(ctx: Context) -> None: ...
 @pytest.mark.parametrize(
     ("handler", "says"),
     [
-        (swapped, r"the event comes first and the context second.* let the handler take \(event: Event, ctx: Event"),
+        (
+            swapped,
+            r"the event comes first and the context second.* declare the parameters as \(event: Event, ctx: Event",
+        ),
         (swapped_without_words, "the event comes first and the context second"),
         (with_the_context_of_a_job, r"second parameter, ctx, .*Context, but .* annotate it as EventContext"),
         (with_a_second_event, "second parameter, other, .* annotate it as EventContext"),

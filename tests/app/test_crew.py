@@ -133,7 +133,7 @@ async def test_a_node_whose_name_is_taken_ends_the_crew_as_a_wrong_configuration
     second.stop()
     await taking
     (record,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert "has joined as node box-1: give every process a node id of its own" in record.getMessage()
+    assert "has joined as node box-1: give each process a separate node id" in record.getMessage()
     assert record.exc_info is None
 
 

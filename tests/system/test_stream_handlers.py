@@ -103,7 +103,7 @@ def test_a_handler_that_ignores_its_end_ends_its_process(cluster):
     cluster.handler_of("special")
     anna.signal(signal.SIGTERM)
     assert anna.end(within=30.0) == 70, anna.text
-    assert "do not end" in anna.text
+    assert "did not end" in anna.text
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_a_handler_that_does_not_end_when_its_share_was_taken_ends_its_process_a
     cluster.handler_of("special")
     cluster.app.consumers.sync.pause("billing")
     assert cluster.nodes["anna"].end(within=30.0) == 70, cluster.nodes["anna"].text
-    assert "does not end though its share was taken away" in cluster.nodes["anna"].text
+    assert "did not end after its share was lost" in cluster.nodes["anna"].text
     assert cluster.effects() == []
 
 

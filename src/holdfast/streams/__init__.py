@@ -1,1 +1,1 @@
-"""Consumers of streams: which partition is consumed where, and how an event becomes an effect."""
+"""Consumers of streams: which node consumes which partition, and how events are handled."""

@@ -1,16 +1,16 @@
-"""Which share goes to which node: a pure function from what the leader sees to the moves that it wants.
+"""The allocator: which share goes to which node, as a pure function from the leader's survey to a list of moves.
 
-Four wishes, in this order:
+Four goals, in this order:
 
-1. **Safe.** A share is taken from an owner only for a reason that the store checks again (silent, replaced, overdue);
+1. **Safe.** A share is seized from its owner only for a reason that the store checks again (silent, replaced, overdue);
    and for silence only if the failure detector considers the node dead (`holdfast.streams.failure_detector`). Until
-   then a silent node is granted nothing and keeps what it has.
+   then a silent node is granted nothing and keeps its shares.
 2. **Served.** A free share of a consumer that is not paused goes to a node that can run it, at once.
-3. **Even.** Of each consumer every node has its part in proportion to its capacity, give or take one.
-4. **Still.** Whoever has a share keeps it unless evenness demands otherwise; a node that has only just joined is left
-   alone for a while, since others may follow it; of a consumer's shares only a quarter is under way at a time.
+3. **Even.** Every node has shares of each consumer in proportion to its capacity, give or take one.
+4. **Stable.** An owner keeps its share unless evenness requires a move; a node that has just joined gets none for a
+   while, since others may join soon after it; at most a quarter of a consumer's shares move at a time.
 
-Nothing here is needed for safety: a foolish plan, or two leaders with different plans, costs time alone.
+Nothing here is needed for safety: a bad plan, or two leaders with different plans, only costs time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from holdfast.model.allocation import (
 from holdfast.store.stream_values import NodeView, ShareState, Survey
 from holdfast.streams.quotas import NodeQuota, quotas
 
-_UNDER_WAY: Final = 4  # at most one in so many of a consumer's shares is being moved for the sake of evenness
+_UNDER_WAY: Final = 4  # at most one in this many of a consumer's shares moves at a time for evenness
 _NONE: Final = timedelta(0)
 
 
 def plan(survey: Survey, timing: Timing, *, gone: Collection[NodeKey]) -> list[Move]:
-    """Return the moves that bring the allocation nearer to what it should be; none when it is there.
+    """Return the moves toward the desired allocation; none once it is reached.
 
-    From nodes that are `gone` shares are taken for their silence.
+    Shares of nodes in `gone` are seized because the nodes are silent.
     """
     nodes = {view.node: view for view in survey.nodes}
     by_consumer: dict[str, list[ShareState]] = defaultdict(list)
@@ -59,7 +59,7 @@ def plan(survey: Survey, timing: Timing, *, gone: Collection[NodeKey]) -> list[M
 def seize_reason(
     allocation: ShareState, nodes: Mapping[NodeKey, NodeView], gone: Collection[NodeKey]
 ) -> SeizeReason | None:
-    """Return why a share may be taken from its owner, None if it may not."""
+    """Return why a share may be seized from its owner, None if it may not."""
     if allocation.owner is None:
         return None
     if allocation.owner not in nodes:
@@ -89,7 +89,7 @@ class _Plan:
         self._gone = gone
         self._paused = paused
         self._seized: list[Seize] = []
-        self._free: list[ShareState] = []  # what is free, or will be after the seizures
+        self._free: list[ShareState] = []  # free now, or after the seizures
         self._kept: dict[str, list[ShareState]] = defaultdict(list)
         self._revoking = 0
         self._count = 0
@@ -107,7 +107,7 @@ class _Plan:
             self._kept[allocation.owner.node_id].append(allocation)
 
     def moves(self, allocations: Collection[ShareState]) -> list[Move]:
-        """Return what is to be done: seizures first, since what they free is granted in the same step."""
+        """Return the moves: seizures first, since the shares that they free are granted in the same step."""
         self._count = len(allocations)
         for allocation in allocations:
             self._sort_in(allocation)
@@ -131,8 +131,8 @@ class _Plan:
     def _seats(self, able: Mapping[str, NodeView]) -> list[NodeQuota]:
         """Return the nodes among which the shares are divided, with what each has.
 
-        A node that has just joined waits, unless it has shares, is meant to have some back, or nobody else is there.
-        One that seems to have joined in the future did so before the store's clock was set back.
+        A node that has just joined waits, unless it has shares, is the intended owner of some, or no other node can run
+        the consumer. A join time in the future means that the store's clock was set back since.
         """
         meant = {free.target for free in self._free}
         settled = {
@@ -149,7 +149,7 @@ class _Plan:
         return next(member.capacity for member in view.members if member.consumer == self._consumer)
 
     def _grant(self, able: Mapping[str, NodeView], due: Mapping[str, int]) -> tuple[list[GrantTo], dict[str, int]]:
-        """Give what is free to those that lack some, to its former owner first; also what each lacks afterwards."""
+        """Grant free shares to nodes that lack some, the former owner first; return also what each lacks afterwards."""
         lacking = {name: quota - len(self._kept.get(name, ())) for name, quota in due.items()}
         grants: list[GrantTo] = []
         for free in sorted(self._free, key=lambda a: a.target is None):
@@ -162,7 +162,7 @@ class _Plan:
         return grants, lacking
 
     def _surplus(self, due: Mapping[str, int], lacking: dict[str, int]) -> Iterable[tuple[ShareState, str]]:
-        """Return what is to move for evenness, with who shall have it: only so many at a time."""
+        """Return the shares to move for evenness, with their new owners: a limited number at a time."""
         room = max(1, self._count // _UNDER_WAY) - self._revoking
         for name in sorted(due):
             kept = self._kept.get(name, [])
@@ -175,13 +175,13 @@ class _Plan:
                 yield held, target
 
     def _revoke(self, held: ShareState, target: str | None) -> Revoke:
-        # What is cut short after the time to drain has the grace to end in, and to be released rather than seized.
+        # A handler that is cut short at the drain deadline has the grace to end in: its share is released, not seized.
         drain = self._timing.drain
         return Revoke(held.share, held.generation, None if drain is None else drain + self._timing.grace, target)
 
 
 def _neediest(lacking: Mapping[str, int]) -> str | None:
-    """Return the node that lacks most, None if none lacks any."""
+    """Return the node that lacks the most shares, None if none lacks any."""
     name = max(sorted(lacking), key=lambda node: lacking[node], default=None)
     return name if name is not None and lacking[name] > 0 else None
 

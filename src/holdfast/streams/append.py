@@ -1,4 +1,4 @@
-"""From what a caller says to events that a store can append: checked and encoded."""
+"""Checks and encodes the events of a caller for a store to append."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FIELDS: Final = frozenset({"stream", "name", "payload", "headers", "expected_ve
 
 
 def new_events(category: str, events: Iterable[Mapping[str, Any]]) -> list[NewEvent]:
-    """Return events to append, made of mappings with `stream`, `name`, `payload` and, where wanted, more.
+    """Return the events to append, from mappings with `stream`, `name` and optional fields such as `payload`.
 
-    Raises `ConfigError` or `PayloadError` that names the item; then nothing is appended.
+    Raises `ConfigError` or `PayloadError`, naming the item; nothing is appended then.
     """
     given = list(events)
     if len(given) > MAX_EVENTS:
@@ -41,8 +41,8 @@ def new_events(category: str, events: Iterable[Mapping[str, Any]]) -> list[NewEv
 def _new_event(category: str, fresh: str, event: Mapping[str, Any], seen: set[tuple[str, str]]) -> NewEvent:
     unknown = set(event) - _FIELDS
     if unknown or not {"stream", "name"} <= set(event):
-        wrong = f"has {', '.join(sorted(map(str, unknown)))}" if unknown else "lacks a stream or a name"
-        raise ConfigError(f"an event {wrong}: it takes {', '.join(sorted(_FIELDS))}")
+        wrong = f"has unknown fields: {', '.join(sorted(map(str, unknown)))}" if unknown else "lacks a stream or a name"
+        raise ConfigError(f"an event {wrong}; its fields are {', '.join(sorted(_FIELDS))}")
     where = check_name("category", event.get("category", category))
     stream = check_stream(event["stream"])
     name = check_name("event", event["name"])
@@ -65,7 +65,9 @@ def _new_event(category: str, fresh: str, event: Mapping[str, Any], seen: set[tu
 
 def _check_version(version: object) -> None:
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        raise ConfigError(f"expected_version={version!r}: pass the version the stream has, 0 if it has no event yet")
+        raise ConfigError(
+            f"expected_version={version!r}: pass the current version of the stream, 0 if it has no events"
+        )
 
 
 def _event_id(given: object, fresh: str) -> str:
@@ -74,4 +76,4 @@ def _event_id(given: object, fresh: str) -> str:
     try:
         return str(UUID(str(given)))
     except ValueError:
-        raise ConfigError(f"event_id={given!r} is no UUID: pass one, or leave it out") from None
+        raise ConfigError(f"event_id={given!r} is not a UUID: pass one, or omit it") from None

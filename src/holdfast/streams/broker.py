@@ -1,22 +1,23 @@
-"""What a node does with the shares that it is granted and asked to release: decisions alone, without I/O or clock.
+"""The broker: decides what a node does with the shares that it is granted or asked to release; no I/O and no clock.
 
 The node sends heartbeats to the store and passes the answers to the broker. The broker returns commands:
 
 ```text
    answer ──▶ share is new here            Begin   consume it from its committed position
-              share is to be released      Drain   end what is being handled, commit, release
-              share is not ours any more   Drop    stop; what is still written is refused by the store
-              the node is not known        Drop all, and join again
+              share is being revoked       Drain   finish the current event or batch, commit, release
+              share is no longer ours      Drop    stop; the store refuses any later write
+              the node is not registered   Drop all, and join again
 ```
 
-A share that is granted again while its former consumer is still ending is begun when that has ended (`succeeding`).
+A share that is granted again while its former share consumer is still ending begins when that one has ended
+(`succeeding`).
 
-**Self-fencing.** The leader may take our shares once we have been silent for `ttl + grace` by the store's clock. We do
-not know when that is, but we know when we *sent* the last heartbeat that succeeded; the store cannot have heard us
-before that. So `self_fence`, by a clock of ours that never steps, after that sending we handle nothing more and
-interrupt what is being handled. Since `self_fence < ttl` we have stopped before another node begins. A store that knows
-how long the heartbeat waited in its own queue says so, and the time counts from the end of that wait. If the process
-was frozen meanwhile, the generation refuses what it writes.
+**Self-fencing.** The leader may seize the shares of a node that was silent for `ttl + grace` by the store's clock. The
+node cannot read that clock, but it knows when it *sent* its last successful heartbeat, and the store cannot have
+received that one earlier. So the node stops handling, and interrupts running handlers, when `self_fence` has passed
+since then on its local monotonic clock. Since `self_fence < ttl`, it has stopped before another node begins. If the
+store reports how long the heartbeat waited in its queue, the time counts from the end of that wait. If the process was
+frozen meanwhile, the store refuses its writes by their generation.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from holdfast.store.stream_values import OwnedShare, OwnedShares
 
 
 class Command(msgspec.Struct, frozen=True, tag=True):
-    """What the node is to do for one grant."""
+    """A command of the broker about one grant."""
 
     grant: Grant
 
@@ -40,7 +41,7 @@ class Begin(Command, frozen=True):
 
 
 class Drain(Command, frozen=True):
-    """End what is being handled, commit and release; `within` the time given, if there is a deadline."""
+    """Finish the current event or batch, commit and release; `within` this time, if there is a deadline."""
 
     within: timedelta | None
 
@@ -50,45 +51,45 @@ class Drop(Command, frozen=True):
 
 
 class _Heard(msgspec.Struct, frozen=True):
-    """What the store last said: the shares granted to us, and since when, by our clock, it may have heard nothing."""
+    """The store's last answer: the shares granted to this node, and since when (local clock) the node may be silent."""
 
     since: float
     grants: frozenset[Grant]
 
 
 class Broker:
-    """The shares that this node holds, as far as it knows."""
+    """The shares of this node, according to the store's last answer."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._held: dict[Share, OwnedShare] = {}
-        self._heard: _Heard | None = None  # written by the heartbeat's thread, as a whole
+        self._heard: _Heard | None = None  # replaced as a whole by the heartbeat thread
 
     @property
     def grants(self) -> list[Grant]:
-        """What is held."""
+        """The grants that this node holds."""
         return [owned.grant for owned in self._held.values()]
 
-    def heard(self, beat: OwnedShares, *, sent: float | None) -> None:
-        """Note the answer to a heartbeat that was sent at `sent`, or to a look (None); callable from one other thread.
+    def heard(self, answer: OwnedShares, *, sent: float | None) -> None:
+        """Record the answer to a heartbeat sent at `sent`, or to a read (None); callable from one other thread.
 
-        From now on nothing is handled under a grant that the answer does not name, whatever the event loop has done
-        about it until now.
+        From now on nothing is handled under a grant that the answer does not list, even if the event loop has not
+        processed the answer yet.
         """
         former = self._heard
-        if not beat.is_known or (former is None and sent is None):
+        if not answer.is_known or (former is None and sent is None):
             self._heard = None
             return
         since = [] if former is None else [former.since]
         if sent is not None:
-            since.append(sent + beat.waited.total_seconds())
-        self._heard = _Heard(max(since), frozenset(owned.grant for owned in beat.owned))
+            since.append(sent + answer.waited.total_seconds())
+        self._heard = _Heard(max(since), frozenset(owned.grant for owned in answer.owned))
 
-    def compare(self, beat: OwnedShares) -> list[Command]:
-        """Compare the store's answer with what the node holds; return what is to be done about the difference."""
-        if not beat.is_known:
+    def compare(self, answer: OwnedShares) -> list[Command]:
+        """Compare the store's answer with the shares held here; return the commands that make them match."""
+        if not answer.is_known:
             return self.drop_all()
-        now_owned = {owned.grant.share: owned for owned in beat.owned}
+        now_owned = {owned.grant.share: owned for owned in answer.owned}
         commands: list[Command] = []
         for share, held in list(self._held.items()):
             owned = now_owned.get(share)
@@ -103,19 +104,19 @@ class Broker:
     def _compare(self, held: OwnedShare | None, owned: OwnedShare) -> list[Command]:
         is_revoking = owned.state is AllocationState.REVOKING
         if held is None:
-            # A share that was never begun is released by way of an empty drain: there is one way to release a share.
+            # A share that was never begun is begun and drained, so that there is only one way to release a share.
             return [Begin(owned.grant), Drain(owned.grant, owned.drain_left)] if is_revoking else [Begin(owned.grant)]
         if is_revoking and held.state is not AllocationState.REVOKING:
             return [Drain(owned.grant, owned.drain_left)]
         return []
 
     def succeeding(self, share: Share) -> list[Command]:
-        """Return what is to be done with a share that has ended here, if it was granted again meanwhile."""
+        """Return the commands for a share whose consumer has ended, if it was granted again meanwhile."""
         owned = self._held.get(share)
         return [] if owned is None else self._compare(None, owned)
 
     def released(self, grant: Grant) -> None:
-        """Note that a grant was released, or was found to be stale."""
+        """Remove a grant that was released, or found to be stale."""
         held = self._held.get(grant.share)
         if held is not None and held.grant == grant:
             del self._held[grant.share]
@@ -127,12 +128,12 @@ class Broker:
         return dropped
 
     def may_handle(self, grant: Grant, now: float) -> bool:
-        """Tell whether no other node can have been granted this share yet."""
+        """Return whether it is certain that no other node owns this share yet."""
         heard = self._heard
         return heard is not None and grant in heard.grants and self.sure_for(now) > 0.0
 
     def sure_for(self, now: float) -> float:
-        """Return for how many seconds from now no other node can be granted our shares; 0 if that is not sure."""
+        """Return for how many seconds no other node can be granted this node's shares; 0 if that is not certain."""
         heard = self._heard
         if heard is None:
             return 0.0

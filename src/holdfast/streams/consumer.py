@@ -1,4 +1,4 @@
-"""A consumer: the name of a piece of work, what it reads, and how its events are handled."""
+"""A consumer: a named, durable reader of events, with its subscription, handler and settings."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _MAX_BATCH: Final = 10_000
 
 
 class OnError(StrEnum):
-    """What becomes of an event that still fails after `max_attempts`."""
+    """What happens to an event that still fails after `max_attempts`."""
 
-    BLOCK = "block"  # go on trying: nothing behind it in its partition is handled before it
-    SKIP = "skip"  # log it and pass over it
-    PARK = "park"  # set it aside, and with it the later events of its stream; others flow
+    BLOCK = "block"  # keep retrying: later events of its partition wait for it
+    SKIP = "skip"  # log it and continue with the next event
+    PARK = "park"  # set it aside with the later events of its stream; other streams continue
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """What `@app.consumer` has made of a function or a class; all of it checked."""
+    """A registered consumer, with checked settings; made by `@app.consumer` from a function or a class."""
 
     name: str
     handler: Callable[..., Any]
@@ -42,7 +42,7 @@ class Consumer(msgspec.Struct, frozen=True):
     is_async: bool
     executor: Executor
     reference: tuple[str, str] | None
-    """Module and qualified name under which a child process finds the handler."""
+    """The module and qualified name under which a child process finds the handler."""
     takes_batch: bool
     takes_context: bool
     batch: int
@@ -56,7 +56,7 @@ class Consumer(msgspec.Struct, frozen=True):
     capacity: int
 
     def __repr__(self) -> str:
-        """Show the name and what it reads."""
+        """Show the name and the subscription."""
         return f"<Consumer {self.name!r} of {self.subscription}>"
 
 
@@ -64,11 +64,11 @@ class ConsumerSettings(TypedDict, total=False):
     """The settings of `@app.consumer(…)`: the only list of them.
 
     A consumer reads a `category`, one `stream` of it, or with `log=True` all categories, from `start`: "beginning",
-    "end", a time or a position. `batch` is the largest list that a handler of lists is given, 100 by default. Without
-    `ctx.transaction()` the position is written every `commit_every` events or `commit_interval` seconds.
-    `poll_interval` is the interval of polls without a notification. `on_error` is "block", "skip" or "park", applied
-    after `max_attempts`, spaced by `retry`. `timeout` limits one attempt. `capacity` is the weight of this node. With
-    `executor="process"` the handler runs in a child process.
+    "end", a time or a position. `batch` is the maximum number of events in a list for a handler that takes lists, 100
+    by default. Without `ctx.transaction()` the position is written every `commit_every` events or `commit_interval`
+    seconds. `poll_interval` is the interval of polls without a notification. `on_error` is "block", "skip" or "park",
+    applied after `max_attempts`, spaced by `retry`. `timeout` limits one attempt. `capacity` is the weight of this
+    node. With `executor="process"` the handler runs in a child process.
     """
 
     category: str | None
@@ -129,7 +129,7 @@ def make_consumer(name: str, handler: Callable[..., Any], **settings: Unpack[Con
 
 
 def check_start(start: object) -> Start:
-    """Return where to begin; raises `ConfigError` for what is no such place."""
+    """Return a valid start; raises `ConfigError` otherwise."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise ConfigError(f"start={start!r} has no time zone: pass an aware datetime, e.g. datetime.now(UTC)")
@@ -138,11 +138,11 @@ def check_start(start: object) -> Start:
         return start
     if isinstance(start, str) and start in set(StartAt):
         return StartAt(start)
-    raise ConfigError(f'start={start!r} is none: pass "beginning", "end", an aware datetime or a position from 0')
+    raise ConfigError(f'invalid start {start!r}: use "beginning", "end", an aware datetime or a position from 0')
 
 
 def _call_of(name: str, handler: object) -> Callable[..., Any]:
-    """Return what is called with each event: the function, or the `handle` of an instance of the class."""
+    """Return the callable for events: the function, or the `handle` method of an instance of the class."""
     target: object = handler() if isinstance(handler, type) else handler
     if not inspect.isroutine(target):
         target = getattr(target, "handle", None)
@@ -153,14 +153,14 @@ def _call_of(name: str, handler: object) -> Callable[..., Any]:
 
 
 def _batch(name: str, takes: HandlerParameters, batch: int | None) -> int:
-    """Return how many events are read at once: as many as a batch may have."""
+    """Return the maximum number of events in a batch."""
     if batch is None:
         return _DEFAULT_BATCH
     count = _count(name, "batch", batch, _MAX_BATCH)
     if count > 1 and not takes.takes_batch and not takes.says_which:
         message = (
-            f"consumer {name!r}: batch={count}, but nothing says that its handler takes a list, so it would be given "
-            "one event at a time: annotate its first parameter as list[Event], or as Event and leave out batch"
+            f"consumer {name!r}: batch={count}, but its handler is not annotated to take a list, so it would receive "
+            "one event at a time: annotate its first parameter as list[Event], or as Event and omit batch"
         )
         raise ConfigError(message)
     return count
@@ -169,7 +169,7 @@ def _batch(name: str, takes: HandlerParameters, batch: int | None) -> int:
 def _subscription(name: str, category: str | None, stream: str | None, *, log: bool) -> Subscription:
     if log:
         if category is not None or stream is not None:
-            raise ConfigError(f"consumer {name!r}: log=True reads all categories, so it takes no category or stream")
+            raise ConfigError(f"consumer {name!r}: log=True reads all categories, so omit category and stream")
         return Subscription()
     if category is None:
         if stream is not None and "/" in stream:
@@ -182,13 +182,13 @@ def _subscription(name: str, category: str | None, stream: str | None, *, log: b
 
 
 def check_stream(stream: object) -> str:
-    """Return the name of a stream, or refuse it: any text of 1 to 255 characters that a store can keep."""
+    """Return a valid stream name: any printable text of 1 to 255 characters; raises `ConfigError` otherwise."""
     if not isinstance(stream, str):
-        raise ConfigError(f"stream {stream!r} is not a text: name it after the thing it is about, e.g. 'company-7'")
-    if not 1 <= len(stream) <= 255:  # noqa: PLR2004 - fits into an index of every store
+        raise ConfigError(f"stream {stream!r} is not a string: name it after its entity, e.g. 'company-7'")
+    if not 1 <= len(stream) <= 255:  # noqa: PLR2004 - fits into an index of each backend
         raise ConfigError(f"stream {stream[:40]!r} has {len(stream)} characters: 1 to 255 are allowed")
     if "\0" in stream or not stream.isprintable():
-        raise ConfigError(f"stream {stream!r} has characters that cannot be printed: leave them out")
+        raise ConfigError(f"stream {stream!r} contains non-printable characters: remove them")
     return stream
 
 
@@ -196,7 +196,7 @@ def _timeout(name: str, executor: Executor, timeout: float | timedelta | None) -
     if timeout is None:
         return None
     if executor is Executor.THREAD:
-        message = f"consumer {name!r}: a thread cannot be stopped at a timeout: make the handler async, or leave it out"
+        message = f"consumer {name!r}: a thread cannot be stopped at a timeout: make the handler async, or omit timeout"
         raise ConfigError(message)
     return to_span(timeout, "timeout")
 
@@ -206,12 +206,12 @@ def _on_error(name: str, value: object) -> OnError:
         return OnError(cast("str", value))
     except ValueError:
         choices = ", ".join(repr(str(choice)) for choice in OnError)
-        raise ConfigError(f"consumer {name!r}: on_error={value!r} is none of {choices}") from None
+        raise ConfigError(f"consumer {name!r}: on_error={value!r} is not one of {choices}") from None
 
 
 def _count(name: str, what: str, value: object, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ConfigError(f"consumer {name!r}: {what}={value!r}: pass a whole number from 1 to {most}")
+        raise ConfigError(f"consumer {name!r}: {what}={value!r} is not a whole number from 1 to {most}")
     return value
 
 
@@ -222,9 +222,9 @@ class Consumers:
         self._by_name: dict[str, Consumer] = {}
 
     def add(self, consumer: Consumer) -> None:
-        """Register a consumer; raises `ConfigError` if there is one of this name."""
+        """Register a consumer; raises `ConfigError` if the name is taken."""
         if consumer.name in self._by_name:
-            raise ConfigError(f"there is a consumer {consumer.name!r} already: give this one another name")
+            raise ConfigError(f"consumer {consumer.name!r} is already registered: choose another name")
         self._by_name[consumer.name] = consumer
 
     def get(self, name: str) -> Consumer:
@@ -233,12 +233,12 @@ class Consumers:
             return self._by_name[name]
         except KeyError:
             known = ", ".join(sorted(self._by_name)) or "none"
-            raise ConsumerNotFound(f"this app has no consumer {name!r}; it has {known}") from None
+            raise ConsumerNotFound(f"no consumer is named {name!r}; registered consumers: {known}") from None
 
     def __iter__(self) -> Iterator[Consumer]:
-        """Iterate over all of them."""
+        """Iterate over all consumers."""
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of consumers."""
         return len(self._by_name)

@@ -1,7 +1,7 @@
 """The context of a consumer's handler.
 
-`ctx.transaction()` makes an effect happen once: what is written through its connection and the consumer's position
-commit together, fenced by the generation of the grant. A handler without it receives an event at least once.
+`ctx.transaction()` gives effect once: writes through its connection commit together with the consumer's position,
+fenced by the generation of the grant. A handler that does not use it may receive an event more than once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class EventContext:
 
     @property
     def lease_lost(self) -> Signal:
-        """Set when the share was taken from this node: stop, nothing that is written in a transaction will be kept."""
+        """Set when this node has lost the share: stop, since transactions can no longer commit."""
         return self._effect.lease_lost
 
     @property
     def is_committed(self) -> bool:
-        """Whether effect and position have been committed in a transaction."""
+        """Whether effect and position were committed in a transaction."""
         return self._effect.is_committed
 
     @property
@@ -43,18 +43,18 @@ class EventContext:
 
     @property
     def fence(self) -> int:
-        """The generation of the grant, which grows with each: pass it to external systems that refuse a smaller one."""
+        """The generation of the grant, which only grows: pass it to external systems that reject a smaller one."""
         return self._effect.grant.generation
 
     @property
     def sync(self) -> SyncEventContext:
-        """The same for a handler in a thread."""
+        """The blocking version of this context, for a handler in a thread."""
         return SyncEventContext(self._effect)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Open a transaction of the store; leaving it commits effect and position together, an exception neither.
 
-        Jobs enqueued and events appended inside join it. Raises `LeaseLost` when the share was taken away.
+        Jobs enqueued and events appended inside join it. Raises `LeaseLost` if the share was lost.
         """
         return self._effect.transaction()
 

@@ -1,4 +1,4 @@
-"""Removing a node that is known to be dead, so that the others need not wait for its silence."""
+"""Removes a node that is known to be dead, so that its shares are granted without waiting for its `ttl`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _logger = logging.getLogger("holdfast.streams")
 
 
 async def remove_dead_node(backend: Backend, incarnation: str, reason: str) -> None:
-    """Free the shares of a dead node, and its leadership if it led; safe to repeat.
+    """Free the shares of a dead node, and its leadership if it was the leader; safe to repeat.
 
-    Nothing of the node may run any more. A node that has left by itself, or that has a later incarnation, is not there.
+    No part of the node may still run. Does nothing if this incarnation has left, or was replaced by a later one.
     """
     store = backend.streams.allocations
     for view in await store.nodes():

@@ -16,7 +16,7 @@ from holdfast.store.stream_values import Commit, CommitVerdict
 
 
 class StreamUnparked(Exception):  # noqa: N818
-    """The parked events of a stream were dropped while an event was to be parked behind them: fetch again."""
+    """A stream was unparked while another of its events was about to be parked: fetch again."""
 
 
 class EventEffect(Effect):
@@ -34,7 +34,7 @@ class EventEffect(Effect):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether a commit was sent of which it is not known what became of it."""
+        """Whether a commit was sent whose outcome is unknown."""
         return self.stage is EffectStage.COMMITTING
 
     @property
@@ -42,13 +42,13 @@ class EventEffect(Effect):
         return self.backend.streams.consumers
 
     def refuse_second(self) -> None:
-        """Refuse a second transaction: the store takes a repeated commit for the first one, and keeps both effects."""
+        """Refuse a second transaction: the store would treat its commit as a repeat, and keep both effects."""
         if self.is_committed:
-            message = "effect and position were committed already: one transaction for each event or batch"
+            message = "effect and position are already committed: use one transaction for each event or batch"
             raise ConfigError(message)
         if self.is_unknown:
             message = (
-                "the first transaction of this event was sent to be committed, and it is not known what became of it: "
+                "the outcome of the first transaction of this event is unknown: "
                 "let the handler raise, and the event is handled again if it was not committed"
             )
             raise OutcomeUnknown(message)
@@ -58,7 +58,7 @@ class EventEffect(Effect):
         return self._consumers.begin(self.grant, limit=self.limit)
 
     def begin_blocking(self) -> AbstractContextManager[Any]:
-        """The same for a thread."""
+        """Open a transaction under the grant, with blocking calls."""
         return self._consumers.begin_blocking(self.grant, limit=self.limit)
 
     def write_end(self, transaction: Any) -> Any:
@@ -66,7 +66,7 @@ class EventEffect(Effect):
         return transaction.commit(self.grant, self.commit)
 
     def is_accepted(self, verdict: Any) -> bool:
-        """Tell whether the position was written."""
+        """Return whether the position was written."""
         return verdict is CommitVerdict.DONE
 
     async def refusal(self, verdict: Any) -> Exception:
@@ -76,19 +76,19 @@ class EventEffect(Effect):
         self.lease_lost.set()
         share = self.grant.share
         return LeaseLost(
-            f"partition {share.partition_id} of {share.category} was taken from consumer {share.consumer} here "
-            f"(generation {self.grant.generation} is stale): nothing was written, and its new owner goes on"
+            f"partition {share.partition_id} of {share.category} of consumer {share.consumer} was taken from this node "
+            f"(generation {self.grant.generation} is stale): nothing was written, and the new owner continues"
         )
 
     async def ask(self) -> EffectStage:
-        """Ask the store for the position; it says nothing where the commit does not move it, or the grant is stale."""
+        """Ask the store for the position; inconclusive if the commit does not move it, or the grant is stale."""
         position = await self._consumers.verify(self.grant)
         if position is None or self.commit.position == self.commit.after:
             return EffectStage.COMMITTING
         return EffectStage.COMMITTED if position == self.commit.position else EffectStage.OPEN
 
     async def find_out(self) -> None:
-        """Ask the store, if it can be reached, what became of a commit whose handler has ended without knowing it."""
+        """Ask the store, if it can be reached, for the outcome of a commit that was unknown when the handler ended."""
         if self.is_unknown:
-            with contextlib.suppress(StoreError):  # then it stays unknown
+            with contextlib.suppress(StoreError):  # the outcome stays unknown
                 self.stage = await self.ask()

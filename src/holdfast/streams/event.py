@@ -16,7 +16,7 @@ _UNREAD: Any = msgspec.UNSET
 
 
 class Event:
-    """An immutable record of something that happened to one thing, at its place in the order."""
+    """An immutable record of something that happened to one entity, with its place in the stream and the partition."""
 
     __slots__ = ("_payload", "_stored", "is_replayed")
 
@@ -24,11 +24,11 @@ class Event:
         self._stored = stored
         self._payload: Any = _UNREAD
         self.is_replayed = is_replayed
-        """Whether this consumer had passed the event before somebody reset it."""
+        """Whether the consumer had passed the event before its position was reset."""
 
     @property
     def id(self) -> str:
-        """The id that its producer gave it: stable, whatever happens."""
+        """The id that its producer gave it; it never changes."""
         return self._stored.id
 
     @property
@@ -38,7 +38,7 @@ class Event:
 
     @property
     def stream(self) -> str:
-        """The stream: the thing it happened to."""
+        """The stream: the entity that the event belongs to."""
         return self._stored.stream
 
     @property
@@ -53,7 +53,7 @@ class Event:
 
     @property
     def partition_id(self) -> int:
-        """The partition in which its stream lies."""
+        """The partition of its stream."""
         return self._stored.partition_id
 
     @property
@@ -63,7 +63,7 @@ class Event:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What travels beside the payload."""
+        """Text values that accompany the payload."""
         return dict(self._stored.headers or {})
 
     @property
@@ -73,13 +73,13 @@ class Event:
 
     @property
     def payload(self) -> Any:
-        """What it carries, decoded from JSON once."""
+        """The payload, decoded from JSON once."""
         if self._payload is _UNREAD:
             self._payload = self._decode(Any)
         return self._payload
 
     def decode(self, kind: type[T]) -> T:
-        """Return the payload as a value of this type; raises `PayloadError` if it is none."""
+        """Return the payload as a value of this type; raises `PayloadError` if it does not fit."""
         value: T = self._decode(kind)
         return value
 
@@ -91,12 +91,12 @@ class Event:
             raise PayloadError(message) from error
 
     def __repr__(self) -> str:
-        """Show where it lies, never what it carries."""
+        """Show its name and place, never the payload."""
         place = f"{self.category}/{self.stream}@{self.version}"
         return f"<Event {self.name} ({place}, partition {self.partition_id}:{self.position})>"
 
     def __eq__(self, other: object) -> bool:
-        """Events are the same if their ids are."""
+        """Compare by id."""
         return isinstance(other, Event) and other.id == self.id
 
     def __hash__(self) -> int:

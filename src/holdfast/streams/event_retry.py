@@ -1,11 +1,11 @@
-"""What becomes of an event whose handler failed: pure.
+"""What to do with an event whose handler failed: pure decisions.
 
-An event is handled again in place, with a growing wait, since order forbids to go on without it. After `max_attempts`
-the consumer's `on_error` decides. A handler that kills its node leaves no exception behind, but the store counts how
-often a share was taken from a dead node at the same position (`losses`). A node loses all its shares with its death,
-also those that did not cause it. So from `SUSPECTED` losses on, the next event of a share is put on trial: it is
-handled by itself, one such share of a process at a time, after the trial was written to the store. From then on a loss
-counts only if it came during a trial. Past `_GUILTY` the event counts as failed for good.
+An event is retried in place, with a growing delay, since order forbids skipping it. After `max_attempts` the consumer's
+`on_error` decides. A handler that kills its node leaves no exception, but the store counts how often a share was seized
+from a dead node at the same position (`losses`). A dying node loses all its shares, including those that did not cause
+its death. So from `SUSPECTED` losses on, the next event of a share is put on trial: the trial is written to the store,
+and then the event is handled by itself, for one such share of a process at a time. From then on a loss counts only if
+it happened during a trial. After more than `_GUILTY` losses the event counts as failed for good.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EventDecision(Enum):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The step, how long to wait before the next attempt, and what was wrong with the retry policy, if anything."""
+    """The decision, the delay before the next attempt, and the problem of the retry policy, if it has one."""
 
     step: EventDecision
     wait: timedelta = timedelta()
@@ -58,12 +58,12 @@ def judge(consumer: Consumer, attempts: int, error: BaseException, *, draw: floa
 
 
 def goes_alone(losses: int) -> bool:
-    """Return whether the next event is to be handled by itself, because nodes died while they owned this share."""
+    """Return whether to handle the next event by itself, because nodes died while they owned this share."""
     return losses >= SUSPECTED
 
 
 def is_tried(consumer: Consumer) -> bool:
-    """Return whether a trial is written to the store: only if the event could be given up because of it."""
+    """Return whether a trial is written to the store: only if the event could be skipped or parked because of it."""
     return consumer.on_error is not OnError.BLOCK
 
 
@@ -73,14 +73,14 @@ def is_guilty(consumer: Consumer, losses: int) -> bool:
 
 
 def has_killed(losses: int) -> bool:
-    """Return whether nodes have died so often that the event on trial must be what kills them.
+    """Return whether nodes have died so often that the event on trial must be the cause.
 
-    A parked one stays parked then, whatever `on_error` says: an operator has asked for the retry.
+    A parked event then stays parked, whatever `on_error` says: an operator requested the retry.
     """
     return losses > _GUILTY
 
 
 def guilt(losses: int) -> Failure:
     """Return the failure of an event that killed its nodes."""
-    message = f"{losses} nodes died in a row before this event was done; look for a crash, or for memory running out"
+    message = f"{losses} nodes in a row died while handling this event: look for a crash, or for an out-of-memory kill"
     return Failure("NodeLost", message)

@@ -1,12 +1,13 @@
-"""Running a consumer's handler: the attempts at one event, or at a batch.
+"""Runs a consumer's handler: the attempts at one event, or at a batch.
 
-A handler may be interrupted: because the time to drain is over, the grant is stale, or the node is no longer sure that
-it owns the share. An async handler is cancelled; one in a thread may look at `ctx.lease_lost`. A handler that knows of
-the interruption and ends, whether it returns or raises, has not handled its event, unless it has committed: the event
-is neither done nor failed, and the next owner handles it. A thread that never looked has done its work.
+A handler is interrupted when the drain deadline has passed, the grant is stale, or the node is no longer certain that
+it owns the share. An async handler is cancelled; one in a thread can check `ctx.lease_lost`. If a handler has noticed
+the interruption and ends, whether it returns or raises, its event counts as handled only if it was committed. Otherwise
+the event is neither done nor failed, and the next owner handles it. A thread that never checked the signal and returned
+has handled its event.
 
-A commit whose outcome is unknown when the handler ends is never followed by another attempt from here: the share goes
-on from the position that the store has.
+If the outcome of a commit is unknown when the handler ends, no other attempt follows here: the share continues from the
+position in the store.
 """
 
 from __future__ import annotations
@@ -42,26 +43,26 @@ from holdfast.streams.progress import ShareProgress
 _logger = logging.getLogger("holdfast.streams")
 Pause = Callable[[float], Awaitable[bool]]
 _STORE_WAIT = 0.2
-_UNKNOWN: Final = "the handler has ended, and it is not known whether its transaction has committed"
+_UNKNOWN: Final = "the handler has ended, but the outcome of its transaction is unknown"
 
 
 class Stopped(Exception):  # noqa: N818
-    """The share consumer was asked to end between two attempts at an event: the event is left as it is."""
+    """The share consumer was asked to end between two attempts: the event is neither done nor failed."""
 
 
 class OwnershipUncertain(Exception):  # noqa: N818
-    """The node is no longer sure that it owns the share: go on from what is committed, once it is sure again."""
+    """The node is not certain that it owns the share: continue after the committed position once it is."""
 
 
 class ParkedRetry(msgspec.Struct, frozen=True):
-    """The result of another attempt at a parked event: a commit, which its handler may have made already."""
+    """The result of another attempt at a parked event: a commit, which its handler may already have made."""
 
     commit: Commit
     is_committed: bool = False
 
 
 class _Failures(msgspec.Struct):
-    """How often the same events have failed in a row here, and whether they block their partition."""
+    """How often the same events have failed in a row on this node, and whether they block their partition."""
 
     count: int = 0
     is_blocked: bool = False
@@ -102,7 +103,7 @@ class EventRunner:
         self._end_attempt()
 
     def interrupt(self) -> None:
-        """Do the same because the share may be lost; wait for a handler that cannot be cancelled."""
+        """Do the same as `abandon`, because the share may be lost; wait for a handler that cannot be cancelled."""
         if self._running is not None:
             self._is_interrupted = True
             self._end_attempt()
@@ -136,7 +137,7 @@ class EventRunner:
     async def _handle_free(
         self, events: list[StoredEvent], progress: ShareProgress, replay_until: int, pause: Pause
     ) -> None:
-        """Repeat until it succeeds or the consumer gives it up. A batch that failed once is handled one by one."""
+        """Repeat until the handler succeeds or `on_error` applies. A batch that failed once is handled one by one."""
         failures = _Failures()
         while True:
             effect = self._begin(progress.commit_up_to(events[-1]))
@@ -146,7 +147,7 @@ class EventRunner:
                 raise
             except StoreUnavailable as error:  # the store's fault, not the event's
                 _logger.warning(
-                    "%s: the store failed during %r, which is handled again: %s", self._name, Event(events[0]), error
+                    "%s: the store failed while %r was handled, retrying: %s", self._name, Event(events[0]), error
                 )
                 await self._wait(pause, _STORE_WAIT)
                 continue
@@ -161,7 +162,7 @@ class EventRunner:
             return
 
     async def retry(self, parked: ParkedEvent, progress: ShareProgress) -> ParkedRetry:
-        """Handle a parked event once more; raises as `handle` does."""
+        """Handle a parked event once more; raises the same exceptions as `handle`."""
         place = progress.place(parked.event)
         effect = self._begin(progress.commit_unparked(place, None, 1))
         try:
@@ -184,8 +185,8 @@ class EventRunner:
         attempts: int,
         error: BaseException | None = None,
     ) -> None:
-        """Pass over an event as the consumer's `on_error` says; the log shows where `error` was raised."""
-        what = "parked, with the later ones of its stream," if self._consumer.on_error is OnError.PARK else "skipped"
+        """Skip or park an event, according to `on_error`; the log shows where `error` was raised."""
+        what = "parked, with the later events of its stream," if self._consumer.on_error is OnError.PARK else "skipped"
         _logger.error(
             "%s: %r is %s after %d attempts: %s: %s",
             self._name, Event(event), what, attempts, failure.error_class, failure.message, exc_info=error,
@@ -213,7 +214,10 @@ class EventRunner:
     ) -> bool:
         """Decide after a failure; True if the events are done, False if they are to be handled again."""
         if len(events) > 1:
-            _logger.warning("%s: a batch of %d failed, one by one: %r", self._name, len(events), error, exc_info=error)
+            _logger.warning(
+                "%s: a batch of %d events failed, handling them one by one: %r",
+                self._name, len(events), error, exc_info=error,
+            )  # fmt: skip
             for one in events:
                 await self.handle([one], progress, replay_until, pause)
             return True
@@ -230,11 +234,11 @@ class EventRunner:
         return False
 
     def _log_failure(self, event: StoredEvent, error: Exception, failures: _Failures, judgement: Judgement) -> None:
-        """Log a failure; with the traceback only at first and when it begins to block: it may repeat for days."""
+        """Log a failure; with a traceback only the first time and when it begins to block: it may repeat for days."""
         is_new = failures.count == 1 or (judgement.is_blocked and not failures.is_blocked)
         _logger.log(
             logging.ERROR if judgement.is_blocked else logging.WARNING,
-            "%s: %r %s (attempt %d), again in %.1f s: %r",
+            "%s: %r %s (attempt %d), retrying in %.1f s: %r",
             self._name,
             Event(event),
             "blocks its partition" if judgement.is_blocked else "failed",
@@ -245,7 +249,7 @@ class EventRunner:
         )
 
     async def _wait(self, pause: Pause, seconds: float) -> None:
-        """Wait between two attempts, but not past the end."""
+        """Wait between two attempts; return early if the share consumer is to end."""
         if await pause(seconds):
             raise Stopped
 
@@ -305,7 +309,7 @@ class EventRunner:
     async def _run(
         self, effect: EventEffect, events: Sequence[StoredEvent], replayed: Sequence[bool], attempt: int
     ) -> None:
-        """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
+        """Call the handler; raise `TimeoutError` if it is async and late, `ConfigError` if it returned an awaitable."""
         if self._processes is not None and self._consumer.executor is Executor.PROCESS:
             await self._processes.run(self._consumer, events, replayed=replayed, effect=effect, attempt=attempt)
             return
@@ -339,7 +343,7 @@ def arguments_of_events(consumer: Consumer, events: Sequence[StoredEvent], repla
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the description of an error, which may have been made in a child process."""
+    """Return the description of an error; a child process may have made it."""
     return error.failure if isinstance(error, ProcessHandlerError) else describe(error)
 
 

@@ -1,4 +1,4 @@
-"""How a node runs the handler of a consumer with `executor="process"`; the processes themselves are the worker's."""
+"""The port through which a node runs handlers with `executor="process"`; `worker.job_child` implements it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class HandlerProcesses(Protocol):
         effect: EventEffect,
         attempt: int,
     ) -> None:
-        """Run the handler; raise what it raised of ours, else `ProcessHandlerError`. Cancelling kills the process.
+        """Run the handler; raise its Holdfast exception, or `ProcessHandlerError`. Cancelling kills the process.
 
-        `effect` follows the stages of the handler's transaction.
+        `effect` records the stages of the handler's transaction.
         """
         ...
 
@@ -36,7 +36,7 @@ class HandlerProcesses(Protocol):
 
 
 class ProcessHandlerError(Exception):
-    """A handler failed in a child process, or with it; the decision about another attempt may be made there."""
+    """A handler failed in a child process, or the process died; the child may already have judged the failure."""
 
     def __init__(self, failure: Failure, judgement: Judgement | None = None) -> None:
         super().__init__(f"{failure.error_class}: {failure.message}")

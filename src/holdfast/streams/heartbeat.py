@@ -1,14 +1,14 @@
-"""The thread that sends a node's heartbeat, so that a handler that blocks the event loop does not cost the partitions.
+"""The thread that sends a node's heartbeat, so that a blocked event loop does not cost the node its shares.
 
-The answer to a heartbeat says which shares the node owns. After a notification the thread looks at them without a
-heartbeat: a heartbeat is a write, and would notify the others.
+The answer to a heartbeat lists the shares that the node owns. After a notification the thread only reads them: a
+heartbeat is a write, and would notify the other nodes.
 
 ```text
-   thread   heartbeat, or a look ──▶ broker.heard: until when, and for which grants, the node may handle
+   thread   heartbeat, or a read ──▶ broker.heard: until when, and under which grants, the node may handle events
                                  ──▶ event loop:   begin, drain and drop shares
 ```
 
-The first step does not wait for the event loop: as soon as the loop runs again, its handlers see what is true now.
+The first step does not wait for the event loop: a loop that was blocked sees the current grants as soon as it runs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from holdfast.store.stream_values import OwnedShares
 from holdfast.streams.broker import Broker
 
 _logger = logging.getLogger("holdfast.streams")
-_LOOK_EVERY: Final = 0.2  # seconds between two looks that notifications have brought about
+_LOOK_EVERY: Final = 0.2  # minimum seconds between two reads caused by notifications
 _RETRY: Final = 0.5
 
 
 class EventHandlerStuck(HoldfastError):  # noqa: N818 - reads as the sentence it states
-    """A handler is past its time limit and a grace; its node sends no more heartbeats, and loses its partitions."""
+    """A handler is past its time limit and a grace; its node sends no more heartbeats, and loses its shares."""
 
     def __init__(self, grant: Grant, seconds: float) -> None:
         super().__init__(
             f"the handler of consumer {grant.share.consumer} is stuck {seconds:.1f} s past its time limit and cannot "
-            "be stopped: this node gives its partitions up. Write a handler that blocks as a plain function, or run "
+            "be stopped: this node abandons its partitions. Write a blocking handler as a plain function, or run "
             'it with executor="process"'
         )
 
@@ -67,16 +67,16 @@ class NodeHeartbeat(KeeperThread):
         self._due = self._look_after = float("-inf")
 
     def notified(self) -> None:
-        """Look soon at what the node owns; callable from any thread."""
+        """Read the shares of the node soon; callable from any thread."""
         self._is_notified = True
         self.wake()
 
     def now(self) -> float:
-        """Read a clock that also counts the time in which the machine was suspended."""
+        """Return the time of a clock that also counts while the machine is suspended."""
         return uptime()
 
     def check(self, waited: float | None) -> None:
-        """Raise `EventHandlerStuck` if a handler is."""
+        """Raise `EventHandlerStuck` if a handler is stuck."""
         now = self.now()
         if waited is not None:
             self._stuck.waited(waited, now)
@@ -84,10 +84,10 @@ class NodeHeartbeat(KeeperThread):
             raise EventHandlerStuck(grant, seconds)
 
     def work(self, extender: Extender) -> float:
-        """Send the heartbeat if it is due, or look if a notification has come."""
+        """Send the heartbeat if it is due, or read the shares after a notification."""
         sent = self.now()
         if sent >= self._due:
-            self._is_notified = False  # before the heartbeat: what changes after it is looked at
+            self._is_notified = False  # before the heartbeat: a later change sets it again
             self._hear(extender.node_heartbeat(self._node, self._timing), sent=sent)
             self._due = sent + self._every
         elif self._is_notified and sent >= self._look_after:
@@ -98,11 +98,11 @@ class NodeHeartbeat(KeeperThread):
         return max(0.0, until - self.now())
 
     def failed(self, error: StoreError) -> float:
-        """Log it; send the next heartbeat soon."""
+        """Log the error; send the next heartbeat soon."""
         _logger.warning("node %s cannot send its heartbeat: %s", self._node.node_id, error)
         self._due = self.now()
         return min(self._every, _RETRY)
 
-    def _hear(self, beat: OwnedShares, *, sent: float | None) -> None:
-        self._broker.heard(beat, sent=sent)
-        self._answered(beat)
+    def _hear(self, answer: OwnedShares, *, sent: float | None) -> None:
+        self._broker.heard(answer, sent=sent)
+        self._answered(answer)

@@ -1,10 +1,10 @@
-"""The part of a node that leads, in the one node that does.
+"""Leader election, and the periodic allocation pass of the leader.
 
-Leadership is a row with an epoch and a lease: no session lock, so it works through a pooler and survives a connection.
-Every node tries to take it; the leader looks at all nodes and shares and asks for the moves that the allocator plans.
-The store compares the epoch in the transaction of each move, so that a leader that was frozen changes nothing. Two
-leaders at once would do no harm either: the generation of each share keeps effects single. Which nodes count as dead is
-the decision of `holdfast.streams.failure_detector`.
+Leadership is a row with an epoch and a lease: not a session lock, so it works through a pooler and survives the loss of
+a connection. Every node attempts to acquire it; the leader surveys all nodes and shares and requests the moves that the
+allocator plans. The store compares the epoch in the transaction of each move, so a leader that was frozen changes
+nothing. Two leaders at once would do no harm either: the generation of each share fences its effects. Which nodes count
+as dead is decided by `holdfast.streams.failure_detector`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIDY_EVERY: Final = 3600.0  # seconds; and at the beginning of each leadership
 
 
 class Leader:
-    """Tries to lead, and moves shares while it does."""
+    """Acquires leadership when it is free, and moves shares while it has it."""
 
     def __init__(self, backend: Backend, node: NodeKey, timing: Timing) -> None:
         self._backend = backend
@@ -39,21 +39,21 @@ class Leader:
 
     @property
     def is_leading(self) -> bool:
-        """Whether it led at its last pass."""
+        """Whether this node was the leader in its last pass."""
         return self._leadership is not None
 
     async def run(self) -> None:
-        """Pass again and again, until cancelled."""
+        """Run a pass periodically, until cancelled."""
         while True:
             try:
                 await self.allot_once()
             except StoreError as error:
                 self._leadership = None
-                _logger.warning("node %s cannot lead for now: %s", self._node.node_id, error)
+                _logger.warning("node %s: the leader pass failed, retrying: %s", self._node.node_id, error)
             await asyncio.sleep(self._timing.allot_every.total_seconds())
 
     async def allot_once(self) -> None:
-        """Take or keep leadership; with it, carry out what the allocator plans."""
+        """Acquire or extend leadership; as the leader, carry out the moves that the allocator plans."""
         store = self._backend.streams.allocations
         was = self._leadership
         self._leadership = await self._ask(store.lead(self._node, self._timing.leader_lease))
@@ -61,7 +61,7 @@ class Leader:
             self._detector.broken()
             return
         if was != self._leadership:
-            _logger.info("node %s leads, epoch %d", self._node.node_id, self._leadership.epoch)
+            _logger.info("node %s is the leader, epoch %d", self._node.node_id, self._leadership.epoch)
             self._tidied = float("-inf")
         survey = await self._ask(store.survey())
         if not survey.is_complete or uptime() - self._tidied >= _TIDY_EVERY:
@@ -73,13 +73,13 @@ class Leader:
             return
         done = await self._ask(store.move_shares(self._leadership, moves, grace=self._timing.grace))
         if done is None:
-            _logger.info("node %s was not the leader any more", self._node.node_id)
+            _logger.info("node %s is no longer the leader", self._node.node_id)
             self._leadership = None
         elif any(done):
             self._backend.notifier.notify()
 
     async def _ask(self, call: Awaitable[T]) -> T:
-        """Call the store, and note for the failure detector whether it answered."""
+        """Call the store, and report to the failure detector whether it answered."""
         sent = uptime()
         try:
             answer = await call
@@ -90,7 +90,7 @@ class Leader:
         return answer
 
     async def resign(self) -> None:
-        """Resign, if this node leads, so that another need not wait for the lease to expire."""
+        """Resign, if this node is the leader, so that the next one need not wait for the lease to expire."""
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             await self._backend.streams.allocations.resign(leadership)

@@ -1,8 +1,8 @@
 """A node: a process that takes part in allocation and consumes the shares that it is granted.
 
-Three things run at the same time: the heartbeat, in a thread of its own, whose answer says what the node owns; the pass
-of the leader, which only one of the nodes is; and a consumer for each share. The broker and the allocator decide; the
-share consumers do the work.
+Three things run concurrently: the heartbeat, in a separate thread, whose answer lists the shares of the node; the
+leader pass, which acts in only one of the nodes; and a share consumer for each share. The broker and the allocator
+decide; the share consumers handle the events.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from holdfast.streams.share_consumers import ShareConsumers
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
 _STORE_WAIT: Final = 0.5
-_FAREWELL: Final = 5.0  # seconds for telling the store that the node leaves; its silence says so, too
+_FAREWELL: Final = 5.0  # timeout for the store calls on leaving; without them the node counts as dead once it is silent
 
 
 class NodeBroken(HoldfastError):  # noqa: N818
-    """The node cannot go on, and its process is to end: a handler is stuck, or a part of the node failed."""
+    """The node cannot continue, and its process should exit: a handler is stuck, or a part of the node failed."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """What a node is doing."""
+    """A snapshot of a node."""
 
     node: NodeKey
     is_running: bool
@@ -56,7 +56,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Node:
-    """Consumes for the consumers of an app until it is stopped."""
+    """Runs the consumers of an app until it is stopped."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Node:
         stuck_grace: float = 10.0,
         processes: Callable[[], HandlerProcesses] | None = None,
     ) -> None:
-        """Prepare a node. `processes` makes what runs handlers with `executor="process"`; it is called in `run`."""
+        """Prepare a node. `run` calls `processes` for the runner of handlers with `executor="process"`."""
         if not consumers:
-            message = "this node has no consumer, so it would be granted nothing: register some with @app.consumer"
+            message = "this node has no consumers, so it would be granted no shares: register some with @app.consumer"
             raise ConfigError(message)
         self.timing = _checked(timing or Timing())
         self.node = NodeKey(check_name("node", node_id or f"node-{socket.gethostname()}-{os.getpid()}"), uuid4().hex)
@@ -89,7 +89,7 @@ class Node:
         self._is_running = False
         self._broken: asyncio.Future[None] | None = None
         self.has_left_handlers = False
-        """Whether handlers did not end with the node; they run on until their process ends."""
+        """Whether some handlers did not end with the node; they continue until the process ends."""
 
     def incarnate(self, incarnation: str) -> None:
         """Use this id for the incarnation, before the node runs: a supervisor that knows it can remove a dead node."""
@@ -101,12 +101,12 @@ class Node:
         return self._backend.streams.allocations
 
     def status(self) -> NodeStatus:
-        """Return what the node is doing."""
+        """Return a snapshot of the node."""
         shares = () if self._hands is None else self._hands.shares
         return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares)
 
     def stop(self) -> None:
-        """End: finish what is being handled, release the shares, leave. Asked again: do not wait for handlers."""
+        """Drain: finish the current events, release the shares, leave. A second call does not wait for handlers."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
@@ -114,7 +114,7 @@ class Node:
     # --- the life of the node -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take part until stopped; raises `NodeBroken` if it cannot go on, `ConfigError` if its name is taken."""
+        """Take part until stopped; raises `NodeBroken` if it cannot continue, `ConfigError` if its id is taken."""
         await self._backend.open()
         loop = self._loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
@@ -166,7 +166,7 @@ class Node:
         if all(consumer.executor is not Executor.PROCESS for consumer in self._consumers.values()):
             return None
         if self._make_processes is None:
-            message = 'this node cannot run handlers with executor="process": make it with app.node(…)'
+            message = 'this node cannot run handlers with executor="process": create it with app.node(…)'
             raise ConfigError(message)
         return self._make_processes()
 
@@ -174,7 +174,7 @@ class Node:
         for consumer in self._consumers.values():
             await self._patiently(partial(self._subscribe, consumer))
         await self._patiently(lambda: self._store.join(self._described()))
-        _logger.info("node %s takes part, for %s", self.node.node_id, ", ".join(sorted(self._consumers)))
+        _logger.info("node %s has joined; consumers: %s", self.node.node_id, ", ".join(sorted(self._consumers)))
 
     async def _subscribe(self, consumer: Consumer) -> None:
         await self._backend.streams.consumers.subscribe(consumer.name, consumer.subscription, consumer.start)
@@ -202,20 +202,20 @@ class Node:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _drain(self, hands: ShareConsumers) -> None:
-        """Once stopped, end the share consumers, each with its last commit and release, while heartbeats go on."""
+        """After `stop`, end the share consumers, each with a last commit and release, while heartbeats continue."""
         await self._stop.wait()
-        with contextlib.suppress(StoreError, TimeoutError):  # then the leader will notice that we have gone
+        with contextlib.suppress(StoreError, TimeoutError):  # the leader then learns it from the missing heartbeats
             async with asyncio.timeout(_FAREWELL):
                 await self._store.drain(self.node)
         stuck = await hands.drain(self._hurry)
         if stuck:
-            raise NodeBroken(f"{stuck} handlers do not end though they were asked to and interrupted")
+            raise NodeBroken(f"{stuck} handlers did not end after they were drained and interrupted")
 
     async def _depart(self, hands: ShareConsumers) -> None:
-        """End all share consumers and leave; if the store cannot be reached, the silence of the node says the same.
+        """End all share consumers and leave; if the store cannot be reached, missing heartbeats have the same effect.
 
-        A node does not leave while a handler works on one of its shares, since another node could begin on it: where
-        one does not end within the grace, all shares are left to the silence.
+        A node does not leave while a handler runs under one of its shares, since another node could be granted it: if
+        one does not end within the grace, all shares wait until the node counts as dead.
         """
         have_ended = await hands.end()
         self.has_left_handlers = not have_ended
@@ -226,11 +226,11 @@ class Node:
                     await self._store.leave(self.node)
             self._backend.notifier.notify()
 
-    # --- what the store says ------------------------------------------------------------------------------------------
+    # --- answers of the store -----------------------------------------------------------------------------------------
 
-    def _hear(self, beat: OwnedShares) -> None:
-        """Take the store's answer over from the heartbeat's thread; only the newest counts."""
-        self._answer = beat
+    def _hear(self, answer: OwnedShares) -> None:
+        """Receive the store's answer from the heartbeat thread; only the latest counts."""
+        self._answer = answer
         self._on_loop(self._answered.set)
 
     def _heartbeat_died(self, error: BaseException) -> None:
@@ -242,7 +242,7 @@ class Node:
             loop.call_soon_threadsafe(action)
 
     async def _follow(self, hands: ShareConsumers) -> None:
-        """Begin, drain and drop shares as the store says, again and again."""
+        """Begin, drain and drop shares after each answer of the store."""
         while True:
             await self._answered.wait()
             self._answered.clear()
@@ -254,34 +254,34 @@ class Node:
                 self._answer = None
                 try:
                     await self._join_again()
-                except StoreError as error:  # the answer to the next heartbeat brings us here again
+                except StoreError as error:  # repeated after the answer to the next heartbeat
                     _logger.warning("node %s cannot join again: %s", self.node.node_id, error)
 
     async def _fence_itself(self, hands: ShareConsumers) -> None:
-        """Interrupt what is being handled whenever heartbeats have failed for so long that others may take over.
+        """Interrupt the handlers once heartbeats have failed for so long that other nodes may be granted the shares.
 
-        If the whole process stood still meanwhile, no heartbeat has failed: none was sent. The next one, which is under
-        way now, says what is still ours.
+        If the whole process was suspended meanwhile, no heartbeat has failed: none was sent. The answer to the next
+        one, which is in flight now, lists the shares that are left.
         """
-        beat = self.timing.beat.total_seconds()
+        heartbeat = self.timing.beat.total_seconds()
         while True:
             begun = uptime()
-            wait = min(self._broker.sure_for(begun) or beat, beat)  # a suspended machine makes a sleep longer, unseen
+            wait = min(self._broker.sure_for(begun) or heartbeat, heartbeat)  # a suspended machine prolongs a sleep
             await asyncio.sleep(wait)
             now = uptime()
-            if now - begun < wait + beat and not self._broker.sure_for(now):
+            if now - begun < wait + heartbeat and not self._broker.sure_for(now):
                 hands.interrupt()
 
     async def _join_again(self) -> None:
-        """Join again after the store has forgotten the node; but not where another process has taken its id."""
+        """Join again after the store has removed the node, unless another process has taken its id."""
         for view in await self._store.nodes():
             if view.node.node_id == self.node.node_id and view.node != self.node:
                 message = (
                     f"another process ({view.host}, pid {view.pid}) has joined as node {self.node.node_id}: "
-                    "give every process a node id of its own; this one ends"
+                    "give each process a separate node id; this process ends"
                 )
                 raise ConfigError(message)
-        _logger.warning("node %s was forgotten by the store (silent for too long?) and joins again", self.node.node_id)
+        _logger.warning("node %s was removed from the store (silent for too long?), joining again", self.node.node_id)
         await self._store.join(self._described())
 
     def _break(self, reason: str, cause: BaseException | None) -> None:
@@ -291,19 +291,19 @@ class Node:
             self._broken.set_exception(error)
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the store until it answers, or the node is stopped."""
+        """Call the store until it answers or the node is stopped."""
         while True:
             try:
                 return await call()
             except StoreError as error:
                 if self._stop.is_set():
                     raise
-                _logger.warning("node %s waits for the store: %s", self.node.node_id, error)
+                _logger.warning("node %s cannot reach the store, retrying: %s", self.node.node_id, error)
                 await asyncio.sleep(_STORE_WAIT)
 
 
 def _raise_failure(ended: asyncio.Future[None]) -> None:
-    """Raise the error of a part of the node, so that its process ends as a broken one."""
+    """Raise the error of a failed part of the node as `NodeBroken`, so that its process exits non-zero."""
     error = ended.exception()
     if error is None:
         return
@@ -313,14 +313,14 @@ def _raise_failure(ended: asyncio.Future[None]) -> None:
 
 
 def _checked(timing: Timing) -> Timing:
-    """Refuse a timing under which a node could still handle events when its shares are granted to another."""
+    """Reject a timing under which a node could still handle events when its shares are granted to another node."""
     if not timing.beat * 2 < timing.self_fence < timing.ttl:
         message = (
-            f"self_fence ({timing.self_fence}) must be longer than two beats ({timing.beat} each), so that one lost "
-            f"heartbeat does no harm, and shorter than ttl ({timing.ttl}), so that a node stops before it is replaced"
+            f"self_fence ({timing.self_fence}) must be longer than two heartbeats ({timing.beat} each), so that "
+            f"one may be lost, and shorter than ttl ({timing.ttl}), so that a node stops before it is replaced"
         )
         raise ConfigError(message)
     if timing.allot_every * 2 > timing.leader_lease:
-        message = f"leader_lease ({timing.leader_lease}) must be at least two passes ({timing.allot_every} each)"
+        message = f"leader_lease ({timing.leader_lease}) must be at least twice allot_every ({timing.allot_every})"
         raise ConfigError(message)
     return timing

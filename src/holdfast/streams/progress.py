@@ -1,10 +1,10 @@
-"""How far one share has come: pure bookkeeping between what is handled and what is committed.
+"""The progress of one share: pure bookkeeping of handled and committed events.
 
 ```text
    committed          done                     fetched
        │               │                          │
    ────┴───────────────┴──────────────────────────┴────▶ position
-       handled, but the position is not written yet: would be handled again by the next owner
+       handled, but the position is not written yet: the next owner would handle these again
 ```
 """
 
@@ -16,20 +16,20 @@ from holdfast.store.stream_values import Commit, Park, Unpark
 
 
 class ShareProgress:
-    """The place of one share, and what is to be parked with the next commit."""
+    """The position of one share, and the events to park with the next commit."""
 
     def __init__(self, committed: int, *, by_version: bool, commit_every: int) -> None:
         self.committed = committed
         self.done = committed
         self.parked: set[str] = set()
-        """The streams whose events wait behind a parked one."""
+        """The streams that have a parked event; their later events are parked too."""
         self._parks: list[Park] = []
         self._by_version = by_version
         self._commit_every = commit_every
         self._handled = 0
 
     def place(self, event: StoredEvent) -> int:
-        """Return the event's place as this subscription counts it."""
+        """Return the event's position, or its version for a subscription to one stream."""
         return event.version if self._by_version else event.position
 
     def follows_parked(self, event: StoredEvent) -> bool:
@@ -37,22 +37,22 @@ class ShareProgress:
         return event.stream in self.parked
 
     def park(self, event: StoredEvent, failure: Failure | None = None, attempts: int = 0) -> None:
-        """Set an event aside with the next commit; its stream is parked from now on."""
+        """Park an event with the next commit; its stream is parked from now on."""
         self._parks.append(Park(self.place(event), event.stream, failure, attempts))
         self.parked.add(event.stream)
         self.passed(event)
 
     def passed(self, event: StoredEvent) -> None:
-        """Note that an event is done: handled, skipped or parked."""
+        """Record that an event is done: handled, skipped or parked."""
         self.done = self.place(event)
         self._handled += 1
 
     def commit_up_to(self, event: StoredEvent) -> Commit:
-        """Return the commit that covers everything up to an event that is being handled."""
+        """Return the commit that covers everything up to an event whose handler is running."""
         return Commit(self.committed, self.place(event), tuple(self._parks))
 
     def commit_done(self) -> Commit:
-        """Return the commit that covers what is done."""
+        """Return the commit that covers all events that are done."""
         return Commit(self.committed, self.done, tuple(self._parks))
 
     def commit_unparked(self, position: int, failure: Failure | None, attempts: int) -> Commit:
@@ -65,7 +65,7 @@ class ShareProgress:
         return Commit(self.committed, self.done, tuple(self._parks), tries=True)
 
     def committed_to(self, position: int) -> None:
-        """Note what was committed."""
+        """Record the committed position."""
         self.committed = position
         self.done = max(self.done, position)
         self._parks.clear()
@@ -73,16 +73,16 @@ class ShareProgress:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether something is done that is not committed."""
+        """Whether an event is done but not committed."""
         return self.done != self.committed or bool(self._parks)
 
     @property
     def is_due(self) -> bool:
-        """Whether enough is done to be committed."""
+        """Whether enough events are done for a commit."""
         return self._handled >= self._commit_every
 
     def back_to(self, committed: int) -> None:
-        """Begin again after what is committed."""
+        """Continue after the committed position."""
         self.committed = self.done = committed
         self._parks.clear()
         self.parked.clear()

@@ -9,7 +9,7 @@ import msgspec
 
 
 class NodeQuota(msgspec.Struct, frozen=True):
-    """A node at the table: its capacity, how many shares it has of this consumer, and how many of all consumers."""
+    """A node, its capacity, and the number of shares that it has of this consumer and of all consumers."""
 
     name: str
     capacity: int
@@ -18,10 +18,10 @@ class NodeQuota(msgspec.Struct, frozen=True):
 
 
 def quotas(shares: int, seats: Sequence[NodeQuota]) -> dict[str, int]:
-    """Divide `shares` among the seats.
+    """Divide `shares` among the nodes.
 
-    Each gets its proportional part rounded down; what is left over goes by ones, first to those that have more than
-    their part already (so that nothing moves), then to those whose part was cut most, then to the least loaded.
+    Each gets its proportional part rounded down; the remaining shares go one by one, first to nodes that already have
+    more than their part (so that nothing moves), then to those that lost most by rounding, then to the least loaded.
     """
     total = sum(seat.capacity for seat in seats)
     if not total:

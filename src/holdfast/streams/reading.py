@@ -1,7 +1,7 @@
-"""Reading without consuming: pages of a stream, of a category, or of the log, and the cursor to go on with.
+"""Reading without consuming: pages of a stream, of a category, or of the log, and the cursor of the next page.
 
-Within a partition events come in order. Between partitions there is no order; a page merges them by the time at which
-they were recorded, for people to read, and the cursor says how far each partition was read.
+Within a partition events come in order. Between partitions there is no order; a page merges them by the time of
+recording, for display, and the cursor contains the position reached in each partition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST_PORTION: Final = 16
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Some events, and the cursor of the next page: pass it as `after`. It is always there: more may be appended."""
+    """Some events, and the cursor of the next page: pass it as `after`. There always is one: more may be appended."""
 
     events: list[Event]
     cursor: str
@@ -36,7 +36,7 @@ class EventPage(msgspec.Struct, frozen=True):
         return iter(self.events)
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of events."""
         return len(self.events)
 
 
@@ -72,10 +72,10 @@ async def read_categories(
 
 
 async def _merge(store: EventStore, positions: dict[Place, int], limit: int) -> list[StoredEvent]:
-    """Return the first events past these positions, which are moved along.
+    """Return the first events after these positions, and advance the positions.
 
-    A page of a thousand partitions takes a few events of each: so few are read of each at a time, and more where they
-    are used up.
+    A page over a thousand partitions needs only a few events of each, so a few are read at a time, and more of those
+    that are used up.
     """
     portion = max(_LEAST_PORTION, -(-limit // max(1, len(positions))))
     waiting: list[tuple[tuple[int, str, int, int], StoredEvent]] = []
@@ -144,4 +144,4 @@ def _positions(cursor: str) -> dict[Place, int]:
 
 
 def _bad_cursor(cursor: object) -> ConfigError:
-    return ConfigError(f"after={cursor!r} is no place: pass page.cursor, a position, a version or an aware datetime")
+    return ConfigError(f"after={cursor!r} is invalid: pass page.cursor, a position, a version or an aware datetime")

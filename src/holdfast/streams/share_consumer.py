@@ -1,7 +1,7 @@
 """The consumer of one share: fetch, handle, commit, until it is drained or dropped.
 
 One task consumes a share, event after event or batch after batch, in order. Nothing is fetched or handled unless the
-broker says that no other node can own the share yet.
+broker is certain that no other node owns the share yet.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from holdfast.streams.progress import ShareProgress
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
-_STORE_WAIT: Final = 0.1  # seconds before the store is asked again; doubled up to
+_STORE_WAIT: Final = 0.1  # seconds before a store call is repeated; doubled up to
 _STORE_WAIT_MOST: Final = 2.0
 
 
 class NodeServices:
-    """What the share consumers of a node have in common."""
+    """The services that the share consumers of a node have in common."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class NodeServices:
         self.timing = timing
         self.may_handle = may_handle
         self.limits: dict[object, tuple[float, Grant]] = {}
-        """When the time limit of each handler in the event loop is over; read by the heartbeat's thread."""
+        """When the time limit of each handler in the event loop ends; read by the heartbeat thread."""
         self.threads = Threads("holdfast-consumer")
         self.trial = asyncio.Lock()
-        """Held while an event is handled that may take this process down."""
+        """Held while an event is on trial: its handler may kill this process."""
 
 
 class ShareConsumer:
@@ -91,32 +91,32 @@ class ShareConsumer:
         return self.consumer.subscription.stream is not None
 
     def _limit(self) -> timedelta:
-        """Return how long a handler's transaction may last: it must end before another node can be granted the share.
+        """Return the time limit of a handler's transaction: it must end before another node can be granted the share.
 
-        On a store with one writer it delays the heartbeats of this node, so it must leave them time to arrive.
+        On a store with one writer it delays the heartbeats of this node, so it must leave time for them.
         """
         timing = self._around.timing
         one_writer = self._around.backend.capabilities.one_writer
         return timing.self_fence - 2 * timing.beat if one_writer else timing.self_fence
 
-    # --- from outside -------------------------------------------------------------------------------------------------
+    # --- control ------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Look for events now: there may be some."""
+        """Fetch now: there may be new events."""
         self._wake.set()
 
     def drain(self) -> None:
-        """End after what is being handled, commit and release."""
+        """Finish the current event or batch, commit, release and end."""
         self._stop.set()
         self._wake.set()
 
     def cut_short(self) -> None:
-        """End now, since the time to drain is over: an async handler is cancelled, the share is released."""
+        """End now, since the drain deadline has passed: an async handler is cancelled, the share is released."""
         self.drain()
         self._handling.abandon()
 
     def interrupt(self) -> None:
-        """Interrupt the handler; nothing more is handled until it is sure again that this node owns the share."""
+        """Interrupt the handler; nothing more is handled until it is certain again that this node owns the share."""
         self._handling.interrupt()
 
     def drop(self) -> None:
@@ -134,12 +134,12 @@ class ShareConsumer:
             if not self._is_dropped:
                 await self._flush()
         except LeaseLost:
-            _logger.info("%r was taken away", self)
+            _logger.info("%r has lost its share", self)
             return
         except (StoreError, StreamUnparked) as error:
-            _logger.warning("%r ends without its last commit, some events may be handled again: %r", self, error)
+            _logger.warning("%r ended without its last commit, some events may be handled again: %r", self, error)
         if not self._is_dropped:
-            with contextlib.suppress(StoreError):  # then the leader takes it when this node has left or is silent
+            with contextlib.suppress(StoreError):  # the leader seizes it when this node has left or is silent
                 await self._store.release(self.grant)
 
     async def _consume(self) -> None:
@@ -148,7 +148,7 @@ class ShareConsumer:
             if not self._may_handle():
                 await self._rest(self._around.timing.beat.total_seconds())
                 continue
-            self._wake.clear()  # before the fetch: what is appended after it sets it again
+            self._wake.clear()  # before the fetch: a later append sets it again
             fetched = await self._until_answered(self._fetch)
             if fetched.is_lost:
                 raise LeaseLost
@@ -156,7 +156,7 @@ class ShareConsumer:
                 await self._idle()
 
     async def _begin_again(self) -> None:
-        """Go on after what is committed."""
+        """Continue after the committed position."""
         position = await self._until_answered(lambda: self._store.verify(self.grant))
         if position is None:
             raise LeaseLost
@@ -166,17 +166,17 @@ class ShareConsumer:
         return await self._store.fetch(self.grant, after=self._progress.done, limit=self.consumer.batch)
 
     async def _work_or_begin_again(self, fetched: Fetched) -> bool:
-        """Handle what was fetched; True if there was anything to do."""
+        """Handle the fetched events; True if there were any."""
         try:
             return await self._work(fetched)
         except StreamUnparked:
             await self._begin_again()
         except OwnershipUncertain:
-            _logger.warning("%r: this node may not own it any more, so its handler was interrupted", self)
-            await self._flush()  # fenced, so it does no harm, and what was done need not be done again
+            _logger.warning("%r: this node may have lost the share, so its handler was interrupted", self)
+            await self._flush()  # fenced, so it is safe; committed events are not handled again
             await self._begin_again()
         except (StoreUnavailable, OutcomeUnknown) as error:
-            _logger.warning("%r: the store failed, going on after the committed position: %s", self, error)
+            _logger.warning("%r: the store failed, continuing after the committed position: %s", self, error)
             await self._rest(_STORE_WAIT)
             await self._begin_again()
         return True
@@ -185,7 +185,7 @@ class ShareConsumer:
         self._progress.parked |= fetched.parked_streams
         if fetched.retries:
             await self._retry(fetched.retries, fetched.losses)
-            return True  # the next fetch says which streams are still parked
+            return True  # the next fetch returns the streams that are still parked
         if fetched.events and goes_alone(fetched.losses):
             await self._work_alone(fetched.events[0], fetched)
             return True
@@ -200,7 +200,7 @@ class ShareConsumer:
         return bool(fetched.events)
 
     async def _work_alone(self, event: StoredEvent, fetched: Fetched) -> None:
-        """Handle one event by itself, so that the store knows which event it was if this process dies."""
+        """Handle one event by itself, so that the store knows the event if this process dies."""
         await self._flush()
         if is_guilty(self.consumer, fetched.losses):
             self._handling.give_up(event, self._progress, guilt(fetched.losses), attempts=fetched.losses)
@@ -216,7 +216,7 @@ class ShareConsumer:
         await self._flush()
 
     async def _note_trial(self) -> None:
-        """Write to the store that the next event is on trial."""
+        """Record in the store that the next event is on trial."""
         trial = self._progress.commit_trial()
         self._require(await self._until_answered(lambda: self._commit(trial)))
 
@@ -232,7 +232,7 @@ class ShareConsumer:
             turn.cancel()
 
     async def _retry(self, retries: Sequence[ParkedEvent], losses: int) -> None:
-        """Handle parked events again, in order; behind one that fails the others of its stream stay parked."""
+        """Handle parked events again, in order; after one that fails the later ones of its stream stay parked."""
         failed: set[str] = set()
         for parked in retries:
             if self._stop.is_set():
@@ -255,7 +255,7 @@ class ShareConsumer:
         return retried
 
     async def _retry_alone(self, parked: ParkedEvent, losses: int) -> ParkedRetry | None:
-        """Do so with the event on trial; None if the share consumer is to end first."""
+        """Handle a parked event again, on trial; None if the share consumer is to end first."""
         if has_killed(losses):
             commit = self._progress.commit_unparked(self._progress.place(parked.event), guilt(losses), 1)
             self._require(await self._until_answered(lambda: self._commit(commit)))
@@ -278,7 +278,7 @@ class ShareConsumer:
         return time.monotonic() - self._flushed >= self.consumer.commit_interval.total_seconds()
 
     async def _flush(self) -> None:
-        """Commit what is done; raises `LeaseLost`."""
+        """Commit the events that are done; raises `LeaseLost`."""
         self._flushed = time.monotonic()
         if not self._progress.is_ahead:
             return
@@ -307,7 +307,7 @@ class ShareConsumer:
             except (StoreUnavailable, OutcomeUnknown) as error:
                 if self._is_dropped or (self._stop.is_set() and not self._may_handle()):
                     raise
-                _logger.warning("%r: the store does not answer, asking again: %s", self, error)
+                _logger.warning("%r: a store call failed, retrying: %s", self, error)
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, _STORE_WAIT_MOST)
 
@@ -318,7 +318,7 @@ class ShareConsumer:
                 await self._wake.wait()
 
     async def _rest(self, seconds: float) -> bool:
-        """Wait, but not past the end; True if the share consumer is to end."""
+        """Wait, or return early with True if the share consumer is to end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

@@ -1,7 +1,7 @@
-"""The share consumers of a node: begun, drained and dropped as the broker says.
+"""The share consumers of a node: begun, drained and dropped as the broker commands.
 
-A share has one consumer at a time. A share that was taken away and granted again while its handler has not ended is
-begun when it has.
+A share has one share consumer at a time. If a share was lost and granted again before its handler has ended, the new
+share consumer begins when it has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LAST_WAIT: Final = 1.0  # seconds for cancelled tasks to end
 
 
 class ShareConsumers:
-    """The share consumers of a node; `broken` is called with the reason why the node cannot go on."""
+    """The share consumers of a node; `broken` is called with the reason why the node cannot continue."""
 
     def __init__(
         self,
@@ -38,29 +38,29 @@ class ShareConsumers:
         self._stuck_grace = stuck_grace
         self._broken = broken
         self._working: dict[Share, tuple[ShareConsumer, asyncio.Task[None]]] = {}
-        self._stuck: set[asyncio.Task[None]] = set()  # they had the grace to end in
+        self._stuck: set[asyncio.Task[None]] = set()  # did not end within the grace
         self._is_draining = False
         self._is_ending = False
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """The shares that are consumed here, in order."""
+        """The shares that this node consumes, sorted."""
         return tuple(sorted(self._working))
 
     def wake(self) -> None:
-        """Look for events now: there may be some."""
+        """Fetch now: there may be new events."""
         for consumer, _ in self._working.values():
             consumer.wake()
 
     def interrupt(self) -> None:
-        """Interrupt all handlers until it is sure again that this node owns the shares."""
+        """Interrupt all handlers until it is certain again that this node owns the shares."""
         for consumer, _ in self._working.values():
             consumer.interrupt()
 
     # --- one share ----------------------------------------------------------------------------------------------------
 
     def carry_out(self, commands: Sequence[Command]) -> None:
-        """Do what the broker says."""
+        """Carry out the commands of the broker."""
         for command in commands:
             match command:
                 case Begin(grant):
@@ -76,7 +76,7 @@ class ShareConsumers:
         if grant.share in self._working or self._is_ending:
             return
         consumer = ShareConsumer(self._consumers[grant.share.consumer], grant, self._around)
-        if self._is_draining:  # granted before the leader learned that we are about to leave
+        if self._is_draining:  # granted before the leader knew that this node is leaving
             consumer.drain()
         self._working[grant.share] = (consumer, asyncio.create_task(self._consume(consumer)))
 
@@ -98,7 +98,7 @@ class ShareConsumers:
             return
         consumer, _ = working
         consumer.drain()
-        if within is not None:  # then it may be seized; the grace before is the time for a cancelled handler to end
+        if within is not None:  # after it the share may be seized; a cancelled handler has the grace before it to end
             grace = self._around.timing.grace.total_seconds()
             asyncio.get_running_loop().call_later(max(0.0, within - grace), consumer.cut_short)
 
@@ -113,14 +113,14 @@ class ShareConsumers:
     def _check_ended(self, consumer: ShareConsumer, task: asyncio.Task[None]) -> None:
         if not task.done():
             self._stuck.add(task)
-            self._broken(f"the handler of {consumer!r} does not end though its share was taken away", None)
+            self._broken(f"the handler of {consumer!r} did not end after its share was lost", None)
 
-    # --- all of them --------------------------------------------------------------------------------------------------
+    # --- all shares ---------------------------------------------------------------------------------------------------
 
     async def drain(self, hurry: asyncio.Event) -> int:
-        """End each share consumer with its last commit and release; return how many handlers are stuck.
+        """End each share consumer with a last commit and release; return how many handlers are stuck.
 
-        When the time to drain is over, or `hurry` is set, the rest is cut short.
+        At the drain deadline, or when `hurry` is set, the remaining ones are cut short.
         """
         self._is_draining = True
         for consumer, _ in self._working.values():
@@ -130,7 +130,7 @@ class ShareConsumers:
             async with asyncio.timeout(None if limit is None else limit.total_seconds()):
                 await self._until_idle_or(hurry)
         except TimeoutError:
-            _logger.debug("the time to drain is over")
+            _logger.debug("the drain deadline has passed")
         for consumer, _ in self._working.values():
             consumer.cut_short()
         if self._working:
@@ -149,9 +149,9 @@ class ShareConsumers:
             hurried.cancel()
 
     async def end(self) -> bool:
-        """Drop everything and begin nothing more; False if a handler may still run.
+        """Drop all shares and begin no more; False if a handler may still run.
 
-        Each handler has the grace to end, unless it has had it: a task that is cancelled ends before its thread does.
+        Each handler has the grace to end, unless it has already had it: a cancelled task ends before its thread does.
         """
         self._is_ending = True
         tasks = {task for _, task in self._working.values()}
@@ -165,6 +165,6 @@ class ShareConsumers:
             for task in tasks:
                 task.cancel()
         if left:
-            _logger.warning("the node ends, and %d of its handlers do not", len(left))
+            _logger.warning("the node ends, but %d of its handlers still run", len(left))
             await asyncio.wait(left, timeout=_LAST_WAIT)
         return not left
