@@ -116,7 +116,7 @@ async def test_ids_of_the_callers_own_are_given_to_the_calls_in_their_order(app,
         ([new_id(), "order-7"], "job_ids, item 1: job id 'order-7' is not a UUID: pass one like"),
         ([new_id(), None], "job_ids, item 1: .* is not a UUID"),
         (["0190a8c0-0000-7000-8000-00000000000A", "0190a8c0-0000-7000-8000-00000000000a"], "items 0 and 1 .* the same"),
-        ("0190a8c0-0000-7000-8000-00000000000a", "job_ids=.* is one text: pass a list"),
+        ("0190a8c0-0000-7000-8000-00000000000a", "job_ids=.* is a string: pass a list"),
         (7, "job_ids=7 is not a list"),
     ],
 )

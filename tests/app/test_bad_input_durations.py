@@ -93,10 +93,10 @@ async def test_what_waits_and_counts_takes_both(app: App):
 async def test_a_lease_that_is_too_short_is_named_with_its_minimum(app: App):
     app.task(noop)
 
-    with pytest.raises(ConfigError, match=r"lease=0.01 is too short.*give more than 0.01 s, for example 30") as refused:
+    with pytest.raises(ConfigError, match=r"lease=0.01 is too short.*pass more than 0.01 s, for example 30") as refused:
         app.worker(lease=0.01)
     assert "flush_after=0.005" in str(refused.value)
-    with pytest.raises(ConfigError, match=r"flush_after=20.*give less than 15 s, for example 0.005"):
+    with pytest.raises(ConfigError, match=r"flush_after=20.*pass less than 15 s, for example 0.005"):
         app.worker(flush_after=20)
-    with pytest.raises(ConfigError, match=r"lease=0.004.*give more than 0.01 s"):
+    with pytest.raises(ConfigError, match=r"lease=0.004.*pass more than 0.01 s"):
         app.worker(lease=0.004, flush_after=0.005)

@@ -73,7 +73,7 @@ def test_a_retry_policy_that_cannot_work_is_refused_with_the_remedy(make, remedy
 
 
 async def test_a_name_that_is_not_given_by_name_is_told_how(app):
-    with pytest.raises(ConfigError, match=r"@app\.task\('charge'\): .* pass name='charge'"):
+    with pytest.raises(ConfigError, match=r"@app\.task\('charge'\): pass .* as in name='charge'"):
         app.task("charge")
     with pytest.raises(ConfigError, match=r"@app\.task\(3\): not a function"):
         app.task(3)
@@ -92,7 +92,7 @@ async def test_a_partial_has_no_place_where_a_child_process_would_find_it(app):
     assert app.tasks.get("bound").reference is None
     with pytest.raises(ConfigError, match=r"task 'other': partial .* a child process cannot import it"):
         app.task(name="other", executor="process")(functools.partial(plain))
-    with pytest.raises(ConfigError, match=r"there is a task 'bound' already \(functools\.partial\)"):
+    with pytest.raises(ConfigError, match=r"task 'bound' is already registered \(functools\.partial\)"):
         app.task(name="bound")(functools.partial(plain))
 
 
@@ -110,7 +110,7 @@ async def test_a_nested_function_cannot_run_in_a_process(app):
 async def test_two_tasks_of_one_name_are_refused_and_the_first_stays(app):
     first = app.task(name="send")(noop)
 
-    with pytest.raises(ConfigError, match=r"there is a task 'send' already \(.*noop\).*another name"):
+    with pytest.raises(ConfigError, match=r"task 'send' is already registered \(.*noop\).*another name"):
         app.task(name="send")(plain)
 
     assert app.tasks.get("send") is first.task
@@ -142,17 +142,17 @@ async def test_a_worker_without_tasks_is_refused(app):
 @pytest.mark.parametrize(
     ("settings", "remedy"),
     [
-        ({"concurrency": 0}, "give at least 1"),
-        ({"concurrency": -3}, "give at least 1"),
+        ({"concurrency": 0}, "pass at least 1"),
+        ({"concurrency": -3}, "pass at least 1"),
         ({"concurrency": "10"}, "Expected `int`, got `str` for `concurrency`"),
         ({"concurrency": 2.5}, "Expected `int`, got `float` for `concurrency`"),
         ({"poll_interval": None}, "poll_interval is None, not a duration"),
-        ({"lease": 0}, "give seconds, more than 0"),
+        ({"lease": 0}, "pass seconds, more than 0"),
         ({"lease": -5}, "a duration cannot be negative"),
         ({"lease": "30s"}, "pass seconds as a number, or a timedelta"),
-        ({"extend_at": 1.5}, "give a share of the lease above 0 and up to 0.55"),
-        ({"extend_at": 0}, "give a share of the lease above 0"),
-        ({"poll_interval": 0}, "give seconds, more than 0"),
+        ({"extend_at": 1.5}, "pass a fraction of the lease above 0 and up to 0.55"),
+        ({"extend_at": 0}, "pass a fraction of the lease above 0"),
+        ({"poll_interval": 0}, "pass seconds, more than 0"),
         ({"poll_interval": float("nan")}, "pass seconds as a finite number"),
         ({"drain_timeout": -1}, "a duration cannot be negative, pass 0 or more"),
         ({"queues": "a"}, r"pass a list, as in queues=\['a'\]"),

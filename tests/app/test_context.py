@@ -236,4 +236,4 @@ async def test_setting_the_result_or_reporting_after_completion_is_refused(app: 
 
     assert await job.result() == "kept"
     assert len(refused) == 5
-    assert all("is completed already, by its own transaction: it is too late to" in text for text in refused)
+    assert all("is already completed by its own transaction: it is too late to" in text for text in refused)

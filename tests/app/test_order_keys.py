@@ -117,8 +117,8 @@ async def test_a_worker_until_empty_leaves_what_waits_behind_a_delayed_job(app, 
 @pytest.mark.parametrize(
     ("order_key", "told"),
     [
-        (7, "is not a text"),
-        (b"customer", "is not a text"),
+        (7, "is not a string"),
+        (b"customer", "is not a string"),
         ("", "is empty: leave it out"),
         ("x" * 129, "has 129 characters: at most 128"),
         ("a\0b", "contains a NUL"),

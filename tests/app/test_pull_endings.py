@@ -145,7 +145,7 @@ async def test_a_job_of_an_unknown_task_is_retried_by_the_default_policy(file_ap
 async def test_completing_a_job_inside_its_own_transaction_is_told_for_what_it_is(app: App, orders):
     (job,) = await orders(1)
     context = job.context()
-    with pytest.raises(ConfigError, match="completes the job by itself"):
+    with pytest.raises(ConfigError, match="leaving that block completes it too"):
         async with context.transaction():
             await job.complete()
 
@@ -163,7 +163,7 @@ async def test_completing_a_job_inside_its_own_blocking_transaction_is_told_for_
         with job.sync.context().sync.transaction():
             job.sync.complete()
 
-    with pytest.raises(ConfigError, match="completes the job by itself"):
+    with pytest.raises(ConfigError, match="leaving that block completes it too"):
         await asyncio.to_thread(work)
     assert await state(app, job) is JobState.RUNNING
 

@@ -205,7 +205,7 @@ async def test_completing_a_job_inside_its_own_transaction_is_told_for_what_it_i
         with job.sync.context().sync.transaction():
             job.sync.complete()
 
-    with pytest.raises(ConfigError, match="completes the job by itself"):
+    with pytest.raises(ConfigError, match="leaving that block completes it too"):
         if blocking:
             await asyncio.to_thread(work)
         async with job.context().transaction():

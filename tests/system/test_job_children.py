@@ -210,7 +210,7 @@ async def test_a_cancel_cancels_an_async_handler_and_leaves_its_child_in_use(poo
     running = asyncio.create_task(pool.run(app.sleep_async.task, job, timeout=None))
     pid = int(await begun(mark))
     pool.abort(job, Why.CANCEL_ASKED)
-    assert await running == Cancelled("cancelled while it ran, as was asked")
+    assert await running == Cancelled("cancelled while it ran, as requested")
     assert (await run(pool, app.whoami)).result.startswith(f"[{pid},")
 
 
@@ -239,7 +239,7 @@ async def test_a_job_that_waits_for_a_place_can_be_aborted(tmp_path):
     await begun(mark)
     pool.abort(first, Why.CANCEL_ASKED)
     pool.abort(second, Why.SHUTDOWN)
-    assert await running[1] == Cancelled("asked to cancel before its handler began")
+    assert await running[1] == Cancelled("cancelled before its handler began, as requested")
     assert await running[2] is None
     await pool.close()
     assert await running[0] is None

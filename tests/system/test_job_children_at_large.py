@@ -51,7 +51,7 @@ async def refused(pool: ChildPool, task) -> str:
 async def test_a_name_that_is_no_task_is_refused_with_a_remedy(pool):
     message = await refused(pool, app.Handle(app.unwrapped).task)
     assert "'unwrapped' in module 'tests.system.apps.children_app' is a function, not a task" in message
-    assert "keep what @app.task returns" in message
+    assert "Keep the result of @app.task" in message
 
 
 async def test_a_name_that_is_another_task_is_refused(pool):

@@ -175,14 +175,14 @@ supervise(1, run)
     assert "[w1] Traceback (most recent call last):" in text
     assert "[w1] ValueError: no good" in text
     assert re.search(r"released w1-\w+: exited with code 70", text)
-    assert re.search(r"w1-\w+ exited with code 70; another follows in 0\.1 s", text)
+    assert re.search(r"w1-\w+ exited with code 70; restarting in 0\.1 s", text)
 
 
 @pytest.mark.parametrize("refusal", ["return 78", "raise ConfigError('queues: none')"])
 def test_when_every_child_refuses_its_configuration_the_supervisor_stops_with_78(start, refusal):
     program = start(f"def run(seat):\n    {refusal}\nsupervise(2, run)")
     assert program.end() == 78
-    assert any("every worker refuses its configuration" in line for line in program.seen)
+    assert any("every worker rejects its configuration" in line for line in program.seen)
 
 
 def test_one_child_that_refuses_its_configuration_is_tried_again_while_others_work(start):
@@ -219,7 +219,7 @@ supervise(2, run, release=release)
     pids = program.ready("w1", "w2")
     os.kill(pids["w1"], signal.SIGKILL)
     program.line(r"\[release\] .*no route to store")
-    program.line(r"leases of w1-\w+ not released .*; trying again in 0\.1 s")
+    program.line(r"leases of w1-\w+ not released .*; retrying in 0\.1 s")
     os.kill(pids["w2"], signal.SIGSEGV)
     program.line(r"\[w2\] ready")
     program.line(r"leases of w1-\w+, w2-\w+ not released")

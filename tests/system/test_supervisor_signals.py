@@ -49,7 +49,7 @@ def test_a_second_stop_hurries_a_worker_that_was_asked_to_make_room_before(progr
     program.process.send_signal(signal.SIGHUP)
     program.line(r"\[w1\] asked")
     program.process.send_signal(signal.SIGTERM)
-    program.line("stopping: every worker is asked to end")
+    program.line("stopping: asking every worker to end")
     program.process.send_signal(signal.SIGTERM)
     program.line(r"\[w1\] hurried")
     assert program.end() == 3

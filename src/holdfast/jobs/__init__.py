@@ -1,1 +1,1 @@
-"""Jobs: tasks, one attempt at a job, and what a handler may ask of its surroundings."""
+"""Jobs: tasks, enqueueing, attempts and the context of a handler."""

@@ -1,7 +1,7 @@
 """The context of an attempt at a job.
 
-A handler that names a parameter of type `Context` receives one. Everything that it writes to the store carries the
-fence of the attempt: after the lease was lost it changes nothing and raises `LeaseLost`.
+A handler that names a parameter of type `Context` receives one. Every write of the context carries the fence
+of the attempt: after the lease is lost it changes nothing and raises `LeaseLost`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Context:
 
     @property
     def lease_lost(self) -> Signal:
-        """Set when the lease is lost: stop, nothing that is written under the lease will be kept."""
+        """Set when the lease is lost: stop, since nothing can be written under it any more."""
         return self._effect.lease_lost
 
     @property
     def fence(self) -> int:
-        """The number that grows with every claim: pass it to external systems that can refuse a smaller one."""
+        """The fence, which grows with every claim: pass it to external systems that reject a smaller one."""
         return self.job.fence
 
     @property
     def result(self) -> object:
-        """The result of the job, where the handler completes it in a transaction."""
+        """The result of the job, if the handler completes it in a transaction."""
         return self._effect.result
 
     @result.setter
@@ -55,39 +55,39 @@ class Context:
 
     @property
     def completed_by(self) -> str | None:
-        """How the handler has completed the job by itself: "transaction" or "using"; None while it has not."""
+        """How the handler has completed the job: "transaction" or "using"; None if it has not."""
         return self._effect.completed_by
 
     @property
     def sync(self) -> SyncContext:
-        """The same for a handler in a thread."""
+        """The blocking version of this context, for a handler in a thread."""
         return SyncContext(self, self._effect)
 
     async def progress(self, percent: float | None = None, note: str | None = None) -> None:
-        """Record how far the attempt has come, in percent and in words; raises `LeaseLost`."""
+        """Record the progress of the attempt, in percent and as a note; raises `LeaseLost`."""
         self._effect.refuse_after_completion("report progress")
-        if percent is not None and not 0 <= percent <= 100:  # noqa: PLR2004 - per cent
-            message = f"progress is given in percent, from 0 to 100, not {percent!r}"
+        if percent is not None and not 0 <= percent <= 100:  # noqa: PLR2004 - percent
+            message = f"progress must be a percentage from 0 to 100, not {percent!r}"
             raise ConfigError(message)
         text = None if note is None else clean(note, _NOTE_LIMIT)
         self._effect.require_held(await self._backend.jobs.progress(self.job.lease, percent, text))
 
     async def extend(self, duration: float | timedelta | None = None) -> None:
-        """Extend the lease to `duration` from now; the worker does so anyway while the handler runs."""
+        """Extend the lease to `duration` from now; the worker extends it anyway while the handler runs."""
         self._effect.refuse_after_completion("extend the lease")
         span = self._effect.span if duration is None else to_span(duration, "duration")
         self._effect.require_held(await self._backend.jobs.extend(self.job.lease, span))
 
     def transaction(self, *, completes: bool = True) -> AbstractAsyncContextManager[Any]:
-        """Open a transaction of the store; what is written through its connection takes effect once.
+        """Open a transaction of the store; writes through its connection take effect once.
 
         Leaving the block completes the job, with `ctx.result` as its result, and commits both together. An exception
-        rolls both back. With `completes=False` only the fence is checked, and the job goes on.
+        rolls both back. With `completes=False` only the fence is checked, and the job continues.
         """
         return self._effect.transaction(ends=completes)
 
     async def complete(self, result: object = None, *, using: object) -> None:
-        """Complete the job in the caller's own transaction: it is completed when, and only if, that one commits."""
+        """Complete the job in the caller's own transaction: it is completed if and when that one commits."""
         effect = self._effect
         effect.refuse_after_completion("complete the job")
         finish = Finish(self.job.lease, Completed(effect.result_text(result)))
@@ -95,11 +95,11 @@ class Context:
         effect.completing(verdict)
 
     def committed(self) -> None:
-        """Note that the caller's transaction has committed."""
+        """Record that the caller's transaction has committed."""
         self._effect.committed()
 
     def uncompleted(self) -> None:
-        """Take back what `complete` noted: the caller's transaction did not commit."""
+        """Undo `complete` in this context: the caller's transaction did not commit."""
         self._effect.uncompleted()
 
 
@@ -111,7 +111,7 @@ class SyncContext:
         self._effect = effect
 
     def progress(self, percent: float | None = None, note: str | None = None) -> None:
-        """Record how far the attempt has come."""
+        """Record the progress of the attempt."""
         self._effect.wait(self._context.progress(percent, note))
 
     def extend(self, duration: float | timedelta | None = None) -> None:

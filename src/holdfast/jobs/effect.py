@@ -17,25 +17,25 @@ _TRANSACTION_PART = 3
 
 
 def transaction_limit(lease: timedelta) -> timedelta:
-    """Return how long a transaction of a handler may last: a third of the lease."""
+    """Return the time limit of a handler's transaction: a third of the lease."""
     return lease / _TRANSACTION_PART
 
 
 class Settling(Protocol):
-    """The keeper of the lease, as far as a handler's own completion concerns it."""
+    """The keeper of the lease: it is notified while the handler completes the job in a transaction."""
 
     def settling(self, seq: int) -> None:
-        """From now on the lease may vanish because the job is being completed."""
+        """The job is being completed: from now on the lease may end because of that."""
 
     def settled(self, seq: int) -> None:
-        """The job was completed: there is no lease any more."""
+        """The job was completed, and its lease has ended."""
 
     def unsettled(self, seq: int) -> None:
         """The job was not completed: the transaction was rolled back."""
 
 
 class JobEffect(Effect):
-    """The effect of one attempt, and whether its handler has completed the job by itself."""
+    """The effect of one attempt, and whether its handler has completed the job in a transaction."""
 
     def __init__(self, job: LeasedJob, backend: Backend, *, span: timedelta, keeper: Settling | None) -> None:
         super().__init__(backend, transaction_limit(span))
@@ -51,13 +51,13 @@ class JobEffect(Effect):
         return self.job.lease
 
     def result_text(self, result: object = None) -> str | None:
-        """Return the result as it is to be stored."""
+        """Return the encoded result."""
         return encode_result_or_reason(self.result if result is None else result)
 
     # --- the transaction ----------------------------------------------------------------------------------------------
 
     def refuse_second(self) -> None:
-        """Raise if the handler has completed the job already."""
+        """Raise if the handler has already completed the job."""
         self.refuse_after_completion("open a transaction")
 
     def begin(self) -> AbstractAsyncContextManager[Any]:
@@ -65,7 +65,7 @@ class JobEffect(Effect):
         return self.backend.transactions.begin(self.lease, limit=self.limit)
 
     def begin_blocking(self) -> AbstractContextManager[Any]:
-        """The same for a thread."""
+        """Open a transaction under the lease, with blocking calls."""
         return self.backend.transactions.begin_blocking(self.lease, limit=self.limit)
 
     def write_end(self, transaction: Any) -> Any:
@@ -73,16 +73,16 @@ class JobEffect(Effect):
         return transaction.complete(self.lease, self.result_text())
 
     def is_accepted(self, verdict: Any) -> bool:
-        """Tell whether the completion was written."""
+        """Return whether the completion was written."""
         return verdict is not Verdict.LOST
 
     async def refusal(self, verdict: Any) -> Exception:
-        """Return `LeaseLost`; `ConfigError` if the job was completed before, inside this very transaction."""
+        """Return `LeaseLost`; `ConfigError` if the job was already completed inside this transaction."""
         del verdict
         if await self.backend.jobs.verify(self.lease) is Standing.COMPLETED:  # joins the transaction
             message = (
-                f"job {self.job.id} was completed inside its own transaction, and leaving that block completes the job "
-                "by itself: leave out the other completion and set ctx.result, or open the block with completes=False. "
+                f"job {self.job.id} was completed inside its own transaction, but leaving that block completes it too: "
+                "remove the other completion and set ctx.result, or open the block with completes=False. "
                 "Nothing was written"
             )
             return ConfigError(message)
@@ -94,33 +94,33 @@ class JobEffect(Effect):
         return EffectStage.COMMITTED if is_completed else EffectStage.OPEN
 
     def committing(self) -> None:
-        """Note that the completion is being written."""
+        """Record that the completion is being written."""
         super().committing()
         if self._keeper is not None:
             self._keeper.settling(self.job.seq)
 
     def committed(self) -> None:
-        """Note that the completion was committed."""
+        """Record that the completion was committed."""
         super().committed()
         self.completed_by = "transaction"
         if self._keeper is not None:
             self._keeper.settled(self.job.seq)
 
     def interrupted(self, error: BaseException) -> None:
-        """Note that no completion was committed; if one was, after all, the store refuses what is written later."""
+        """Record that no completion was committed; if one was, the store refuses later writes."""
         super().interrupted(error)
         self.uncompleted()
 
     # --- completion in the caller's own transaction -------------------------------------------------------------------
 
     def completing(self, verdict: Verdict) -> None:
-        """Note that the completion was written in the caller's own transaction, which may or may not commit."""
+        """Record that the completion was written in the caller's own transaction, which may or may not commit."""
         self.require_held(verdict)
         self.committing()
         self.completed_by = "using"
 
     def uncompleted(self) -> None:
-        """Note that the job is not completed: the transaction was rolled back."""
+        """Record that the job is not completed: the transaction was rolled back."""
         self.completed_by = None
         if self._keeper is not None:
             self._keeper.unsettled(self.job.seq)
@@ -135,12 +135,12 @@ class JobEffect(Effect):
     def _lost(self) -> LeaseLost:
         self.lease_lost.set()
         return LeaseLost(
-            f"job {self.job.id} is no longer held under fence {self.job.fence}: its lease expired or was taken "
-            "away, and another worker may run it. Nothing was written"
+            f"job {self.job.id} is no longer held under fence {self.job.fence}: its lease expired or was "
+            "revoked, and another worker may run it. Nothing was written"
         )
 
     def refuse_after_completion(self, what: str) -> None:
-        """Raise if the handler has completed the job already."""
+        """Raise if the handler has already completed the job."""
         if self.completed_by is not None:
-            message = f"job {self.job.id} is completed already, by its own transaction: it is too late to {what}"
+            message = f"job {self.job.id} is already completed by its own transaction: it is too late to {what}"
             raise ConfigError(message)

@@ -1,4 +1,4 @@
-"""From a call to a `NewJob`: options and arguments are checked here, before any store call."""
+"""Makes a `NewJob` of a call: options and arguments are checked here, before any store call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ JOB_OPTIONS: Final = tuple(JobOptions.__annotations__)
 
 
 class JobTemplate(msgspec.Struct, frozen=True):
-    """What the jobs of one task and one set of options have in common; checked."""
+    """The checked values that the jobs of one task and one set of options have in common."""
 
     encode: Callable[[Sequence[Any], Mapping[str, Any]], str]
     queue: str
@@ -62,7 +62,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
     given = {name: value for name, value in options.items() if value is not None}
     delay = options.get("delay")
     if delay is not None and "run_at" in given:
-        message = "delay and run_at are both given: delay counts from now, run_at is an instant; choose one"
+        message = "delay and run_at are both given: delay counts from now, run_at is an absolute time; choose one"
         raise ConfigError(message)
     job = NewJob(
         id="",
@@ -82,7 +82,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         queue=job.queue,
         task=job.task,
         common=msgspec.structs.astuple(job)[4:],
-        job_id=check_id(str(given["job_id"])) if "job_id" in given else None,  # a UUID object is as good as its text
+        job_id=check_id(str(given["job_id"])) if "job_id" in given else None,  # a UUID object is accepted too
         using=options.get("using"),
     )
 
@@ -99,24 +99,24 @@ def _checked_instant(run_at: object) -> datetime | None:
 
 def _checked_headers(headers: object) -> dict[str, str] | None:
     if headers is not None and not isinstance(headers, Mapping):
-        message = f"headers={headers!r} is not a mapping: pass names and texts, as in headers={{'traceparent': …}}"
+        message = f"headers={headers!r} is not a mapping: pass strings by name, as in headers={{'traceparent': …}}"
         raise ConfigError(message)
     return encode_headers(cast("Mapping[str, str] | None", headers))
 
 
 def check_order_key(order_key: object) -> str:
-    """Return a valid order key or raise `ConfigError`: any text that every store can keep, up to a length."""
+    """Return a valid order key or raise `ConfigError`: any text that every store can hold, up to a maximum length."""
     if not isinstance(order_key, str):
-        message = f"order_key={order_key!r} is not a text: pass one, as in order_key='customer-3'"
+        message = f"order_key={order_key!r} is not a string: pass one, as in order_key='customer-3'"
         raise ConfigError(message)
     if not order_key:
-        message = "order_key='' is empty: leave it out for a job without an order"
+        message = "order_key='' is empty: leave it out for a job without an order key"
         raise ConfigError(message)
     if len(order_key) > MAX_NAME:
         message = f"order_key={order_key[:40]!r}… has {len(order_key)} characters: at most {MAX_NAME} are allowed"
         raise ConfigError(message)
     if "\0" in order_key or any("\ud800" <= sign <= "\udfff" for sign in order_key):
-        message = f"order_key={order_key!r} contains a NUL or a lone surrogate, which stores cannot keep as text"
+        message = f"order_key={order_key!r} contains a NUL or a lone surrogate, which stores cannot hold as text"
         raise ConfigError(message)
     return order_key
 
@@ -134,13 +134,13 @@ def new_jobs(
 ) -> list[NewJob]:
     """Return the jobs of many calls, each a mapping of keyword arguments or a sequence of positional ones."""
     if template.job_id is not None:
-        message = "job_id names one job: leave it out for enqueue_many, which takes job_ids=[…], one for each call"
+        message = "job_id identifies one job: leave it out for enqueue_many, which takes job_ids=[…], one for each call"
         raise ConfigError(message)
     given_ids = None if job_ids is None else _checked_ids(job_ids)
     payloads = [_payload(template, index, call) for index, call in enumerate(calls)]
     if given_ids is not None and len(given_ids) != len(payloads):
         counts = f"{_counted(given_ids, 'id')} for {_counted(payloads, 'call')}"
-        raise ConfigError(f"job_ids has {counts}: pass one for each, in their order. Nothing was enqueued")
+        raise ConfigError(f"job_ids has {counts}: pass one for each call, in the same order. Nothing was enqueued")
     ids = new_ids(len(payloads)) if given_ids is None else given_ids
     queue, task, common = template.queue, template.task, template.common
     return [NewJob(job_id, queue, task, payload, *common) for job_id, payload in zip(ids, payloads, strict=True)]
@@ -152,7 +152,7 @@ def _payload(template: JobTemplate, index: int, call: object) -> str:
             return template.encode((), cast("Mapping[str, Any]", call))
         if isinstance(call, (list, tuple)):
             return template.encode(cast("Sequence[Any]", call), {})
-        raise ArgumentsError("each item is a mapping of keyword arguments, or a list or tuple of positional ones")
+        raise ArgumentsError("each item must be a mapping of keyword arguments, or a list or tuple of positional ones")
     except PayloadError as error:
         raise type(error)(f"item {index}: {error}. Nothing was enqueued") from error
 
@@ -164,16 +164,16 @@ def _counted(items: Sequence[object], noun: str) -> str:
 def _checked_ids(given: object) -> list[str]:
     """Return the ids in canonical form; raise `ConfigError` for a duplicate, whose job would not be created."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        kind = "is one text" if isinstance(given, str) else "is not a list"
+        kind = "is a string" if isinstance(given, str) else "is not a list"
         raise ConfigError(f"job_ids={given!r} {kind}: pass a list of ids, one for each call")
     places: dict[str, int] = {}
     for index, job_id in enumerate(cast("Iterable[object]", given)):
         try:
-            text = check_id(str(job_id))  # a UUID object is as good as its text
+            text = check_id(str(job_id))  # a UUID object is accepted too
         except ConfigError as error:
             raise ConfigError(f"job_ids, item {index}: {error}") from None
         if text in places:
-            message = f"job_ids: items {places[text]} and {index} are the same, {text}: each call needs its own"
+            message = f"job_ids: items {places[text]} and {index} are the same, {text}: each call needs a separate id"
             raise ConfigError(message)
         places[text] = index
     return list(places)
@@ -185,10 +185,10 @@ def unknown_enqueue(error: OutcomeUnknown, jobs: Sequence[NewJob]) -> OutcomeUnk
     The store's own error may be shared by several callers whose jobs were sent in one batch.
     """
     if len(jobs) == 1:
-        words = f"job {jobs[0].id} may have been enqueued: repeat with this id, and no second job is made"
+        words = f"job {jobs[0].id} may have been enqueued: repeat with this id, and no second job is created"
     else:
         words = (
             f"{len(jobs)} jobs may have been enqueued, all or none: repeat with the same ids, as in "
-            "enqueue_many(calls, job_ids=error.job_ids), and none is made twice"
+            "enqueue_many(calls, job_ids=error.job_ids), and none is created twice"
         )
     return OutcomeUnknown(f"{error}; {words}", job_ids=tuple(job.id for job in jobs))

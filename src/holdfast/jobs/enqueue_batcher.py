@@ -1,6 +1,6 @@
-"""Concurrent enqueues of one process are sent to the store in few calls.
+"""Batches concurrent enqueues of one process into few store calls.
 
-A call that finds no other in flight goes straight to the store: a single enqueue is not delayed. Calls that arrive
+If no other call is in flight, an enqueue goes straight to the store: a single one is not delayed. Calls that arrive
 meanwhile wait, and are sent together in the next call. So batches grow with concurrency: on a store that syncs each
 commit to disk, a hundred callers cost hardly more than two.
 """
@@ -67,7 +67,7 @@ class EnqueueBatcher:
         except (StoreUnavailable, OutcomeUnknown) as error:
             for _, answer in batch:
                 _fail(answer, error)
-        except Exception as error:  # noqa: BLE001 - raised in the caller that it concerns
+        except Exception as error:  # noqa: BLE001 - raised in each caller of the batch
             if len(batch) == 1:
                 _fail(batch[0][1], error)
             else:
@@ -82,7 +82,7 @@ class EnqueueBatcher:
 
 
 def _take(waiting: list[_Waiting]) -> list[_Waiting]:
-    """Remove from the front what fits into one call; at least one."""
+    """Remove and return the first enqueues that fit into one call; at least one."""
     size = count = 0
     for jobs, _ in waiting:
         size += len(jobs)

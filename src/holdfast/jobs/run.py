@@ -1,6 +1,6 @@
 """One attempt: from the stored arguments to the outcome.
 
-The worker decides where a handler runs; here is what goes in and what its end means.
+The worker decides where a handler runs; this module builds its arguments and translates its end into an outcome.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _REASON_LIMIT = 2048
 _reported: set[str] = set()  # tasks whose results cannot be encoded; each is logged once
 
 COMPLETED = Completed()
-"""The outcome of nearly every attempt; one for all, since it carries nothing."""
+"""The outcome of nearly every attempt; one shared instance, since it has no data."""
 
 
 class UnknownTask(msgspec.Struct, frozen=True):
-    """A task that the app does not know, as far as the end of an attempt asks: its jobs follow the default policy."""
+    """Stands for a task that the app does not know: its jobs follow the default policy."""
 
     name: str
     retry: RetryPolicy = DEFAULT
 
 
 def arguments_of(task: Task, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of the call, decoded to their annotated types, with the context if it takes one."""
+    """Return the arguments of the call, decoded to their annotated types, with the context if the handler takes one."""
     args, kwargs = task.signature.decode(job.payload)
     if context is not None and task.signature.context is not None:
         kwargs[task.signature.context] = context
@@ -63,7 +63,7 @@ def arguments_of(task: Task, job: LeasedJob, context: Context | None) -> tuple[l
 def outcome_of_return(task: Task, job: LeasedJob, value: object) -> Completed:
     """Return the outcome of a handler that returned.
 
-    A result that cannot be kept does not undo the work; it is logged, once for each task in a process.
+    A result that cannot be stored does not fail the job; it is logged, once for each task in a process.
     """
     if value is None:
         return COMPLETED
@@ -72,16 +72,16 @@ def outcome_of_return(task: Task, job: LeasedJob, value: object) -> Completed:
     if reason is not None and task.name not in _reported:
         _reported.add(task.name)
         _logger.warning(
-            "task %s: job %s is completed, but %s (return plain values, a dataclass or None; this is not said again)",
+            "task %s: job %s is completed, but %s (return plain values, a dataclass or None; logged once per task)",
             task.name, job.id, reason,
         )  # fmt: skip
     return Completed(result)
 
 
 def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
-    """Return the outcome of a handler that returned, where it might have returned what is still to be run.
+    """Return the outcome of a handler that returned, or a failure if it returned an awaitable or a generator.
 
-    Never raises: a value that fails when it is looked at is an error of the handler.
+    Never raises: if inspecting the value raises, that is an error of the handler.
     """
     try:
         reason = undone_reason(value)
@@ -89,7 +89,7 @@ def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
             return outcome_of_return(task, job, value)
     except KeyboardInterrupt:
         raise
-    except BaseException as broken:  # noqa: BLE001 - a hostile value must not take the worker down with it
+    except BaseException as broken:  # noqa: BLE001 - a hostile value must not break the worker
         return outcome_of_error(task, job, broken)
     return outcome_of_error(task, job, ConfigError(f"task {task.name!r} {reason}"))
 
@@ -97,7 +97,7 @@ def outcome_of_value(task: Task, job: LeasedJob, value: object) -> Outcome:
 def outcome_of_error(task: Task | UnknownTask, job: LeasedJob, error: BaseException) -> Outcome:
     """Return the outcome of a handler that raised.
 
-    Never raises: an ending with a bad delay, or with none that can be read, is an error like others.
+    Never raises: a `Snooze` or `Retry` whose delay is invalid or cannot be read is an error like others.
     """
     try:
         return _as_asked(task, job, error)
@@ -105,18 +105,18 @@ def outcome_of_error(task: Task | UnknownTask, job: LeasedJob, error: BaseExcept
         return _by_policy(task, job, wrong, describe(wrong))
     except KeyboardInterrupt:
         raise
-    except BaseException as broken:  # noqa: BLE001 - a hostile ending must not take the worker down with it
+    except BaseException as broken:  # noqa: BLE001 - a hostile exception must not break the worker
         unreadable = _unreadable(error, broken)
         return _by_policy(task, job, unreadable, describe(unreadable))
 
 
 def _unreadable(ending: BaseException, broken: BaseException) -> ConfigError:
-    """Return the error for an ending whose own class is broken, with the place where it was raised."""
+    """Return the error for an exception whose own class is broken, with the place where it was raised."""
     failure = describe(broken)
     name = type(ending).__name__
     wrong = ConfigError(
-        f"{name} was raised to end the attempt and cannot be read ({failure.error_class}: {failure.message}): "
-        f"let {name}.__init__ call super().__init__ with the delay"
+        f"{name} was raised to end the attempt, but cannot be read ({failure.error_class}: {failure.message}): "
+        f"{name}.__init__ must call super().__init__ with the delay"
     )
     return wrong.with_traceback(ending.__traceback__)
 
@@ -153,16 +153,16 @@ def _again(job: LeasedJob, delay: timedelta, failure: Failure) -> Outcome:
 
 
 async def unless_settled(context: Context | None, backend: Backend, outcome: Outcome) -> Outcome | None:
-    """Return the outcome to be written, or None if the handler has completed the job by itself.
+    """Return the outcome to write, or None if the handler has completed the job in a transaction.
 
-    A completion in the caller's own transaction counts only if that transaction has committed, so the store is asked.
+    A completion in the caller's own transaction counts only if that transaction has committed, so ask the store.
     """
     if context is None or context.completed_by is None:
         return outcome
     if context.completed_by == "using":
         if await backend.jobs.verify(context.job.lease) is not Standing.COMPLETED:
             context.uncompleted()
-            return _uncommitted(context.job, outcome)  # if the lease is lost, the store will refuse this, too
+            return _uncommitted(context.job, outcome)  # if the lease is lost, the store refuses this too
         context.committed()
     if not isinstance(outcome, Completed):
         _logger.error(
@@ -174,7 +174,7 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
 
 
 def _raised(outcome: Outcome) -> str:
-    """Return what a handler raised, for the log: it is stored nowhere else, because the job is completed."""
+    """Return what a handler raised, for the log: it is not stored, because the job is completed."""
     if not isinstance(outcome, Retried | Failed):
         return f": {outcome!r}"
     failure = outcome.failure

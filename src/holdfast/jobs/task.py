@@ -89,7 +89,7 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
 
 def _check_callable(handler: object) -> None:
     if isinstance(handler, str):
-        raise ConfigError(f"@app.task({handler!r}): the settings of a task go by name: pass name={handler!r}")
+        raise ConfigError(f"@app.task({handler!r}): pass the settings of a task by name, as in name={handler!r}")
     if not callable(handler):
         raise ConfigError(f"@app.task({handler!r}): not a function: pass settings by name, as in queue=…")
 
@@ -137,7 +137,7 @@ class Tasks:
         known = self._by_name.get(task.name)
         if known is not None:
             message = (
-                f"there is a task {task.name!r} already ({_place(known)}): "
+                f"task {task.name!r} is already registered ({_place(known)}): "
                 f"give this one ({_place(task)}) another name, as in @app.task(name=…)"
             )
             raise ConfigError(message)

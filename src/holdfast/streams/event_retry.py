@@ -82,5 +82,5 @@ def has_killed(losses: int) -> bool:
 
 def guilt(losses: int) -> Failure:
     """Return the failure of an event that killed its nodes."""
-    message = f"{losses} nodes in a row died while handling this event: look for a crash, or for an out-of-memory kill"
+    message = f"{losses} nodes in a row died before this event was done: look for a crash, or for an out-of-memory kill"
     return Failure("NodeLost", message)

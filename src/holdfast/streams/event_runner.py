@@ -309,7 +309,7 @@ class EventRunner:
     async def _run(
         self, effect: EventEffect, events: Sequence[StoredEvent], replayed: Sequence[bool], attempt: int
     ) -> None:
-        """Call the handler; raise `TimeoutError` if it is async and late, `ConfigError` if it returned an awaitable."""
+        """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
         if self._processes is not None and self._consumer.executor is Executor.PROCESS:
             await self._processes.run(self._consumer, events, replayed=replayed, effect=effect, attempt=attempt)
             return

@@ -39,7 +39,7 @@ from holdfast.streams.share_consumers import ShareConsumers
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
 _STORE_WAIT: Final = 0.5
-_FAREWELL: Final = 5.0  # timeout for the store calls on leaving; without them the node counts as dead once it is silent
+_LEAVE_TIMEOUT: Final = 5.0  # seconds for the store calls on leaving; without them the missing heartbeats suffice
 
 
 class NodeBroken(HoldfastError):  # noqa: N818
@@ -79,7 +79,7 @@ class Node:
         self._stuck_grace = stuck_grace
         self._make_processes = processes
         self._broker = Broker(self.timing)
-        self._hands: ShareConsumers | None = None
+        self._shares: ShareConsumers | None = None
         self._leader = Leader(backend, self.node, self.timing)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: OwnedShares | None = None
@@ -102,7 +102,7 @@ class Node:
 
     def status(self) -> NodeStatus:
         """Return a snapshot of the node."""
-        shares = () if self._hands is None else self._hands.shares
+        shares = () if self._shares is None else self._shares.shares
         return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares)
 
     def stop(self) -> None:
@@ -124,7 +124,7 @@ class Node:
             lambda grant: self._broker.may_handle(grant, uptime()),
             self._processes(),
         )
-        hands = self._hands = ShareConsumers(
+        shares = self._shares = ShareConsumers(
             self._consumers, self._broker, around, stuck_grace=self._stuck_grace, broken=self._break
         )
         self._is_running = True
@@ -142,21 +142,21 @@ class Node:
 
         def notified() -> None:  # called from any thread
             heartbeat.notified()
-            loop.call_soon_threadsafe(hands.wake)
+            loop.call_soon_threadsafe(shares.wake)
 
         unlisten = self._backend.notifier.listen(notified)
         try:
             await self._enter()
             heartbeat.start()
             try:
-                await self._take_part(hands)
+                await self._take_part(shares)
             finally:
                 await uncancellable(asyncio.to_thread(heartbeat.close))  # it may be waiting for the store
         finally:
             unlisten()
             self._is_running = False
             try:
-                await self._depart(hands)
+                await self._depart(shares)
             finally:
                 around.threads.close()
                 if around.processes is not None:
@@ -172,8 +172,8 @@ class Node:
 
     async def _enter(self) -> None:
         for consumer in self._consumers.values():
-            await self._patiently(partial(self._subscribe, consumer))
-        await self._patiently(lambda: self._store.join(self._described()))
+            await self._until_answered(partial(self._subscribe, consumer))
+        await self._until_answered(lambda: self._store.join(self._described()))
         _logger.info("node %s has joined; consumers: %s", self.node.node_id, ", ".join(sorted(self._consumers)))
 
     async def _subscribe(self, consumer: Consumer) -> None:
@@ -183,13 +183,13 @@ class Node:
         members = tuple(Member(consumer.name, consumer.capacity) for consumer in self._consumers.values())
         return NewNode(self.node, socket.gethostname(), os.getpid(), members, self.timing)
 
-    async def _take_part(self, hands: ShareConsumers) -> None:
+    async def _take_part(self, shares: ShareConsumers) -> None:
         assert self._broken is not None  # noqa: S101 - set by `run`
         parts: list[asyncio.Future[None]] = [
-            asyncio.create_task(self._follow(hands)),
-            asyncio.create_task(self._fence_itself(hands)),
+            asyncio.create_task(self._follow(shares)),
+            asyncio.create_task(self._fence_itself(shares)),
             asyncio.create_task(self._leader.run()),
-            asyncio.create_task(self._drain(hands)),
+            asyncio.create_task(self._drain(shares)),
             self._broken,
         ]
         try:
@@ -201,26 +201,26 @@ class Node:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _drain(self, hands: ShareConsumers) -> None:
+    async def _drain(self, shares: ShareConsumers) -> None:
         """After `stop`, end the share consumers, each with a last commit and release, while heartbeats continue."""
         await self._stop.wait()
         with contextlib.suppress(StoreError, TimeoutError):  # the leader then learns it from the missing heartbeats
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_LEAVE_TIMEOUT):
                 await self._store.drain(self.node)
-        stuck = await hands.drain(self._hurry)
+        stuck = await shares.drain(self._hurry)
         if stuck:
             raise NodeBroken(f"{stuck} handlers did not end after they were drained and interrupted")
 
-    async def _depart(self, hands: ShareConsumers) -> None:
+    async def _depart(self, shares: ShareConsumers) -> None:
         """End all share consumers and leave; if the store cannot be reached, missing heartbeats have the same effect.
 
         A node does not leave while a handler runs under one of its shares, since another node could be granted it: if
         one does not end within the grace, all shares wait until the node counts as dead.
         """
-        have_ended = await hands.end()
+        have_ended = await shares.end()
         self.has_left_handlers = not have_ended
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_LEAVE_TIMEOUT):
                 await self._leader.resign()
                 if have_ended:
                     await self._store.leave(self.node)
@@ -241,7 +241,7 @@ class Node:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(action)
 
-    async def _follow(self, hands: ShareConsumers) -> None:
+    async def _follow(self, shares: ShareConsumers) -> None:
         """Begin, drain and drop shares after each answer of the store."""
         while True:
             await self._answered.wait()
@@ -249,7 +249,7 @@ class Node:
             answer = self._answer
             if answer is None:
                 continue
-            hands.carry_out(self._broker.compare(answer))
+            shares.carry_out(self._broker.compare(answer))
             if not answer.is_known:
                 self._answer = None
                 try:
@@ -257,7 +257,7 @@ class Node:
                 except StoreError as error:  # repeated after the answer to the next heartbeat
                     _logger.warning("node %s cannot join again: %s", self.node.node_id, error)
 
-    async def _fence_itself(self, hands: ShareConsumers) -> None:
+    async def _fence_itself(self, shares: ShareConsumers) -> None:
         """Interrupt the handlers once heartbeats have failed for so long that other nodes may be granted the shares.
 
         If the whole process was suspended meanwhile, no heartbeat has failed: none was sent. The answer to the next
@@ -270,7 +270,7 @@ class Node:
             await asyncio.sleep(wait)
             now = uptime()
             if now - begun < wait + heartbeat and not self._broker.sure_for(now):
-                hands.interrupt()
+                shares.interrupt()
 
     async def _join_again(self) -> None:
         """Join again after the store has removed the node, unless another process has taken its id."""
@@ -290,7 +290,7 @@ class Node:
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(error)
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call the store until it answers or the node is stopped."""
         while True:
             try:

@@ -1,12 +1,12 @@
-"""The handlers that run in this worker: begun, limited in time, aborted, and their ends reported.
+"""Runs the handlers of this worker: begins them, applies time limits, aborts them and reports their ends.
 
 Where a handler runs:
 
 ```text
-   async def            in the event loop; one that never suspends is driven to its end at once and costs no task
+   async def            in the event loop; one that never suspends runs to its end at once, without an asyncio task
    plain function       in a thread
    executor="process"   in a child process
-   lost before          in a child process too, if it can be found there: it has no neighbours
+   lost before          in a child process too, if a child can import it: no other job shares the process
 ```
 """
 
@@ -45,9 +45,9 @@ Key = tuple[int, int]
 
 
 class _Going(Enum):
-    """One member, so that `is` tells it from every outcome, for the reader and for the type checkers."""
+    """One member, so that `is` distinguishes it from every outcome, also for type checkers."""
 
-    ON = "the attempt goes on; its end is reported later"
+    ON = "the attempt is running; its end is reported later"
 
 
 RUNNING: Final = _Going.ON
@@ -82,7 +82,7 @@ class Attempts:
         self._why: dict[Key, Why] = {}
         self._in_child: set[Key] = set()
         self.limits: dict[Key, tuple[float, LeasedJob]] = {}
-        """When the time limit of each attempt in this process is over; read by the extending thread."""
+        """When the time limit of each attempt in this process ends; read by the lease-extending thread."""
 
     def begin(self, job: LeasedJob) -> Outcome | Running:
         """Begin an attempt; return its outcome if it ended at once."""
@@ -90,16 +90,16 @@ class Attempts:
         if not plan.ends_at_once or job.lost or job.timeout is not None:
             self._spawn(plan, job)
             return RUNNING
-        # A coroutine that has no place at which to suspend is driven to its end here, with its own context variables.
+        # A coroutine that never suspends runs to its end here, with separate context variables.
         try:
             args, kwargs = plan.decode(job.payload)
             copy_context().run(plan.handler(*args, **kwargs).send, None)
         except StopIteration as stop:
-            return COMPLETED if stop.value is None else self._told(job, outcome_of_value(plan.task, job, stop.value))
+            return COMPLETED if stop.value is None else self._logged(job, outcome_of_value(plan.task, job, stop.value))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome, SystemExit too
-            return self._told(job, outcome_of_error(plan.task, job, error))
+            return self._logged(job, outcome_of_error(plan.task, job, error))
         message = f"task {job.task} suspended though it has no await"
         raise RuntimeError(message)
 
@@ -123,10 +123,10 @@ class Attempts:
             outcome = await work
         except asyncio.CancelledError:
             outcome = self._broken_off(job, key)
-        except BaseException as error:  # noqa: BLE001 - not the handler's: this worker cannot even begin an attempt
+        except BaseException as error:  # noqa: BLE001 - not the handler's error: this worker cannot begin an attempt
             self._broke(error)
             return
-        # The handler has ended: from here on there is nothing to abort, and no time limit to be past.
+        # The handler has ended: from here on it cannot be aborted, and has no time limit.
         self._ending.add(self._tasks.pop(key))
         self.limits.pop(key, None)
         self._in_child.discard(key)
@@ -134,14 +134,14 @@ class Attempts:
         context = self._contexts.pop(key, None)
         if outcome is not None:
             outcome = await self._unless_settled(context, outcome)
-        self._ended(job, outcome if outcome is None else self._told(job, outcome))
+        self._ended(job, outcome if outcome is None else self._logged(job, outcome))
 
     async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
         while True:
             try:
                 return await unless_settled(context, self._backend, outcome)
             except StoreError as error:
-                _logger.warning("cannot yet tell whether a handler's transaction has committed: %s", error)
+                _logger.warning("whether a handler's transaction has committed is unknown, retrying: %s", error)
                 await asyncio.sleep(_ASK_AGAIN)
 
     def _broken_off(self, job: LeasedJob, key: Key) -> Outcome | None:
@@ -150,7 +150,7 @@ class Attempts:
         if why is None:
             error = RuntimeError("the handler was cancelled by its own code")
             return outcome_of_error(self._plans[job.task].task, job, error)
-        return Cancelled("cancelled while it ran, as was asked") if why is Why.CANCEL_ASKED else None
+        return Cancelled("cancelled while it ran, as requested") if why is Why.CANCEL_ASKED else None
 
     def _context(self, plan: Execution, job: LeasedJob) -> Context | None:
         if not plan.takes_context:
@@ -181,13 +181,13 @@ class Attempts:
             args, kwargs = plan.arguments(job, self._context(plan, job))
         except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return outcome_of_error(plan.task, job, error)
-        future = self._threads.run(lambda: plan.handler(*args, **kwargs))  # a refused thread is the worker's trouble
+        future = self._threads.run(lambda: plan.handler(*args, **kwargs))  # a refused thread breaks the worker
         try:
             if limit is not None:
                 await asyncio.wait({future}, timeout=limit)
                 if not future.done():
                     _logger.warning(
-                        "job %s (%s) is past its time limit of %g s; its thread cannot be stopped and keeps its place",
+                        "job %s (%s) is past its time limit of %g s; its thread cannot be stopped and keeps its slot",
                         job.id, job.task, limit,
                     )  # fmt: skip
             value = await asyncio.shield(future)
@@ -201,7 +201,7 @@ class Attempts:
         return await self._children.run(plan.task, job, timeout=limit, keeper=self._held.of(job))
 
     def abort(self, job: LeasedJob, why: Why) -> None:
-        """Tell a handler to stop: set its signal, and cancel it where it can be cancelled."""
+        """Ask a handler to stop: set its signal, and cancel it if it can be cancelled."""
         key = (job.seq, job.fence)
         running = self._tasks.get(key)
         if running is None:
@@ -217,12 +217,12 @@ class Attempts:
         elif self._plans[job.task].executor is Executor.LOOP:
             running.cancel()
 
-    def _told(self, job: LeasedJob, outcome: Outcome) -> Outcome:
-        """Write a line about an attempt that did not complete."""
+    def _logged(self, job: LeasedJob, outcome: Outcome) -> Outcome:
+        """Log an attempt that did not complete; return its outcome."""
         match outcome:
             case Retried(delay, failure):
                 _logger.warning(
-                    "job %s (%s) failed at attempt %d of %d, again in %.1f s: %s: %s",
+                    "job %s (%s) failed at attempt %d of %d, retrying in %.1f s: %s: %s",
                     job.id, job.task, job.used_attempts, job.max_attempts, delay.total_seconds(),
                     failure.error_class, failure.message,
                 )  # fmt: skip
@@ -233,7 +233,7 @@ class Attempts:
         return outcome
 
     async def close(self) -> None:
-        """End the children; threads that still run are left to the end of the process."""
+        """End the children; threads that still run end with the process."""
         for running in [*self._tasks.values(), *self._ending]:
             running.cancel()
         await self._children.close()

@@ -1,4 +1,4 @@
-"""How each task's handler is to be run, decided once when the worker starts."""
+"""How each task's handler is run; decided once, when the worker starts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SUSPENDING = frozenset({"GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "YIELD_VALUE
 
 
 def never_suspends(handler: Callable[..., Any]) -> bool:
-    """Tell whether a coroutine function has no place at which it could suspend: no await, async for, async with.
+    """Return whether a coroutine function cannot suspend: it has no await, async for or async with.
 
-    Such a coroutine runs to its end in one go. It needs no task of the event loop, which costs as much as everything
-    else that is done for a small job.
+    Such a coroutine runs to its end in one step. It needs no asyncio task, which would cost as much as everything else
+    that is done for a small job.
     """
     if not isinstance(handler, FunctionType) or not inspect.iscoroutinefunction(handler):
         return False
-    # The implicit first RETURN_GENERATOR/POP_TOP/RESUME of a coroutine holds none of these.
+    # The implicit first RETURN_GENERATOR/POP_TOP/RESUME of a coroutine is not among these.
     return not any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(handler))
 
 
@@ -42,18 +42,18 @@ class Execution(msgspec.Struct, frozen=True):
     ends_at_once: bool
     is_custom: bool
     isolates: bool
-    """Whether its jobs can run alone, in a child process."""
+    """Whether its jobs can run isolated, in a child process."""
     decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
 
     def arguments(self, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
-        """Return what the handler is called with."""
+        """Return the arguments of the handler."""
         if self.is_custom:
             return [job, context], {}
         return arguments_of(self.task, job, context)
 
 
 def plan_for(task: Task) -> Execution:
-    """Execution a task whose own handler runs."""
+    """Return how to run a task with its own handler."""
     takes_context = task.signature.context is not None
     at_once = (
         task.executor is Executor.LOOP and not takes_context and task.timeout is None and never_suspends(task.handler)
@@ -71,7 +71,7 @@ def plan_for(task: Task) -> Execution:
 
 
 def custom_plan_for(task: Task, process: Callable[..., Any]) -> Execution:
-    """Execution a task whose jobs go through a worker's own `process(job, ctx)`."""
+    """Return how to run a task through a worker's `process(job, ctx)`."""
     executor = Executor.LOOP if inspect.iscoroutinefunction(process) else Executor.THREAD
     return Execution(
         task,

@@ -1,22 +1,22 @@
 """The leases that a worker holds, shared with the thread that extends them.
 
-Held is every job between its claim and the store's word that it is no longer ours: prefetched, running, its finish
-buffered or being written, being given back, or being settled in the handler's own transaction. All of them are
-extended; a buffered finish whose lease ran out would be work thrown away.
+A lease is held from the claim until the store confirms its end: while the job is prefetched or running, its finish is
+buffered or being written, it is being released, or the handler's own transaction is settling it. All these leases are
+extended; if the lease of a buffered finish expired, the work would be lost.
 
-**Threads.** There is no lock: each container has one writer, and where two threads touch the same one, each touch is a
+**Threads.** There is no lock: each container has one writer, and where two threads use the same one, each access is a
 single operation on a builtin with int keys (`d[k] = v`, `d.get`, `d.pop`, `d.copy`, `s.add`, `s.discard`), which is
 atomic in CPython.
 
 ```text
    jobs, sent    written by the loop                copied, read by the extending thread
    settling      written by loop or handler         read by both
-   stale         written by the extending thread    read, and taken out, by the loop
+   stale         written by the extending thread    read, and removed, by the loop
    _extended     written by the extending thread    read by both
 ```
 
-What the extending thread sees may be a moment old. That is harmless: to extend a lease that has just been given up is
-answered as lost, and a verdict for a lease that is no longer held under that fence is ignored.
+The extending thread may see a slightly old state. That is harmless: the store answers the extension of a lease that has
+just ended with lost, and a verdict for a lease that is no longer held under that fence is ignored.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from collections.abc import Iterable, Sequence
 from holdfast.model.job import Lease, LeasedJob
 
 GOOD_FOR = 0.75
-"""The share of a lease after which no handler is begun under it: it was due to be extended long before, and was not."""
+"""The fraction of a lease after which no handler is begun under it: its extension is long overdue."""
 
 
 class HeldLeases:
-    """What is held, by `seq`; and since when, counted from the *sending* of the claim or the last extension.
+    """The held leases, by `seq`, and since when: from when the claim or the last extension was *sent*.
 
-    From the sending, because the store's clock started the lease somewhere between the request and its reply.
+    Not from the reply, because the store's clock started the lease at some time between the request and its reply.
     """
 
     __slots__ = ("_extended", "_good_for", "_prune_at", "_safe", "jobs", "sent", "settling_seqs", "stale")
@@ -45,7 +45,7 @@ class HeldLeases:
         self.jobs: dict[int, LeasedJob] = {}
         self.sent: dict[int, float] = {}  # by fence: all jobs of a claim share it
         self.settling_seqs: set[int] = set()
-        self.stale: dict[int, int] = {}  # seq: fence that the store called stale, until the loop has heard of it
+        self.stale: dict[int, int] = {}  # seq: fence that the store reported as stale, until the loop has processed it
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -55,8 +55,8 @@ class HeldLeases:
     def add(self, jobs: Sequence[LeasedJob], sent_at: float) -> None:
         """Hold the jobs of one claim, sent at `sent_at`."""
         for fence in {job.fence for job in jobs}:
-            self.sent[fence] = sent_at  # before the jobs: one without its time would be extended needlessly
-        if self.settling_seqs:  # what a former attempt has left
+            self.sent[fence] = sent_at  # before the jobs: one without a time would be extended needlessly
+        if self.settling_seqs:  # left by a former attempt
             self.settling_seqs.difference_update([job.seq for job in jobs])
         self.jobs.update({job.seq: job for job in jobs})
         if len(self.sent) > self._prune_at:
@@ -66,39 +66,39 @@ class HeldLeases:
             self._prune_at = 64 + 2 * len(self.sent)
 
     def drop(self, seq: int) -> None:
-        """Hold a job no longer."""
+        """Remove a job."""
         self.jobs.pop(seq, None)
 
     def good_until(self, job: LeasedJob) -> float:
-        """Return until when a handler may be begun under this lease, as far as it has been extended by now."""
+        """Return until when a handler may be begun under this lease, given its extensions so far."""
         return self._last(job) + self._good_for
 
     # --- the loop or the handler's thread ---------------------------------------------------------------------------
 
     def settling(self, seq: int) -> None:
-        """Note that the handler's own transaction is about to settle the job: verdicts of lost are not for us now.
+        """Record that the handler's own transaction is about to settle the job: from now on, ignore verdicts of lost.
 
-        The extending thread may find the row gone before the handler hears that its commit succeeded.
+        The extending thread may find the row gone before the handler receives the reply to its commit.
         """
         self.settling_seqs.add(seq)
 
     def settled(self, seq: int) -> None:
-        """Note that the transaction has committed: the job is held no longer, though its handler may go on."""
+        """Record that the transaction has committed: the job is no longer held, though its handler may continue."""
         self.jobs.pop(seq, None)
         self.settling_seqs.discard(seq)
 
     def unsettled(self, seq: int) -> None:
-        """Note that the transaction was rolled back: the job is held as before."""
+        """Record that the transaction was rolled back: the job is held as before."""
         self.settling_seqs.discard(seq)
 
     def of(self, job: LeasedJob) -> HeldLease:
-        """Return the hold of one attempt, for its handler to tell of its own transaction."""
+        """Return the lease of one attempt, through which its handler reports its own transaction."""
         return HeldLease(self, job)
 
     # --- the extending thread ---------------------------------------------------------------------------------------
 
     def due(self, now: float) -> list[Lease]:
-        """Return the leases to extend now: those last extended longer ago than the safe share of the lease."""
+        """Return the leases to extend now: those whose last extension is older than the safe fraction of the lease."""
         jobs = self.jobs.copy()
         self._extended = {seq: when for seq, when in self._extended.items() if seq in jobs}
         before = now - self._safe
@@ -114,14 +114,14 @@ class HeldLeases:
         return sent_at if fence == job.fence else self.sent.get(job.fence, float("-inf"))
 
     def extended(self, leases: Iterable[Lease], sent_at: float) -> None:
-        """Note leases that the store has extended by a request sent at `sent_at`; never for one that failed."""
+        """Record leases that the store has extended by a request sent at `sent_at`; never for one that failed."""
         for lease in leases:
             self._extended[lease.seq] = (lease.fence, sent_at)
 
     def lost(self, leases: Iterable[Lease]) -> None:
-        """Mark leases that the store called stale, so that none of them is begun.
+        """Mark leases that the store reported as stale, so that none of their jobs is begun.
 
-        The same leases are then to be handed to the loop, for `Machine.lost`, which gives them up.
+        The caller then passes the same leases to `Machine.lost` in the loop, which removes them.
         """
         for lease in leases:
             job = self.jobs.get(lease.seq)
@@ -130,9 +130,9 @@ class HeldLeases:
 
 
 class HeldLease:
-    """What is held for one attempt, as its handler may speak of it; once another attempt is held it says nothing.
+    """The lease of one attempt, for reports of its handler; ignored once another attempt at the job is held.
 
-    A handler whose lease was lost goes on for a while, and the next attempt at its job may be held by this very worker.
+    A handler whose lease was lost may run on for a while, and the same worker may hold the next attempt at its job.
     """
 
     __slots__ = ("_holdings", "_job")
@@ -142,17 +142,17 @@ class HeldLease:
         self._job = job
 
     def settling(self, seq: int) -> None:
-        """Note that the handler's own transaction is about to settle the job."""
+        """Record that the handler's own transaction is about to settle the job."""
         if self._held_fence() == self._job.fence:
             self._holdings.settling(seq)
 
     def settled(self, seq: int) -> None:
-        """Note that the transaction has committed."""
+        """Record that the transaction has committed."""
         if self._held_fence() in {self._job.fence, None}:
             self._holdings.settled(seq)
 
     def unsettled(self, seq: int) -> None:
-        """Note that the transaction was rolled back."""
+        """Record that the transaction was rolled back."""
         if self._held_fence() in {self._job.fence, None}:
             self._holdings.unsettled(seq)
 

@@ -35,7 +35,7 @@ _NEVER = float("inf")
 
 
 class InFlight:
-    """The jobs of one worker, and their moves from one place to the next. It knows no phase and no call in flight."""
+    """The jobs of one worker, and their moves between places; independent of the phase and of calls in flight."""
 
     def __init__(self, settings: WorkerConfig) -> None:
         self._concurrency = settings.concurrency
@@ -55,9 +55,9 @@ class InFlight:
         self.endings = 0
         """The number of handlers that have ended."""
         self.low = 0
-        """With this many prefetched jobs or fewer, `ended` asks for a decision, so that more are claimed."""
+        """With this many prefetched jobs or fewer, `ended` requests a decision, so that more are claimed."""
         self.good_until = _NEVER
-        """When the first of the prefetched leases becomes too old to begin a handler under it."""
+        """When the oldest prefetched lease becomes too old to begin a handler under it."""
 
     # --- one job ----------------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class InFlight:
             self.totals.released += 1
 
     def lost(self, now: float, leases: Iterable[Lease]) -> None:
-        """Give up leases that the store called stale: no finish is written, and handlers are aborted.
+        """Remove leases that the store reported as stale: no finish is written, and handlers are aborted.
 
         A job that is being settled, flushed or released is left to the reply to that: its lease may be gone because
         the write succeeded.
@@ -188,7 +188,7 @@ class InFlight:
             elif not (self.finishes.has(seq) or seq in self.releases):
                 if not self.finishes.buffer:
                     self.finishes.oldest = now
-                self.finishes.buffer[seq] = Finish(lease, Cancelled("asked to cancel before its handler began"))
+                self.finishes.buffer[seq] = Finish(lease, Cancelled("cancelled before its handler began, as requested"))
         self._sweep()
 
     def _supersede(self, seq: int) -> None:
@@ -202,7 +202,7 @@ class InFlight:
     def _give_up(self, seq: int) -> None:
         """Remove a job whose lease is lost, wherever it is; `_sweep` removes it from the prefetched ones."""
         job = self._held.pop(seq, None)
-        if job is None:  # its handler's thread has settled it at this moment
+        if job is None:  # its handler's thread has just settled it
             return
         self.holdings.settling_seqs.discard(seq)
         self.holdings.stale.pop(seq, None)
@@ -308,7 +308,7 @@ class InFlight:
         return not (self._held or self.running or self.finishes.in_flight or self.releases.in_flight)
 
     def status(self, phase: WorkerPhase) -> Status:
-        """Return a snapshot for people."""
+        """Return a snapshot for display."""
         return Status(
             phase=phase,
             running=tuple(job.id for job in (*self.running.values(), *self.ghosts.values())),

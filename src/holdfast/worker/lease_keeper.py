@@ -1,23 +1,24 @@
-"""The thread that keeps the leases of a worker's jobs alive and judges what the event loop cannot.
+"""The thread that extends the leases of a worker's jobs and finds stuck handlers.
 
 It shares only `HeldLeases` with the event loop, so handlers that block the loop do not cost the worker its jobs. Each
 turn it
 
-- extends what is held, half-way through each lease, and reports to the loop what was lost and what is to be cancelled;
+- extends the held leases, half-way through each, and reports lost leases and requested cancellations to the loop;
 - sends the worker's heartbeat;
-- looks for a handler that is stuck past its time limit and a grace (`runtime.keeper_thread`): a thread cannot be
+- checks for a handler that is stuck past its time limit and a grace (`runtime.keeper_thread`): a thread cannot be
   stopped, and a blocked event loop cannot stop anything.
 
-What is done about a stuck handler depends on whose process it is:
+The reaction to a stuck handler depends on what the process is:
 
 ```text
-   the worker's own   ended: its supervisor starts a new one, and all jobs that it held are lost together
-   another's          left alone, a web application say: this thread ends and the worker breaks. The loop releases the
-                      rest, if it can; what it cannot, the stuck job at least, is extended no more and so is lost
+   runs only the worker   the process exits: its supervisor starts a new one, and all jobs that it held are lost
+   runs more              e.g. a web application: it continues, this thread ends and the worker breaks. The loop
+                          releases the other jobs if it can; leases that it cannot release, at least that of the
+                          stuck job, are no longer extended and expire
 ```
 
-Either way what was lost next runs alone (see `model.budget`): there the stuck job meets its limit in a process that can
-be killed.
+Either way the next attempts of the lost jobs run isolated (see `model.budget`): there the stuck job reaches its time
+limit in a process that can be killed.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from holdfast.worker.held_leases import HeldLeases
 
 _logger = logging.getLogger("holdfast.worker")
 _CANCEL_LOOK = 0.5
-_LATE_TICKS = 4  # a wait may take so many ticks on a busy machine
+_LATE_TICKS = 4  # a wait may take this many ticks on a busy machine
 
 
 class HandlerStuck(HoldfastError):  # noqa: N818 - reads as the sentence it states
-    """Handlers are past their time limits and a grace, in a process that is not the worker's to end."""
+    """Handlers are past their time limits and a grace, in a process that the worker must not end."""
 
     def __init__(self, jobs: Sequence[LeasedJob], seconds: float) -> None:
         first, more = jobs[0], f", and {len(jobs) - 1} more" if len(jobs) > 1 else ""
         super().__init__(
             f"job {first.id} ({first.task}) is stuck {seconds:.1f} s past its time limit{more}: its handler cannot be "
-            "stopped and goes on in this process, and its lease is left to expire. Let the handler give up in time, or "
+            "stopped and continues in this process, and its lease is left to expire. Make the handler end in time, or "
             'run its task with executor="process", where it can be killed'
         )
         self.jobs = jobs
@@ -74,7 +75,7 @@ class LeaseKeeper(KeeperThread):
     ) -> None:
         super().__init__(open_extender, name="holdfast-keeper", died=died)
         self._holdings = holdings
-        self._beat = beat
+        self._heartbeat = beat
         self._lease = lease
         self._owns_process = owns_process
         self._lost = lost
@@ -84,15 +85,15 @@ class LeaseKeeper(KeeperThread):
         seconds = lease.total_seconds()
         self._tick = min(seconds / 20, _CANCEL_LOOK)
         self._stuck = StuckHandlers(limits, grace=stuck_grace, tick=self._tick * _LATE_TICKS)
-        self._beat_every = min(seconds / 2, 10.0)
-        self._beat_at = 0.0
+        self._heartbeat_every = min(seconds / 2, 10.0)
+        self._heartbeat_at = 0.0
 
     def began(self) -> None:
-        """Report that the store has heard of this worker, or could not."""
+        """Report that the first turn is over: the worker is registered, or the store could not be reached."""
         self._turned()
 
     def work(self, extender: Extender) -> float:
-        """Extend, look for requests to cancel, and send the heartbeat if it is due."""
+        """Extend leases, read requests to cancel, and send the heartbeat if it is due."""
         self._extend(extender)
         self._look_for_cancels(extender)
         self._send_heartbeat(extender)
@@ -102,10 +103,10 @@ class LeaseKeeper(KeeperThread):
         return self._tick
 
     def failed(self, error: StoreError) -> float:
-        """Log the first of a row of failures."""
+        """Log the first of several failures in a row."""
         if not self._is_cut_off:
             self._is_cut_off = True
-            _logger.warning("leases cannot be extended for now, trying again: %s", error)
+            _logger.warning("extending leases failed, retrying: %s", error)
         return self._tick
 
     def _extend(self, extender: Extender) -> None:
@@ -122,15 +123,15 @@ class LeaseKeeper(KeeperThread):
 
     def _look_for_cancels(self, extender: Extender) -> None:
         if len(self._holdings):
-            asked = extender.cancel_asked(self._beat().worker_id)
+            asked = extender.cancel_asked(self._heartbeat().worker_id)
             if asked:
                 self._cancel_asked(asked)
 
     def _send_heartbeat(self, extender: Extender) -> None:
         now = time.monotonic()
-        if now >= self._beat_at:
-            extender.heartbeat(self._beat())
-            self._beat_at = now + self._beat_every
+        if now >= self._heartbeat_at:
+            extender.heartbeat(self._heartbeat())
+            self._heartbeat_at = now + self._heartbeat_every
 
     def check(self, waited: float | None) -> None:
         """End the process, or raise `HandlerStuck`, if a handler is stuck."""

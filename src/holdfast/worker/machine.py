@@ -7,8 +7,8 @@ The caller calls `decide` after each batch of events, carries out the decision, 
 call as one event. It begins jobs with `take` and reports their ends with `ended`. All methods are called on one thread,
 that of the event loop; only `holdings` is shared.
 
-`InFlight` knows where each job is; this module knows the phase of the worker, and when to claim, maintain, give up and
-end.
+`InFlight` knows where each job is; this module knows the phase of the worker, and when to claim, do maintenance,
+release and end.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Machine:
         self._settings = settings
         self.jobs = InFlight(settings)
         self.holdings = self.jobs.holdings
-        self.take, self.ended = self.jobs.take, self.jobs.ended  # bound: once per job, without a second call
+        self.take, self.ended = self.jobs.take, self.jobs.ended  # bound: no second call per job
         self.lost, self.cancel_asked = self.jobs.lost, self.jobs.cancel_asked
         self._claims = Claims(settings)
         self._upkeep = Maintenance(settings)
-        self._head: LeasedJob | None = None  # the prefetched job that is next, and since when it waits
+        self._head: LeasedJob | None = None  # the next prefetched job, and since when it waits
         self._head_since = 0.0
         self._phase = WorkerPhase.RUNNING
         self._phase_until = NEVER
@@ -111,7 +111,7 @@ class Machine:
         self._upkeep.pruned(now, count, asked=asked)
 
     def stalled(self) -> None:
-        """Process a call that took longer than access may be silent; its reply follows as an event of its own.
+        """Process a call that took longer than access may be silent; its reply follows as a separate event.
 
         Replies to other calls that only read do not prove that leases could be extended meanwhile.
         """
@@ -160,7 +160,7 @@ class Machine:
         return self._phase_until
 
     def status(self) -> Status:
-        """Return a snapshot for people."""
+        """Return a snapshot for display."""
         return self.jobs.status(self._phase)
 
     # --- decisions ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Maintenance that any worker does for all: promote due jobs, rescue expired leases, prune, check for emptiness.
+"""Maintenance by any worker, for all: promote due jobs, rescue expired leases, prune, check for emptiness.
 
 None of it needs a leader: every step is atomic in the store and harmless if two workers do it at once. One such call is
 in flight at a time, so that maintenance never displaces jobs.
@@ -14,8 +14,8 @@ from holdfast.store.values import Promotion
 from holdfast.worker.backoff import Backoff
 from holdfast.worker.settings import WorkerConfig
 
-RESCUE_AFTER = 0.5  # of a lease: after that much access the store rescues leases of this length
-RARELY = 5  # promotions are this much rarer while no scheduled job is known
+RESCUE_AFTER = 0.5  # fraction of a lease: after that much access the store rescues leases of this length
+RARELY = 5  # promotions are this many times rarer while no scheduled job is known
 SOONEST = 0.01  # bounds the rate of promotions if a due job is not promoted
 NEVER = float("inf")
 
@@ -91,7 +91,7 @@ class Maintenance:
         self._begun = began
 
     def _rescue_at(self, now: float, began: float) -> float:
-        """Return the next time to rescue: by period, and as soon as access has lasted half a lease."""
+        """Return the next time to rescue: by period, and as soon as access has been uninterrupted for half a lease."""
         half = began + self._half
         regular = now + self._settings.rescue_period
         return half if now < half < regular else regular

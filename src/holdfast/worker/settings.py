@@ -9,15 +9,13 @@ from holdfast.errors import ConfigError
 MAX_EXTEND_AT = 0.55
 """Above it, a writer that blocks the store for a quarter of a lease can delay an extension until after a rescue."""
 FLUSH_AFTER = 0.005
-RESCUES_PER_LEASE = (
-    5.0  # rescues keep access uninterrupted, which a gap of a quarter lease would end: see `reachability`
-)
+RESCUES_PER_LEASE = 5.0  # rescues keep access uninterrupted; a gap of a quarter lease would end it: see `reachability`
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one worker; durations in seconds. Raises `ConfigError` for an invalid one.
 
-    `extend_at` is the share of the lease after which it is extended.
+    `extend_at` is the fraction of the lease after which it is extended.
     `poll_interval` is the pause after a claim that found too few jobs; a notification ends it.
     `prefetch_max` bounds the jobs that wait here beyond the free slots, `batch_max` the jobs of one statement.
     Finishes are written at once when idle, else after `flush_after` or `flush_rows`, whichever is first.
@@ -49,17 +47,17 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Check every value."""
         for name in ("concurrency", "batch_max", "flush_rows", "promote_limit", "rescue_limit", "prune_limit"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} is too small: give at least 1")
+                raise ConfigError(f"{name}={getattr(self, name)} is too small: pass at least 1")
         for name in ("lease", "poll_interval", "release_timeout", "promote_every", "prune_every"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name}={getattr(self, name)} is not allowed: give seconds, more than 0")
+                raise ConfigError(f"{name}={getattr(self, name)} is invalid: pass seconds, more than 0")
         for name in ("flush_after", "drain_timeout", "abort_grace", "prefetch_max"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name}={getattr(self, name)} is not allowed: give 0 or more")
+                raise ConfigError(f"{name}={getattr(self, name)} is invalid: pass 0 or more")
         if not 0 < self.extend_at <= MAX_EXTEND_AT:
             raise ConfigError(
                 f"extend_at={self.extend_at} leaves no time to repeat a failed extension: "
-                f"give a share of the lease above 0 and up to {MAX_EXTEND_AT}, for example 0.5"
+                f"pass a fraction of the lease above 0 and up to {MAX_EXTEND_AT}, for example 0.5"
             )
         if not self.flush_after < self.lease * self.extend_at:
             raise ConfigError(self._unsafe_flush())
@@ -67,7 +65,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.rescue_every is not None and not 0 < self.rescue_every <= slowest:
             raise ConfigError(
                 f"rescue_every={self.rescue_every} does not fit a lease of {self.lease} s: "
-                f"give more than 0 and at most {slowest:g} s, or leave it out"
+                f"pass more than 0 and at most {slowest:g} s, or leave it out"
             )
 
     def _unsafe_flush(self) -> str:
@@ -76,13 +74,13 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.flush_after <= FLUSH_AFTER:
             return (
                 f"lease={self.lease:g} is too short: it would be extended after {safe:g} s, and outcomes "
-                f"wait up to flush_after={self.flush_after:g} s: give more than "
+                f"wait up to flush_after={self.flush_after:g} s: pass more than "
                 f"{self.flush_after / self.extend_at:g} s, for example 30"
             )
         example = f", for example {FLUSH_AFTER:g}" if safe > FLUSH_AFTER else ""
         return (
             f"flush_after={self.flush_after:g} is not below the time for which the lease is safe "
-            f"({self.lease:g} s x {self.extend_at:g}): give less than {safe:g} s{example}"
+            f"({self.lease:g} s x {self.extend_at:g}): pass less than {safe:g} s{example}"
         )
 
     @property

@@ -118,7 +118,7 @@ class StoreCalls:
             _logger.warning("claim failed, retrying: %s", error)
             self._machine.claim_failed(time.monotonic())
         except BaseException:
-            self._machine.claim_failed(time.monotonic())  # it ends the worker, which then waits for no reply
+            self._machine.claim_failed(time.monotonic())  # this ends the worker, which then waits for no reply
             raise
         else:
             asked = len(claim.jobs) if claim.is_cut else limit
@@ -127,9 +127,10 @@ class StoreCalls:
     async def release_unknown_claim(self) -> None:
         """Release the jobs of a claim whose reply was lost.
 
-        None of them has begun. Expired leases would count as lost by a worker, and each job, up to 500 of them, would
-        run isolated in a child process next. One claim is in flight at a time, so every lease of this worker with a
-        larger fence than the last known one belongs to that claim. A claim committed after this look still expires.
+        None of them has begun. If their leases expired, each job, up to 500 of them, would count as lost by a worker
+        and run isolated in a child process next. One claim is in flight at a time, so every lease of this worker with a
+        larger fence than the last known one belongs to that claim. If the claim commits after this read, its leases
+        still expire.
         """
         if not self._lost_reply:
             return

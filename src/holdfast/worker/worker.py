@@ -138,7 +138,7 @@ class Worker:
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> Exit:
-        """Run until stopped, or until empty; raise `WorkerBroken` when it cannot go on."""
+        """Run until stopped, or until empty; raise `WorkerBroken` when it cannot continue."""
         await self._backend.open()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -158,7 +158,7 @@ class Worker:
         keeper = LeaseKeeper(
             holdings,
             open_extender=self._backend.extender,
-            beat=self._beat,
+            beat=self._heartbeat,
             lease=self._lease,
             limits=attempts.limits,
             stuck_grace=self._stuck_grace,
@@ -333,7 +333,7 @@ class Worker:
         except TRANSIENT as error:
             _logger.warning("this worker could not be deregistered: %s", error)
 
-    def _beat(self) -> WorkerHeartbeat:
+    def _heartbeat(self) -> WorkerHeartbeat:
         return WorkerHeartbeat(
             worker_id=self.worker_id,
             host=socket.gethostname(),

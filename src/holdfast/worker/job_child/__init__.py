@@ -1,1 +1,1 @@
-"""Handlers in processes of their own: the child's program, what is said between it and the worker, and the pool."""
+"""Handlers in child processes: the child's program, the protocol between it and the worker, and the pool."""

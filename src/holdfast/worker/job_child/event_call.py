@@ -1,4 +1,4 @@
-"""A consumer's handler in a child process: the call, its effect, and how its end is reported."""
+"""The call of a consumer's handler in a child process, its effect, and the report of its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDS: dict[type[BaseException], EventEnd] = {
 
 
 class Settlements(Protocol):
-    """Where the stages of a transaction are reported."""
+    """Receives the stages of a transaction."""
 
     def report(self, stage: CompletionStage) -> None:
         """Report a stage, before the next begins."""
@@ -43,17 +43,17 @@ class ChildEventEffect(EventEffect):
     link: Settlements
 
     def committing(self) -> None:
-        """Report it before the commit is sent."""
+        """Report the stage before the commit is sent."""
         super().committing()
         self.link.report(CompletionStage.SETTLING)
 
     def committed(self) -> None:
-        """Report it."""
+        """Report that the commit succeeded."""
         super().committed()
         self.link.report(CompletionStage.SETTLED)
 
     def interrupted(self, error: BaseException) -> None:
-        """Report that nothing was committed, unless that is not known."""
+        """Report that nothing was committed, unless the outcome is unknown."""
         super().interrupted(error)
         if self.stage is EffectStage.OPEN:
             self.link.report(CompletionStage.UNSETTLED)
@@ -69,9 +69,9 @@ class ChildEventCall:
         self._link = link
         self._threads = threads
         self.backend: Backend | None = None
-        """The store, if the handler takes a context; else this process needs no connection."""
+        """The store, if the handler takes a context; otherwise this process needs no connection."""
         self.is_clean = True
-        """Whether it left nothing behind that the next call could suffer from."""
+        """Whether it left nothing behind that could affect the next call."""
 
     def run(self, runner: asyncio.Runner) -> EventsEnded:
         """Run the handler; its context variables end with it."""

@@ -1,4 +1,4 @@
-"""Handlers of consumers in child processes, as a node sees them."""
+"""Runs handlers of consumers in child processes, for a node."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from holdfast.worker.job_child.protocol import CompletionStage, EventEnd, Events
 
 _logger = logging.getLogger("holdfast.streams")
 _START_AGAIN: Final = 5.0
-_MOST: Final = 16  # children at once; shares beyond that wait for one
-_NO_LEASE: Final = timedelta()  # a lease is a job's
+_MOST: Final = 16  # children at once; further shares wait for one
+_NO_LEASE: Final = timedelta()  # only jobs have a lease
 
 
 class EventChildren:
@@ -41,9 +41,9 @@ class EventChildren:
         effect: EventEffect,
         attempt: int,
     ) -> None:
-        """Run the handler in a child; a child that cannot be started costs no attempt."""
+        """Run the handler in a child; a child that cannot be started does not count as an attempt."""
         if consumer.reference is None:
-            message = f"consumer {consumer.name!r} has no name in a module"  # refused where it is registered
+            message = f"consumer {consumer.name!r} has no name in a module"  # rejected at registration
             raise ConfigError(message)
         message_to_child = RunEvents(
             *consumer.reference,

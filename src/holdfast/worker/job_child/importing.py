@@ -1,4 +1,4 @@
-"""How a job child finds a handler: by module and qualified name, as the worker itself had imported it."""
+"""How a job child finds a handler: by module and qualified name, as the worker imported it."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from holdfast.worker.job_child.protocol import Hello, MainFile, RunEvents, RunJo
 
 _logger = logging.getLogger("holdfast.worker")
 _MAIN_NAME: Final = "__holdfast_main__"
-"""What the worker's `__main__` is called here, so that `if __name__ == "__main__"` keeps its promise."""
+"""The name of the worker's `__main__` in a child, so that code under `if __name__ == "__main__"` does not run."""
 
 
 class HasStore(Protocol):
-    """An app, as far as a child needs one."""
+    """The part of an app that a child needs."""
 
     @property
     def backend(self) -> Backend:
-        """The store, which this process opens for itself."""
+        """The store, opened by this process."""
         ...
 
     def use(self, url: str, /) -> None:
-        """Lead to the store behind another URL; raises `ConfigError` if one is open already."""
+        """Use the store behind another URL; raises `ConfigError` if one is already open."""
         ...
 
 
 class Handle(Protocol):
-    """What a module keeps under the name of a handler: what `@app.task` returned."""
+    """The object in a module under the name of a handler: the result of `@app.task`."""
 
     @property
     def task(self) -> Task:
@@ -48,7 +48,7 @@ class Handle(Protocol):
 
     @property
     def app(self) -> HasStore:
-        """Where the task is registered."""
+        """The app in which the task is registered."""
         ...
 
 
@@ -63,7 +63,7 @@ _CONSUMERS: Final = "__holdfast_consumers__"
 
 
 def remember(handler: object, registered: RegisteredConsumer) -> None:
-    """Keep with a handler which consumers it serves, for a child process to find."""
+    """Record with a handler which consumers it serves, so that a child process finds them."""
     known: dict[str, RegisteredConsumer] = getattr(handler, _CONSUMERS, {})
     setattr(handler, _CONSUMERS, {**known, registered.consumer.name: registered})
 
@@ -98,8 +98,8 @@ class Finder:
             registered = getattr(found, _CONSUMERS, {}).get(run.consumer)
             if registered is None:
                 message = (
-                    f"a child process was to run consumer {run.consumer!r}, but {run.qualname!r} in module "
-                    f"{run.module!r} is not its handler: keep what @app.consumer returns under its own name"
+                    f"cannot run consumer {run.consumer!r} in a child process: {run.qualname!r} in module "
+                    f"{run.module!r} is not its handler. Keep the result of @app.consumer under its name"
                 )
                 raise ConfigError(message)
             self._lead(registered.app)
@@ -107,7 +107,7 @@ class Finder:
         return registered
 
     def _lead(self, app: HasStore) -> None:
-        """Lead an app to the worker's store, where it does not lead there by itself: what it opens may be wrapped."""
+        """Make an app use the worker's store, unless it already does: the store that it opens may be wrapped."""
         if self._store is not None and app.backend.full_url != self._store:
             app.use(self._store)
 
@@ -126,15 +126,15 @@ class Finder:
             return cast("object", reduce(getattr, qualname.split("."), module))
         except AttributeError:
             message = (
-                f"{where} has no {qualname!r} when it is imported in a child process: keep what @app.task or "
-                "@app.consumer returns under the name of the function, at the top of the module"
+                f"{where} has no {qualname!r} when it is imported in a child process: keep the result of @app.task "
+                "or @app.consumer under the name of the function, at the top of the module"
             )
             raise ConfigError(message) from None
 
     def _load_main(self) -> ModuleType:
         if self._main is None:
             if self._main_file is None:
-                message = "the worker's __main__ has no file"  # the worker has looked before it asked
+                message = "the worker's __main__ has no file"  # checked by the worker before
                 raise ConfigError(message)
             with loading_main():
                 self._main = _load(self._main_file)
@@ -145,7 +145,7 @@ def _load(main: MainFile) -> ModuleType:
     path = os.fsdecode(main.path)
     name = _MAIN_NAME
     if main.package:
-        importlib.import_module(main.package)  # what a relative import starts from
+        importlib.import_module(main.package)  # the base of relative imports
         name = f"{main.package}.{_MAIN_NAME}"
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))  # a script need not end in .py
     if spec is None or spec.loader is None:
@@ -167,7 +167,7 @@ def _checked(found: object, run: RunJob) -> Handle:
         return cast("Handle", found)
     is_what = f"the task {task.name!r}" if isinstance(task, Task) else f"a {type(found).__name__}, not a task"
     message = (
-        f"a child process was to run task {run.task!r}, but {run.qualname!r} in module {run.module!r} is {is_what}: "
-        "keep what @app.task returns under the name of the function, and give each task a name that does not change"
+        f"cannot run task {run.task!r} in a child process: {run.qualname!r} in module {run.module!r} is {is_what}. "
+        "Keep the result of @app.task under the name of the function, and give each task a name that does not change"
     )
     raise ConfigError(message)

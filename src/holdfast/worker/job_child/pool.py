@@ -1,18 +1,18 @@
-"""Job children: processes in which a handler runs alone, with nobody beside it to take down or to be taken down by.
+"""The pool of job children: processes in which one handler runs at a time, so that a crash affects no other job.
 
 ```text
               free place         handler found         AttemptEnded
    run() ──▶ waiting ──▶ starting ──────────▶ running ──────────▶ outcome; the child waits for its next job
                             │                    │ time limit ──▶ killed: outcome_of_timeout
-                            │ │ cannot import    │ died by itself ──▶ Lost: the job's own doing
-             cannot start   │ ▼                  │ abort ──▶ killed, or told and killed after a grace
+                            │ │ cannot import    │ died by itself ──▶ Lost: counts against the job
+             cannot start   │ ▼                  │ abort ──▶ killed, or notified and killed after a grace
                             │ a ConfigError,     ▼
                             ▼ by policy
-                     excused, and tried again later
+                     excused, and retried later
 ```
 
-A child is used for one job at a time, and again after a clean end. No more are started at once than there are
-processors: after the death of a worker all its jobs go to children, and a start is a second of a processor's time.
+A child runs one job at a time, and is reused after a clean end. No more are started at once than there are processors:
+after the death of a worker all its jobs run in children, and a start costs a second of CPU time.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _START_LIMIT: Final = 60.0
 _START_AGAIN: Final = 5.0
 _START_AGAIN_AT_MOST: Final = 60.0
 _MAX_EXCUSED_STARTS: Final = 10
-"""A child that never comes to the handler may be its module's doing; a system that refuses to start one cannot be."""
+"""If a child never reaches the handler, its module may be the cause; if the system cannot start a child, it is not."""
 _GRACE: Final = 5.0
 
 
 def can_isolate(task: Task) -> bool:
-    """Tell whether a child process would find this very task, as the worker's own modules stand now.
+    """Return whether a child process would find this task by its name, given the worker's loaded modules.
 
-    It would not where the task was registered by a call and the module keeps the plain function under its name.
+    It would not if the task was registered by a call and the module has the plain function under that name.
     """
     if task.reference is None:
         return False
@@ -77,15 +77,15 @@ def can_isolate(task: Task) -> bool:
 
 
 class HandlerNotFound(Exception):  # noqa: N818 - not an error of ours
-    """The handler did not begin, and will not until something is changed; the text says what."""
+    """The handler did not begin, and cannot until something is changed; the text says what."""
 
 
 class ChildNotStarted(Exception):  # noqa: N818 - as above
-    """The child did not come as far as the handler, perhaps for want of memory or time; the text says how far."""
+    """The child did not reach the handler, perhaps for lack of memory or time; the text says how far it came."""
 
 
 class _PooledCall:
-    """What a child is to do, and the child that does it."""
+    """A call in the pool, and the child that runs it."""
 
     def __init__(self, settlement: Callable[[CompletionStage], None]) -> None:
         self.settlement = settlement
@@ -94,7 +94,7 @@ class _PooledCall:
 
 
 class _Attempt(_PooledCall):
-    """A job in the pool, from waiting for a place to its outcome."""
+    """A job in the pool, from waiting for a slot to its outcome."""
 
     def __init__(self, task: Task, job: LeasedJob, keeper: Settling | None) -> None:
         super().__init__(self._settlement)
@@ -102,14 +102,14 @@ class _Attempt(_PooledCall):
         self.job = job
         self.work: asyncio.Task[Outcome | None] | None = None
         self.is_broken_off = False
-        self.outcome: Outcome | None = None  # of one that was broken off
+        self.outcome: Outcome | None = None  # of an aborted attempt
         self.killing: asyncio.TimerHandle | None = None
         self._keeper = keeper
         self.stage = CompletionStage.UNSETTLED
         self._is_lost = False
 
     def _settlement(self, stage: CompletionStage) -> None:
-        """Note how far the handler's own transaction has completed the job."""
+        """Record the stage of the handler's own transaction."""
         self.stage = stage
         if self._keeper is not None:
             getattr(self._keeper, stage.value)(self.job.seq)
@@ -117,24 +117,24 @@ class _Attempt(_PooledCall):
             self.break_off(None)
 
     def lose(self) -> None:
-        """Break off, unless the lease has vanished because the job is being completed: then let it end."""
+        """Abort, unless the lease has ended because the job is being completed: then wait for the handler."""
         if self.child is not None:
-            self.child.read()  # it says so before it commits, so what it has said until now decides
+            self.child.read()  # it reports before it commits, so the messages so far decide
         self._is_lost = True
         if self.stage is CompletionStage.UNSETTLED:
             self.break_off(None)
 
     def cancel(self) -> None:
-        """Tell the handler, and break off if it has not ended after a grace; one that has not begun never will."""
+        """Notify the handler, and abort it if it has not ended after a grace; one that has not begun never begins."""
         if self.child is None or not self.has_begun:
-            self.break_off(Cancelled("asked to cancel before its handler began"))
+            self.break_off(Cancelled("cancelled before its handler began, as requested"))
         elif self.killing is None:
             self.child.send_now(Notice(Why.CANCEL_ASKED))
-            late = Cancelled(f"cancelled, as was asked: killed, since it had not ended after {_GRACE:g} s")
+            late = Cancelled(f"cancelled as requested: killed, since it had not ended after {_GRACE:g} s")
             self.killing = asyncio.get_running_loop().call_later(_GRACE, self.break_off, late)
 
     def break_off(self, outcome: Outcome | None) -> None:
-        """Kill the child; `run` returns `outcome`, unless it has ended already."""
+        """Kill the child; `run` returns `outcome`, unless the attempt has already ended."""
         if self.work is not None and not self.is_broken_off:
             self.is_broken_off = True
             self.outcome = outcome
@@ -145,7 +145,7 @@ class ChildPool:
     """Runs jobs in children, at most `limit` at once. All of it on one event loop."""
 
     def __init__(self, *, lease: timedelta, limit: int, store: str | None = None) -> None:
-        """Start nothing yet. `store` is the full URL of the worker's store; None: the app's own in each child."""
+        """Start nothing yet. `store` is the full URL of the worker's store; None: each child opens the app's store."""
         if is_loading_main():
             message = (
                 "the main file starts a worker when a child process of the worker loads it: put the start of the "
@@ -166,9 +166,9 @@ class ChildPool:
     ) -> Outcome | None:
         """Run a job and return its outcome; by then its child is idle or gone.
 
-        None: there is nothing to write, since the handler's own transaction has settled the job, or since it was broken
-        off by `abort` or `close`. The time limit counts from the beginning of the attempt, not of the waiting.
-        `keeper` is told while that transaction is under way. To cancel this coroutine kills the child.
+        None: there is no outcome to write, since the handler's own transaction has settled the job, or since it was
+        aborted by `abort` or `close`. The time limit counts from the beginning of the attempt, not of the waiting.
+        `keeper` is notified of the stages of that transaction. Cancelling this coroutine kills the child.
         """
         if self._is_closed:
             message = "this pool of job children is closed"
@@ -190,9 +190,9 @@ class ChildPool:
                 attempt.killing.cancel()
 
     def abort(self, job: LeasedJob, why: Why) -> None:
-        """Break off a job; see `Why` for what `run` then returns. A job that does not run here is ignored.
+        """Abort a job; see `Why` for what `run` then returns. A job that does not run here is ignored.
 
-        CANCEL_ASKED is told to the handler, which is killed if it has not ended after a grace; the others kill at once.
+        CANCEL_ASKED notifies the handler, which is killed if it has not ended after a grace; the others kill at once.
         """
         attempt = self._attempts.get((job.seq, job.fence))
         if attempt is None:
@@ -227,24 +227,24 @@ class ChildPool:
                 last = await self._run_in_some_child(attempt, self._message(attempt), timeout)
             except (HandlerNotFound, ChildNotStarted, OSError) as error:
                 message = f"task {task.name!r} needs a child process, but {error}"
-                # What was excused, but for losses and interruptions: earlier starts, or the handler's own snoozes.
+                # Excused attempts other than losses and interruptions: earlier starts, or the handler's own snoozes.
                 starts = job.excused - job.interrupted
                 if isinstance(error, HandlerNotFound) or (
                     isinstance(error, ChildNotStarted) and starts >= _MAX_EXCUSED_STARTS
                 ):
                     return outcome_of_error(task, job, ConfigError(message))
                 delay = min(_START_AGAIN * 2 ** min(starts, 10), _START_AGAIN_AT_MOST)
-                _logger.warning("job %s was not begun, again in %g s: %s", job.id, delay, message)
+                _logger.warning("job %s was not begun, retrying in %g s: %s", job.id, delay, message)
                 return Snoozed(timedelta(seconds=delay))
         return _outcome(attempt, last, timeout)
 
     async def call(
         self, run: RunEvents, *, timeout: float | None, settlement: Callable[[CompletionStage], None]
     ) -> Word | None:
-        """Have events handled in a child; return its last word, or None if it was killed at its time limit.
+        """Handle events in a child; return its last message, or None if it was killed at its time limit.
 
-        Raises `HandlerNotFound`, `ChildNotStarted` and `OSError` if the handler did not begin. To cancel this coroutine
-        kills the child.
+        Raises `HandlerNotFound`, `ChildNotStarted` and `OSError` if the handler did not begin. Cancelling this
+        coroutine kills the child.
         """
         if self._is_closed:
             message = "this pool of job children is closed"
@@ -261,7 +261,7 @@ class ChildPool:
                 try:
                     return await self._run_in(self._take_idle(), attempt, run, timeout=timeout)
                 except (HandlerNotFound, ChildNotStarted):
-                    continue  # it died while it was idle, or has an old idea of where to import from
+                    continue  # it died while idle, or has an outdated import path
             with ExitStack() as starting:
                 await self._starts.acquire()
                 starting.callback(self._starts.release)
@@ -278,7 +278,7 @@ class ChildPool:
             raise HandlerNotFound(message)
         module, qualname = reference
         _require_main_file(module)
-        # A store may hand out a subclass of its own, which need not travel as the plain job does.
+        # A store may return a subclass, which need not encode like the plain job.
         job = LeasedJob(**{name: getattr(attempt.job, name) for name in LeasedJob.__struct_fields__})
         return RunJob(module, qualname, attempt.task.name, job, self._lease)
 
@@ -305,13 +305,13 @@ class ChildPool:
         finally:
             if not isinstance(last, AttemptEnded | EventsEnded):
                 child.kill()
-                await child.wait()  # for its last words, and before another process may do the same work
+                await child.wait()  # for its last messages, and before another process may run the same job
             attempt.child = child.settlement = None
             if isinstance(last, AttemptEnded | EventsEnded):
                 self._put_away(child, is_clean=last.clean)
         return last
 
-    # --- children without a job -------------------------------------------------------------------------------------
+    # --- idle children ----------------------------------------------------------------------------------------------
 
     def _take_idle(self) -> ChildProcess:
         child = self._idle.pop()
@@ -331,7 +331,7 @@ class ChildPool:
         self._end(child)
 
     def _gone(self, child: ChildProcess) -> None:
-        """Give no more jobs to this one."""
+        """Remove a child that has ended."""
         if child in self._idle:
             self._idle.remove(child)
         if child.idle_timer is not None:
@@ -344,15 +344,15 @@ class ChildPool:
 
 
 def _outcome(attempt: _Attempt, last: Word | None, timeout: float | None) -> Outcome | None:
-    """Return the outcome of a job from the last word of its child; None: there is nothing to write."""
+    """Return the outcome of a job from the last message of its child; None: there is no outcome to write."""
     match last:
         case AttemptEnded(outcome):
             return outcome
         case _ if attempt.stage is CompletionStage.SETTLED:
-            return None  # the job is completed, whatever came after
+            return None  # the job is completed, whatever happened afterwards
         case Gone() as gone:
-            # It may have completed the job in its own transaction and died before it could say so. Then the store
-            # answers this outcome with LOST, since the lease is gone, and the job stays completed.
+            # It may have completed the job in its own transaction and died before it could report that. Then the store
+            # answers this outcome with LOST, since the lease has ended, and the job stays completed.
             return Lost(describe_reason("WorkerLost", f"the child process {gone} while it ran this job"))
         case _:
             return outcome_of_timeout(attempt.task, attempt.job, timeout or 0.0)
@@ -368,7 +368,7 @@ def _require_main_file(module: str) -> None:
 
 
 async def _begin(child: ChildProcess) -> None:
-    """Wait until the child has found the handler; what goes wrong until then is not the job's doing."""
+    """Wait until the child has found the handler; a failure before that does not count against the job."""
     try:
         async with asyncio.timeout(_START_LIMIT):
             word = await child.receive()
@@ -381,19 +381,19 @@ async def _begin(child: ChildProcess) -> None:
         case Unready(reason):
             raise HandlerNotFound(reason)
         case Gone() as gone:
-            message = f"it {gone} before it had imported the handler: what it wrote to standard error says why"
+            message = f"it {gone} before it had imported the handler: see its standard error for the reason"
             raise ChildNotStarted(message)
         case AttemptEnded() | EventsEnded():
-            message = "it ended what it had not begun"
+            message = "it reported the end of an attempt that it had not begun"
             raise HandlerNotFound(message)
 
 
 async def _last_word(child: ChildProcess, timeout: float | None) -> Word | None:
-    """Return how the job ended; None: at its time limit, by killing the child."""
+    """Return the last message of the child; None: it was killed at the time limit."""
     try:
         async with asyncio.timeout(timeout):
             return await child.receive()
     except TimeoutError:
         child.kill()
         word = await child.receive()
-        return word if isinstance(word, AttemptEnded | EventsEnded) else None  # it had ended in the same instant
+        return word if isinstance(word, AttemptEnded | EventsEnded) else None  # it ended at the same moment

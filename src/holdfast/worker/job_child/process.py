@@ -1,10 +1,10 @@
-"""A job child as its worker sees it: a fresh interpreter at the other end of a socket.
+"""The worker's side of a job child: a new interpreter process, connected by a socket.
 
-It is not forked: the worker has threads and connections. It stays in the worker's process group, so that whoever kills
-the group kills it too, and it ends when the socket does.
+It is not forked: the worker has threads and connections. It stays in the worker's process group, so that a signal to
+the group kills it too, and it exits when the socket is closed.
 
 Everything here happens on the event loop, but for one thread per child that waits for the process to end. That thread
-leaves the process unreaped; the loop reaps it, so no signal is ever sent to a number that was given to a stranger.
+leaves the process unreaped; the loop reaps it, so no signal is ever sent to a process id that was reused.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ class Gone(msgspec.Struct, frozen=True):
     code: int
 
     def __str__(self) -> str:
-        """Say how it ended, as the end of a sentence."""
+        """Describe how it ended, as a predicate."""
         if self.code >= 0:
             return f"ended by itself with exit code {self.code}"
         try:
             name = f" ({signal.Signals(-self.code).name})"
         except ValueError:  # real-time signals have no name
             name = ""
-        hint = ", as the system does when memory runs out," if -self.code == signal.SIGKILL else ""
-        return f"was killed by signal {-self.code}{name}{hint}"
+        reason = ", as the system does when memory runs out," if -self.code == signal.SIGKILL else ""
+        return f"was killed by signal {-self.code}{name}{reason}"
 
 
 Word = Began | Unready | AttemptEnded | EventsEnded | Gone
 
 
 class ChildProcess:
-    """A process that runs one job after another, and the connection to it."""
+    """A child process that runs one job after another, and the connection to it."""
 
     def __init__(self, *, store: str | None, gone: Callable[[ChildProcess], None]) -> None:
-        """Start the process; raises OSError if the system refuses. `gone` is called when it was reaped.
+        """Start the process; raises OSError if the system refuses. `gone` is called after it was reaped.
 
-        `store` is the full URL of the worker's store. It travels over the socket alone: it holds a password.
+        `store` is the full URL of the worker's store. It is sent only over the socket: it may contain a password.
         """
         self._loop = asyncio.get_running_loop()
         self._on_gone = gone
@@ -78,9 +78,9 @@ class ChildProcess:
         self._words: asyncio.Queue[Word] = asyncio.Queue()
         self._gone = asyncio.Event()
         self.settlement: Callable[[CompletionStage], None] | None = None
-        """Called as the handler's own transaction completes the job, stage by stage."""
+        """Called with each stage of the handler's own transaction."""
         self.jobs = 0
-        """How many it was given."""
+        """The number of jobs that it was given."""
         self.idle_timer: asyncio.TimerHandle | None = None
         path = [os.fsencode(place) for place in sys.path]
         self._unsent = encode(
@@ -89,8 +89,8 @@ class ChildProcess:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                with _blocked(DEAF_TO):  # until the child can handle them
-                    self._process = subprocess.Popen(  # noqa: S603 - our own module
+                with _blocked(DEAF_TO):  # until the child has installed its handlers
+                    self._process = subprocess.Popen(  # noqa: S603 - a module of this package
                         [sys.executable, "-P", "-m", "holdfast.worker.job_child.program", str(theirs.fileno())],
                         stdin=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(),),
@@ -101,7 +101,7 @@ class ChildProcess:
         self._socket.setblocking(False)
         try:
             threading.Thread(target=self._wait, name=f"holdfast-child-{self.pid}", daemon=True).start()
-        except RuntimeError as error:  # what Python makes of a system that grants no thread
+        except RuntimeError as error:  # raised by Python if no thread can be started
             self._process.kill()
             self._process.wait()
             self._socket.close()
@@ -110,7 +110,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     @property
@@ -119,14 +119,14 @@ class ChildProcess:
         return self._gone.is_set()
 
     async def send(self, message: ToChild) -> None:
-        """Send a message; to a child that is dying it is lost, and `receive` tells."""
+        """Send a message; it is lost if the child is dying, which `receive` then reports."""
         data, self._unsent = self._unsent + encode(message), b""
         if not self.is_gone:
             with contextlib.suppress(OSError):
                 await self._loop.sock_sendall(self._socket, data)
 
     def send_now(self, message: ToChild) -> None:
-        """Send a small message to a child that has read all before; one that reads no more does not get it."""
+        """Send a small message to a child that has read all earlier ones; one that no longer reads does not get it."""
         if not self.is_gone:
             with contextlib.suppress(OSError):
                 self._socket.send(encode(message))
@@ -136,7 +136,7 @@ class ChildProcess:
         return await self._words.get()
 
     def read(self) -> None:
-        """Take in what the child has sent so far, without waiting."""
+        """Process what the child has sent so far, without waiting."""
         while not self.is_gone and self._read_some():
             pass
 
@@ -151,14 +151,14 @@ class ChildProcess:
         except OSError:  # reset: it died with unread messages
             data = b""
         if not data:
-            # It is ending, which a kill no longer changes; or its handler has closed what was not its own.
+            # It is exiting, which a kill does not change; or its handler has closed a descriptor that it does not own.
             self._loop.remove_reader(self._socket)
             self.kill()
             return False
         try:
             for message in self._frames.feed(data):
                 self._take(message)
-        except ValueError:  # not our protocol: the handler wrote to what was not its own
+        except ValueError:  # not the protocol: the handler wrote to the socket
             self._loop.remove_reader(self._socket)
             self.kill()
             return False
@@ -173,7 +173,7 @@ class ChildProcess:
                 self._words.put_nowait(message)
 
     def kill(self) -> None:
-        """Kill the process, if it lives."""
+        """Kill the process, if it is alive."""
         if not self.is_gone:
             self._process.kill()
 
@@ -193,15 +193,15 @@ class ChildProcess:
 
     def _wait(self) -> None:
         if sys.platform == "linux":
-            with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
+            with contextlib.suppress(ChildProcessError):  # already reaped elsewhere
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody is there to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no receiver
             self._loop.call_soon_threadsafe(self._ended)
 
     def _ended(self) -> None:
-        self.read()  # its last words
+        self.read()  # its last messages
         self._loop.remove_reader(self._socket)
         self._socket.close()
         code = self._process.wait()

@@ -1,13 +1,13 @@
-"""A job child: a process in which a handler runs alone. Started as `python -m holdfast.worker.job_child.program <fd>`.
+"""A job child: a process that runs handlers one by one; run as `python -m holdfast.worker.job_child.program <fd>`.
 
 ```text
    main thread     finds the handler, runs the event loop or the plain function, and between jobs waits for the next
    a thread        reads the socket: hands jobs over, sets signals, and ends the process when the worker is gone
-   a thread        runs plain functions that take a context, so that its blocking calls have a loop to turn to
+   a thread        runs plain functions that take a context, whose blocking calls need a running loop
 ```
 
-The loop stands still between jobs and while a plain function runs, so neither it nor an import sees a running loop,
-and nothing that a handler left behind goes on beside the next job. A child with such leftovers is not used again.
+The loop does not run between jobs and while a plain function runs, so neither the function nor an import sees a running
+loop, and leftover tasks of a handler do not run during the next job. A child with such leftovers is not used again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from holdfast.worker.job_child.protocol import (
 )
 
 _logger = logging.getLogger("holdfast.worker")
-_ORPHANED: Final = 4  # who would have read this code is gone
+_ORPHANED: Final = 4  # the worker, which would read this code, is gone
 _ASK_AGAIN: Final = 0.5
 _CHUNK: Final = 64 * 1024
 
@@ -67,12 +67,12 @@ class ParentConnection:
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
-        self._socket.set_inheritable(False)  # a handler's own processes must not keep it open
+        self._socket.set_inheritable(False)  # child processes of a handler must not keep it open
         self._socket.settimeout(None)
         self._lock = threading.Lock()
 
     def send(self, message: FromChild) -> None:
-        """Send a message, from any thread; end the process if nobody is there to read it."""
+        """Send a message, from any thread; end the process if the worker is gone."""
         data = encode(message)
         try:
             with self._lock:
@@ -81,7 +81,7 @@ class ParentConnection:
             os._exit(_ORPHANED)
 
     def messages(self) -> Iterator[ToChild]:
-        """Go over the worker's messages until it is gone."""
+        """Yield the worker's messages until it is gone."""
         frames = Frames(to_child)
         while data := self._received():
             yield from frames.feed(data)
@@ -89,33 +89,33 @@ class ParentConnection:
     def _received(self) -> bytes:
         try:
             return self._socket.recv(_CHUNK)
-        except ConnectionResetError:  # the worker was killed before it had read all that was sent
+        except ConnectionResetError:  # the worker was killed with unread messages
             return b""
 
-    # As the keeper of a context's lease: the worker extends it, so the worker is told.
+    # `Settling`, the keeper of a context's lease: the worker extends it, so these report to the worker.
 
     def report(self, stage: CompletionStage) -> None:
-        """Report how far the handler's own transaction has come."""
+        """Report a stage of the handler's own transaction."""
         self.send(Settlement(stage))
 
     def settling(self, seq: int) -> None:
-        """Report that the lease may vanish because the job is being completed."""
+        """Report that the job is being completed, so that its lease may end."""
         del seq
         self.report(CompletionStage.SETTLING)
 
     def settled(self, seq: int) -> None:
-        """Report that it was completed."""
+        """Report that the job was completed."""
         del seq
         self.report(CompletionStage.SETTLED)
 
     def unsettled(self, seq: int) -> None:
-        """Report that it was not."""
+        """Report that the job was not completed."""
         del seq
         self.report(CompletionStage.UNSETTLED)
 
 
 class ChildAttempt:
-    """One run of a handler, and what it is told meanwhile."""
+    """One run of a job's handler, and the abort that it may receive meanwhile."""
 
     def __init__(self, handle: Handle, run: RunJob, *, link: ParentConnection, threads: Threads) -> None:
         self._handle = handle
@@ -126,15 +126,15 @@ class ChildAttempt:
         self._context: Context | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._coroutine: asyncio.Task[Any] | None = None
-        self._told: Why | None = None
+        self._aborted: Why | None = None
         self.backend: Backend | None = None
-        """The store, if the handler takes a context; else this process needs no connection."""
+        """The store, if the handler takes a context; otherwise this process needs no connection."""
         self.is_clean = True
-        """Whether it left nothing behind that the next job could suffer from."""
+        """Whether it left nothing behind that could affect the next job."""
 
     def tell(self, why: Why) -> None:
         """Set the context's signal and cancel an async handler; called by the reading thread, perhaps too late."""
-        self._told = why
+        self._aborted = why
         context, loop, coroutine = self._context, self._loop, self._coroutine
         if context is not None:
             (context.lease_lost if why is Why.LEASE_LOST else context.cancel_asked).set()
@@ -142,14 +142,14 @@ class ChildAttempt:
             loop.call_soon_threadsafe(coroutine.cancel)
 
     def run(self, runner: asyncio.Runner) -> Outcome | None:
-        """RunJob the handler; return what is to be written of it, or None. Its context variables end with it."""
+        """Run the handler; return the outcome to write, or None. Its context variables end with it."""
         if self._task.signature.context is None and not inspect.iscoroutinefunction(self._task.handler):
             return contextvars.copy_context().run(self._run_plain)
         return runner.run(self._run_in_loop(), context=contextvars.copy_context())
 
     def _run_plain(self) -> Outcome:
         task, job = self._task, self._run.job
-        asyncio.set_event_loop(None)  # as in a thread: the handler finds no loop, and can close none of ours
+        asyncio.set_event_loop(None)  # as in a thread: the handler finds no event loop that it could close
         try:
             args, kwargs = arguments_of(task, job, None)
         except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
@@ -184,7 +184,7 @@ class ChildAttempt:
         if inspect.iscoroutinefunction(handler):
             before = asyncio.all_tasks()
             self._coroutine = asyncio.create_task(_contained(handler(*args, **kwargs)))
-            if self._told is not None:  # while the store was being opened
+            if self._aborted is not None:  # while the store was being opened
                 asyncio.get_running_loop().call_soon(self._coroutine.cancel)  # after its first step
             value, error = await self._coroutine
             if asyncio.all_tasks() - before:
@@ -196,22 +196,22 @@ class ChildAttempt:
         return value
 
     def _broken_off(self) -> Outcome | None:
-        if self._told is None:
+        if self._aborted is None:
             error = RuntimeError("the handler was cancelled by its own code")
             return outcome_of_error(self._task, self._run.job, error)
-        return Cancelled("cancelled while it ran, as was asked") if self._told is Why.CANCEL_ASKED else None
+        return Cancelled("cancelled while it ran, as requested") if self._aborted is Why.CANCEL_ASKED else None
 
     async def _unless_settled(self, outcome: Outcome) -> Outcome | None:
         while self.backend is not None:
             try:
                 return await unless_settled(self._context, self.backend, outcome)
             except StoreError as error:
-                _logger.warning("cannot yet tell whether a handler's transaction has committed: %s", error)
+                _logger.warning("whether a handler's transaction has committed is unknown, retrying: %s", error)
                 await asyncio.sleep(_ASK_AGAIN)
         return outcome
 
 
-# The two below return what was raised, so that SystemExit and its like do not go through the event loop and end it.
+# These two return the exception, so that SystemExit and the like do not propagate through the event loop and end it.
 
 
 async def _contained(coroutine: Any) -> tuple[object, BaseException | None]:
@@ -229,7 +229,7 @@ def _call(handler: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[object
 
 
 class ChildProgram:
-    """The life of this process: one job after another, until the worker says that there are no more."""
+    """The main loop of this process: runs one job after another, until the worker sends `NoMoreJobs`."""
 
     def __init__(self, link: ParentConnection) -> None:
         self._link = link
@@ -239,11 +239,11 @@ class ChildProgram:
         self._backends: dict[int, Backend] = {}
 
     def live(self) -> None:
-        """Serve the worker until it says End."""
+        """Serve the worker until it sends `NoMoreJobs`."""
         threading.Thread(target=self._listen, name="holdfast-listen", daemon=True).start()
         hello = self._inbox.get()
         if not isinstance(hello, Hello):
-            message = f"the worker began with {type(hello).__name__}, not with Hello"
+            message = f"the first message of the worker is {type(hello).__name__}, not Hello"
             raise TypeError(message)
         die_with(hello.worker)
         finder = Finder(hello)
@@ -261,9 +261,9 @@ class ChildProgram:
                         self._attempt.tell(message.why)
                 else:
                     self._inbox.put(message)
-        except Exception:  # noqa: BLE001 - whatever it is, this process ends of it
-            traceback.print_exc()  # to the worker's standard error: two versions that do not understand each other
-        finally:  # the worker is gone, or not to be understood: run nothing for nobody
+        except Exception:  # noqa: BLE001 - any error ends this process
+            traceback.print_exc()  # to the worker's standard error: probably incompatible versions
+        finally:  # the worker is gone, or incompatible: run nothing more
             os._exit(_ORPHANED)
 
     def _serve(self, finder: Finder, run: RunJob | RunEvents, runner: asyncio.Runner) -> None:
@@ -297,16 +297,16 @@ class ChildProgram:
 def _flush() -> None:
     """Write out what the handler printed: the next one may die with the buffer."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or taken away
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed or replaced
             stream.flush()
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing. Not SIG_IGN, which the handler's own processes would inherit."""
+    """Do nothing. Not SIG_IGN, which child processes of the handler would inherit."""
 
 
 def main() -> None:
-    """RunJob a child on the socket whose number is the argument."""
+    """Run a child on the socket whose descriptor is the argument."""
     for number in DEAF_TO:
         signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, DEAF_TO)

@@ -5,14 +5,14 @@
    Hello ──────────────────────────────────▶        once: where to import from, and the store
    RunJob, or RunEvents ───────────────────▶        one job, or one event or batch, at a time
                    ◀──────────────── Began, or Unready: the handler was not found
-                   ◀──────────────── Settlement: how far a transaction of its own has completed the job
-   Notice ─────────────────────────────────▶        the lease is lost, a cancel is asked
+                   ◀──────────────── Settlement: a stage of the handler's own transaction
+   Notice ─────────────────────────────────▶        the lease is lost, or a cancel was requested
                    ◀──────────────── AttemptEnded, or EventsEnded
-   NoMoreJobs ────────────────────────────────────▶        no more jobs: close and exit
+   NoMoreJobs ─────────────────────────────▶        close and exit
 ```
 
-Each message is JSON behind its length in four bytes. Nothing is unpickled, and a handler is named by module and
-qualified name from the worker's own memory, never from the store.
+Each message is JSON, preceded by its length in four bytes. Nothing is unpickled, and the module and qualified name of a
+handler come from the worker's memory, never from the store.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from holdfast.streams.event_retry import Judgement
 from holdfast.worker.decision import Why
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-"""A longer message than this is no message: somebody else has written to the connection."""
+"""A message announced as longer than this is invalid: other code has written to the socket."""
 
 DEAF_TO: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""What a terminal or a person sends to the whole group is meant for the worker, which decides about its children."""
+"""Signals that are sent to the whole process group are meant for the worker, which controls its children."""
 
 _PREFIX: Final = 4
 T = TypeVar("T")
 
 
 class MainFile(msgspec.Struct, frozen=True):
-    """The worker's `__main__`: its file, and the package that its relative imports start from."""
+    """The worker's `__main__`: its file, and the package of its relative imports."""
 
     path: bytes
     package: str
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Who the worker is, where it imports from, and its store; paths are bytes, since not all of them are text.
+    """The worker's id, its import path and its store; paths are bytes, since not all of them are text.
 
-    `store` is the full URL, which holds a password, so it is not shown; None: the app's own has to do.
+    `store` is the full URL, which may contain a password, so it is not shown; None: use the app's store.
     """
 
     worker: int
@@ -63,12 +63,12 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     store: bytes | None = None
 
     def __repr__(self) -> str:
-        """Show who says so, and no password."""
+        """Show the worker's id, but no password."""
         return f"Hello({self.worker})"
 
 
 class RunJob(msgspec.Struct, frozen=True, tag=True):
-    """RunJob this job with the handler found under `module` and `qualname`, which must be that of `task`."""
+    """Run this job with the handler found under `module` and `qualname`, which must be that of `task`."""
 
     module: str
     qualname: str
@@ -95,7 +95,7 @@ class RunEvents(msgspec.Struct, frozen=True, tag=True):
 
 
 class Notice(msgspec.Struct, frozen=True, tag=True):
-    """Tell the handler that runs now, if one does; `RunJob` and `Notice` stay in order, so no job need be named."""
+    """Notify the running handler, if there is one; `RunJob` and `Notice` stay in order, so it names no job."""
 
     why: Why
 
@@ -105,7 +105,7 @@ class NoMoreJobs(msgspec.Struct, frozen=True, tag=True):
 
 
 class Began(msgspec.Struct, frozen=True, tag=True):
-    """The handler was found: from here on, the child's death is the job's doing."""
+    """The handler was found: from now on, the death of the child counts against the job."""
 
 
 class Unready(msgspec.Struct, frozen=True, tag=True):
@@ -115,7 +115,7 @@ class Unready(msgspec.Struct, frozen=True, tag=True):
 
 
 class CompletionStage(StrEnum):
-    """How far the handler's own transaction has come in completing the job; see `jobs.context.Settling`."""
+    """The stages of the handler's own transaction; see `jobs.effect.Settling`."""
 
     SETTLING = "settling"
     SETTLED = "settled"
@@ -123,15 +123,15 @@ class CompletionStage(StrEnum):
 
 
 class Settlement(msgspec.Struct, frozen=True, tag=True):
-    """The handler's own transaction has come to this stage; SETTLING is said before it commits."""
+    """The handler's own transaction has reached this stage; SETTLING is sent before it commits."""
 
     stage: CompletionStage
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
-    """The attempt is over; None: its own transaction has settled the job, or it was broken off.
+    """The attempt is over; None: its own transaction has settled the job, or it was aborted.
 
-    `clean` says that it left nothing behind that the next job could suffer from.
+    `clean` means that it left nothing behind that could affect the next job.
     """
 
     outcome: Outcome | None
@@ -150,7 +150,7 @@ class EventEnd(StrEnum):
 
 
 class EventsEnded(msgspec.Struct, frozen=True, tag=True):
-    """The call is over; `judgement` is what the consumer's policy makes of a failure."""
+    """The call is over; `judgement` is the decision of the consumer's retry policy about a failure."""
 
     end: EventEnd
     failure: Failure | None = None
@@ -167,20 +167,20 @@ from_child: Final[msgspec.json.Decoder[FromChild]] = msgspec.json.Decoder(FromCh
 
 
 def encode(message: ToChild | FromChild) -> bytes:
-    """Return a message as it travels."""
+    """Return the bytes of a message."""
     body = _encoder.encode(message)
     return len(body).to_bytes(_PREFIX, "big") + body
 
 
 class Frames(Generic[T]):
-    """Cuts what arrives into messages, wherever the pieces break."""
+    """Splits received bytes into messages."""
 
     def __init__(self, decoder: msgspec.json.Decoder[T]) -> None:
         self._decoder = decoder
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[T]:
-        """Take in a piece and go over the messages that are now whole; raises ValueError for what is no message."""
+        """Add received bytes and yield the messages that are now complete; raises ValueError for an invalid one."""
         self._buffer += data
         return self._cut()
 
@@ -205,7 +205,7 @@ class _Loading:
 
 @contextmanager
 def loading_main() -> Generator[None]:
-    """Mark the time in which a child executes the worker's main file."""
+    """Mark the block in which a child executes the worker's main file."""
     _Loading.main = True
     try:
         yield
@@ -214,5 +214,5 @@ def loading_main() -> Generator[None]:
 
 
 def is_loading_main() -> bool:
-    """Tell whether this is a child that executes the worker's main file: a worker must not be started by that."""
+    """Return whether this is a child that executes the worker's main file: no worker may be started then."""
     return _Loading.main

@@ -1,1 +1,1 @@
-"""Several workers as one program: seats, the children on them, their restarts, their logs, and what the dead held."""
+"""Several workers as one program: seats, children, restarts, joined logs, and the release of dead workers' leases."""

@@ -1,4 +1,4 @@
-"""One child of the supervisor: how it is forked and set up, how it ends, and how its process group is buried."""
+"""One child of the supervisor: how it is forked and set up, how it ends, and how its process group is killed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 WATCHED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-"""The signals that the supervisor handles and a child must not inherit the handling of."""
+"""The signals whose handlers a child must not inherit from the supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSeat:
-    """A place in the supervisor's row and who sits in it now: each incarnation has a worker id of its own."""
+    """A numbered seat of the supervisor and its current worker id: each incarnation has a separate one."""
 
     index: int
     worker_id: str
@@ -38,7 +38,7 @@ class ChildSeat:
 
 
 def describe(code: int) -> str:
-    """Say how a child ended, from its code as `reap` gives it."""
+    """Describe how a child ended, from its code as returned by `reap`."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -48,12 +48,12 @@ def describe(code: int) -> str:
 
 
 def reap() -> dict[int, int]:
-    """Wait for every child of this process that has ended, adopted orphans too; return how each pid ended.
+    """Reap every child of this process that has ended, adopted orphans too; return the exit code of each pid.
 
-    Negative: by which signal.
+    A negative code is the number of the signal that killed it.
     """
     ended: dict[int, int] = {}
-    with contextlib.suppress(ChildProcessError):  # there is none, living or dead
+    with contextlib.suppress(ChildProcessError):  # there are no children
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = os.waitstatus_to_exitcode(found[1])
     return ended
@@ -62,15 +62,14 @@ def reap() -> dict[int, int]:
 def fork(
     body: Callable[[], int], *, close: Iterable[int], group: int = 0, parent: int | None = None
 ) -> tuple[int, int]:
-    """Fork a process that runs `body` and exits with what it returns; return its pid and the end of its output.
+    """Fork a process that runs `body` and exits with its return value; return its pid and the read end of its output.
 
-    The process joins process group `group` (0: its own), dies with `parent` where given, has Python's own
-    signal handlers, reads nothing, and writes standard output and error to one pipe. Signals that arrive
-    while it is being set up wait until it is. An exception is printed and becomes exit code 70, or 78 if it is
-    a ConfigError.
+    The process joins process group `group` (0: a new one), dies with `parent` if given, has Python's default signal
+    handlers, an empty standard input, and one pipe for standard output and error. Signals are blocked until it is set
+    up. An exception is printed and becomes exit code 70, or 78 if it is a ConfigError.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # else the child would write it again
+        stream.flush()  # otherwise the child would write the buffer again
     read, write = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     try:
@@ -83,7 +82,7 @@ def fork(
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(write)
-    with contextlib.suppress(PermissionError, ProcessLookupError):  # the child does the same: first wins
+    with contextlib.suppress(PermissionError, ProcessLookupError):  # the child does the same
         os.setpgid(pid, group or pid)
     return pid, read
 
@@ -110,7 +109,7 @@ def _run(
     except ConfigError:
         traceback.print_exc()
         code = ExitCode.CONFIGURATION
-    except BaseException:  # noqa: BLE001 - this is where the child ends: nothing above could catch it
+    except BaseException:  # noqa: BLE001 - the child ends here: no caller could catch it
         traceback.print_exc()
     finally:
         try:
@@ -139,7 +138,7 @@ def _set_up_streams(close: Iterable[int], output: int) -> None:
         os.close(fd)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # into a pipe Python would hold lines back
+            stream.reconfigure(line_buffering=True)  # Python buffers output to a pipe by default
 
 
 def _code_of(request: SystemExit) -> int:
@@ -147,12 +146,12 @@ def _code_of(request: SystemExit) -> int:
         return 0
     if isinstance(request.code, int):
         return request.code
-    print(request.code, file=sys.stderr)  # noqa: T201 - what the interpreter does with sys.exit("text")
+    print(request.code, file=sys.stderr)  # noqa: T201 - as the interpreter does for sys.exit("text")
     return 1
 
 
 class SupervisedChild:
-    """A running child, and its process group, which is led by a guardian and outlasts the child."""
+    """A running child, and its process group, which has a guardian as its leader and may outlive the child."""
 
     def __init__(self, body: Callable[[], int], *, lifeline: Lifeline, close: Iterable[int]) -> None:
         close = list(close)
@@ -166,20 +165,20 @@ class SupervisedChild:
             raise
 
     def terminate(self) -> None:
-        """Ask the child, not its own children, to end."""
+        """Send SIGTERM to the child, not to its own children."""
         os.kill(self.pid, signal.SIGTERM)
 
     def kill_group(self) -> None:
-        """Kill whatever is left of the group. Never after `is_group_gone` said so: the number may be reused."""
+        """Kill all processes left in the group. Never after `is_group_gone` returned True: the number may be reused."""
         with contextlib.suppress(ProcessLookupError, PermissionError):  # gone already, or only zombies (macOS)
             os.killpg(self._group, signal.SIGKILL)
 
     def is_group_gone(self) -> bool:
-        """Look whether anybody is left in the group. Zombies count: `reap` first."""
+        """Return whether no process is left in the group. Zombies count: `reap` first."""
         try:
             os.killpg(self._group, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:  # someone is there who is not ours to kill
+        except PermissionError:  # a process that we may not signal
             return False
         return False

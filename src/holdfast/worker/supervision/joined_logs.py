@@ -1,4 +1,4 @@
-"""The output of many children as one stream of whole lines, each marked with where it came from.
+"""The output of many children as one stream of whole lines, each labelled with its source.
 
 ```text
 w1 ── pipe ──┐
@@ -6,9 +6,9 @@ w2 ── pipe ──┼── whole lines, "[w1] …" ── pending (bounded) 
 helper pipe ─┘
 ```
 
-Each child that has something to say gets one short read per turn, so a flood from one delays the others by
-little. What waits for the sink is bounded: when the sink does not keep up (a paused terminal, a slow pager)
-the children's pipes are left unread, and it is the children that wait when they write; the caller never does.
+Each readable pipe gets one short read per turn, so a flood from one child delays the others only a little. The output
+that waits for the sink is bounded: when the sink does not keep up (a paused terminal, a slow pager), the pipes are left
+unread, and the children block when they write; the caller never does.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import selectors
 import time
 from typing import Final
 
-_CHUNK: Final = 16 * 1024  # one read: what a flood may take of a turn
+_CHUNK: Final = 16 * 1024  # bytes per read: bounds the time that one child takes of a turn
 _LINE: Final = 64 * 1024  # a longer line is cut
 _FULL: Final = 256 * 1024  # pending bytes at which reading stops
 _WRITE: Final = 4096  # a pipe that polls as writable has room for this much
-_LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the farewell when a stranger still writes
+_LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the last reads if another process still writes
 
 
 class Source:
-    """One child's pipe, and the start of a line that it has not ended."""
+    """One child's pipe, and the beginning of its unfinished line."""
 
     def __init__(self, fd: int, label: str) -> None:
         self.fd = fd
@@ -39,8 +39,8 @@ class Source:
 class JoinedLogs:
     """Joins the lines of its sources and writes them to `sink`, driven by the caller's selector.
 
-    Every key that it registers carries a function without arguments, to be called when the key is ready.
-    The selector must take regular files as sinks: `selectors.PollSelector` does.
+    The data of every key that it registers is a function without arguments, to be called when the key is ready.
+    The selector must accept regular files as sinks: `selectors.PollSelector` does.
     """
 
     def __init__(self, selector: selectors.BaseSelector, *, sink: int = 1) -> None:
@@ -55,11 +55,11 @@ class JoinedLogs:
 
     @property
     def fds(self) -> list[int]:
-        """The read ends held here; a forked child closes them."""
+        """The read ends of the pipes; a forked child closes them."""
         return [source.fd for source in self._sources]
 
     def add(self, fd: int, label: str) -> Source:
-        """Take over the read end `fd`; its lines are marked `[label]`."""
+        """Take ownership of the read end `fd`; its lines are labelled `[label]`."""
         os.set_blocking(fd, False)
         source = Source(fd, label)
         self._sources.append(source)
@@ -68,15 +68,15 @@ class JoinedLogs:
         return source
 
     def say(self, text: str) -> None:
-        """Write a line of the supervisor's own."""
+        """Write a line of the supervisor."""
         for line in text.splitlines():
             self._emit(b"[supervisor] ", line.encode(errors="backslashreplace"))
         self._balance()
 
     def end(self, source: Source) -> None:
-        """Take what a dead child has left in its pipe, its unfinished line too, and close the pipe.
+        """Read what a dead child has left in its pipe, including an unfinished line, and close the pipe.
 
-        The pipe is closed even if someone who left the child's process group still holds the other end.
+        The pipe is closed even if a process that left the child's process group still holds the other end.
         """
         for _ in range(_LAST_READS):
             if not source.is_open or not self._read(source):
@@ -85,7 +85,7 @@ class JoinedLogs:
         self._balance()
 
     def flush(self, *, within: float) -> None:
-        """Write what is pending, for `within` seconds at most: a sink that is stuck does not hold up the end."""
+        """Write what is pending, for at most `within` seconds: a stuck sink does not delay the end."""
         deadline = time.monotonic() + within
         with selectors.PollSelector() as only_sink:
             only_sink.register(self._sink, selectors.EVENT_WRITE)
@@ -97,12 +97,12 @@ class JoinedLogs:
         self._selector.register(source.fd, selectors.EVENT_READ, lambda: self._on_readable(source))
 
     def _on_readable(self, source: Source) -> None:
-        if source.is_open and not self._is_paused:  # an earlier key of the same turn may have changed that
+        if source.is_open and not self._is_paused:  # an earlier key of the same turn may have closed or paused it
             self._read(source)
             self._balance()
 
     def _read(self, source: Source) -> bool:
-        """Read once; tell whether there may be more."""
+        """Read once; return whether there may be more."""
         try:
             chunk = os.read(source.fd, _CHUNK)
         except BlockingIOError:
@@ -131,7 +131,7 @@ class JoinedLogs:
             return
         if source.partial:
             self._emit(source.prefix, source.partial)
-        with contextlib.suppress(KeyError):  # not listened to while paused
+        with contextlib.suppress(KeyError):  # not registered while paused
             self._selector.unregister(source.fd)
         os.close(source.fd)
         source.is_open = False
@@ -144,8 +144,8 @@ class JoinedLogs:
         except BlockingIOError:
             return
         except OSError as error:
-            # The reader has gone or the disk is full. The children's work matters more than their words: go on,
-            # and say so when the sink works again.
+            # The reader is gone or the disk is full. Running jobs matters more than logging: continue, and report the
+            # loss when the sink works again.
             self._lost += len(self._pending)
             self._pending.clear()
             self._why_lost = error
@@ -160,7 +160,7 @@ class JoinedLogs:
         self._balance()
 
     def _balance(self) -> None:
-        """Listen to the sink while something is pending, and to the sources while not too much is."""
+        """Register the sink while output is pending, and the sources while not too much is."""
         if bool(self._pending) != self._is_writing:
             self._is_writing = not self._is_writing
             if self._is_writing:

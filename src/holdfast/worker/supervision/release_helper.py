@@ -1,9 +1,9 @@
-"""Releasing the leases and partitions of dead workers, from a process that can afford to fail.
+"""Releases the leases and partitions of dead workers, from a separate process that may fail.
 
 The supervisor opens no connection and starts no thread: a connection would be shared by every child that it forks
 later, and a thread may hold a lock at that moment. So a helper is forked for each round, releases what all waiting dead
-workers held, and ends. One helper runs at a time; one that hangs is ended by its own alarm; one that fails is followed
-by another, with growing delays. A new death starts a helper at once: the store may be back.
+workers held, and ends. One helper runs at a time; one that hangs is ended by its own alarm; one that fails is
+followed by another, with growing delays. A new death starts a helper at once: the store may be back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.worker.supervision.joined_logs import JoinedLogs, Source
 
 _HANG: Final = 10  # seconds after which a helper's alarm ends it
-_KEEP: Final = 300.0  # seconds after which the lease's own end has long done the same
+_KEEP: Final = 300.0  # seconds after which the leases have long expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Helper:
 class ReleaseHelper:
     """The dead workers whose leases are not released yet, and the process that releases them.
 
-    `release(worker_id, reason)` must be safe to repeat. `close` names the descriptors that the process must not hold.
+    `release(worker_id, reason)` must be safe to repeat. `close` returns the descriptors that the process must close.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ReleaseHelper:
         return self._try_at if self._waiting and self._helper is None else None
 
     def add(self, worker_id: str, reason: str) -> None:
-        """Release the leases of a dead worker, from now on."""
+        """Add a dead worker whose leases are to be released."""
         self._waiting.append(_Dead(worker_id, reason, time.monotonic()))
         self._try_at = 0.0
 
@@ -100,11 +100,11 @@ class ReleaseHelper:
             return
         is_fresh = any(dead not in helper.round for dead in self._waiting)
         self._put_off(describe(code))
-        if is_fresh:  # another worker has died since, and no helper has tried to release its leases
+        if is_fresh:  # another worker has died since: the helper did not know of it
             self._try_at = 0.0
 
     def give_up(self) -> None:
-        """Leave what is not released to the end of its lease, and log it."""
+        """Leave the remaining leases to expire, and log it."""
         if self._helper is not None:
             os.kill(self._helper.pid, signal.SIGKILL)
             os.waitpid(self._helper.pid, 0)
@@ -117,7 +117,7 @@ class ReleaseHelper:
     def _start(self, dead: tuple[_Dead, ...]) -> None:
         try:
             pid, output = fork(lambda: self._run(dead), close=self._close())
-        except OSError as error:  # the system has no memory or no process left
+        except OSError as error:  # out of memory or processes
             self._put_off(str(error))
         else:
             self._helper = _Helper(pid, dead, self._logs.add(output, "release"))
@@ -127,13 +127,13 @@ class ReleaseHelper:
         self._failures += 1
         self._try_at = time.monotonic() + delay
         names = ", ".join(dead.worker_id for dead in self._waiting)
-        self._logs.say(f"leases of {names} not released ({why}); trying again in {delay:g} s")
+        self._logs.say(f"leases of {names} not released ({why}); retrying in {delay:g} s")
 
     def _abandon(self, dead: _Dead) -> None:
-        self._logs.say(f"leases of {dead.worker_id} not released; they are free again when they expire")
+        self._logs.say(f"leases of {dead.worker_id} not released; they will expire")
 
     def _run(self, round_: tuple[_Dead, ...]) -> int:
-        """Release in the helper: each dead worker, even if another cannot be released."""
+        """Run in the helper: release each dead worker, even if releasing another fails."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_HANG)
         code = 0
@@ -143,7 +143,7 @@ class ReleaseHelper:
             except StoreUnavailable as error:
                 print(f"{dead.worker_id}: {error}", flush=True)  # noqa: T201 - standard output is the joined log
                 code = ExitCode.TEMPORARY
-            except Exception:  # noqa: BLE001 - one that fails must not prevent the others
+            except Exception:  # noqa: BLE001 - one failure must not prevent the others
                 traceback.print_exc()
                 code = ExitCode.TEMPORARY
         return code

@@ -1,8 +1,7 @@
-"""Whether, and how soon, a dead child's seat is filled again: decisions without a clock or a process.
+"""Whether, and how soon, a child is restarted: decisions without a clock or a process.
 
-A seat whose children die again and again waits longer each time, so that a crash loop costs little; a child
-that has lived long enough was healthy, and its death counts as the first. There is no last try: what kills
-the children may be mended while the supervisor waits.
+The delay grows with each death in a row, so that a crash loop costs little; a child that has lived long enough was
+healthy, and its death counts as the first. There is no last attempt: the cause may be fixed while the supervisor waits.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from holdfast.runtime.exit_code import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_DOUBLINGS: Final = 64  # beyond any limit; keeps the power small in a loop that never ends
+_DOUBLINGS: Final = 64  # beyond any limit; bounds the exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Delays:
     healthy_after: float = 60.0
 
     def after(self, failures: int) -> float:
-        """Return the wait after `failures` earlier deaths in a row."""
+        """Return the delay after `failures` earlier deaths in a row."""
         return min(self.limit, self.first * 2.0 ** min(failures, _DOUBLINGS))
 
 
@@ -39,13 +38,13 @@ class ChildExit:
     lived: float
 
     def is_misconfigured(self, *, within: float = 1.0) -> bool:
-        """Tell whether the child gave up over its settings before it can have worked."""
+        """Return whether the child exited because of its settings, before it can have run a job."""
         return self.code == ExitCode.CONFIGURATION and self.lived <= within
 
 
 @dataclass(frozen=True, slots=True)
 class RestartSeat:
-    """Fill the seat again after `delay` seconds; `failures` is what the next decision is to be told."""
+    """Fill the seat again after `delay` seconds; pass `failures` to the next decision."""
 
     delay: float
     failures: int
@@ -56,8 +55,8 @@ def decide(
 ) -> RestartSeat | None:
     """Return when to fill the seat again, or None when it is done.
 
-    A seat is done when its child ended with 0 of its own accord, or when the supervisor is stopping. A child
-    that was asked to make room for its successor (`replacing`) is followed at once, however it ended.
+    A seat is done when its child exited with 0 by itself, or when the supervisor is stopping. A child that was
+    asked to end for a replacement (`replacing`) is followed at once, however it ended.
     """
     if stopping:
         return None
@@ -71,6 +70,6 @@ def decide(
 
 
 def is_hopeless(last_ends: Iterable[ChildExit | None]) -> bool:
-    """Tell whether every seat is empty because of its settings; a seat that is filled is passed as None."""
+    """Return whether every seat is empty because of its settings; pass None for a seat that is filled."""
     ends = list(last_ends)
     return bool(ends) and all(end is not None and end.is_misconfigured() for end in ends)

@@ -1,10 +1,10 @@
-"""One seat of the supervisor: filled, emptied by a death, buried, and filled again.
+"""One seat of the supervisor: filled, emptied by a death, its process group killed, and filled again.
 
 ```text
           fill                child ends               its group is gone: leases are released
   EMPTY ────────▶ RUNNING ───────────────▶ BURYING ──┬──────────────▶ DONE
     ▲                                                │
-    └───────────── after the back-off ───────────────┘
+    └───────────── after the backoff ────────────────┘
 ```
 """
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from holdfast.worker.supervision.release_helper import ReleaseHelper
 
 _BURIAL: Final = 2.0  # seconds for a killed group to be gone; only a process stuck in the kernel takes longer
-_LOOK: Final = 0.05  # seconds between looks at a group that is going: not everywhere are we told of its last end
+_LOOK: Final = 0.05  # seconds between checks of a killed group: not every system reports its last exit
 
 
 class SeatPhase(Enum):
-    """What a seat is doing."""
+    """The phase of a seat."""
 
     EMPTY = "waits to be filled"
     RUNNING = "has a living child"
-    BURYING = "the child is dead, its group is going"
+    BURYING = "the child is dead, its group is being killed"
     DONE = "will not be filled again"
 
 
 class Seat:
-    """The seat's phase, who sits in it, and what is to happen when.
+    """The phase of a seat, its child, and when the next step is due.
 
     The caller calls `note_ends` when children of the process have ended, and `advance` no later than `due`.
     """
@@ -80,16 +80,16 @@ class Seat:
             self._fill()
         elif self.phase is SeatPhase.RUNNING:
             occupant, child, _ = self._occupied()
-            self._logs.say(f"{occupant.worker_id} was asked to end and has not: killed")
+            self._logs.say(f"{occupant.worker_id} did not end in time: killed")
             child.kill_group()
             self.due = None
         elif self.phase is SeatPhase.BURYING:
             self._bury(now, stopping=stopping)
 
     def ask_to_end(self, *, kill_after: float, replacing: bool = False, again: bool = False) -> None:
-        """Ask the child to end, and set the time of its killing if none is set.
+        """Ask the child to end, and set the time at which it is killed, if none is set.
 
-        One that was asked before is not asked a second time, which would tell it to hurry, unless `again`.
+        A child that was asked before is not asked again, which would cut its drain short, unless `again`.
         """
         self.is_replacing = replacing and self.phase is SeatPhase.RUNNING
         if self.phase is SeatPhase.RUNNING:
@@ -99,9 +99,9 @@ class Seat:
             self.due = self.due if self.due is not None else time.monotonic() + kill_after
 
     def note_ends(self, ended: Mapping[int, int]) -> None:
-        """See whether the child is among those that ended; if so kill what is left of its group."""
+        """Check whether the child has ended; if so, kill what is left of its group."""
         if self.phase is SeatPhase.BURYING:
-            self.due = 0.0  # it may have been the last of the group
+            self.due = 0.0  # it may have been the last process of the group
         if self.phase is not SeatPhase.RUNNING:
             return
         _, child, _ = self._occupied()
@@ -116,11 +116,11 @@ class Seat:
         self.phase, self.due = SeatPhase.BURYING, now
 
     def _fill(self) -> None:
-        occupant = ChildSeat(self._index, f"{self._prefix}w{self._index}-{new_id()[-8:]}")  # the end is all random
+        occupant = ChildSeat(self._index, f"{self._prefix}w{self._index}-{new_id()[-8:]}")  # the random end of the id
         self.is_replacing = self._is_asked = False
         try:
             child = self._start(occupant)
-        except OSError as error:  # no memory or no process to be had just now
+        except OSError as error:  # out of memory or processes
             self.end = ChildExit(ExitCode.BROKEN, 0.0)
             self._succeed(f"{occupant.worker_id} cannot be started ({error})", stopping=False)
             return
@@ -133,16 +133,14 @@ class Seat:
             if now < self._bury_until:
                 self.due = now + _LOOK
                 return
-            self._logs.say(
-                f"some processes of {occupant.worker_id} survive SIGKILL; its leases are released all the same"
-            )
+            self._logs.say(f"some processes of {occupant.worker_id} survive SIGKILL; its leases are released anyway")
         self._logs.end(source)
         self._filled = None
         self._releases.add(occupant.worker_id, self._reason)
         self._succeed(f"{occupant.worker_id} {self._reason}", stopping=stopping)
 
     def _succeed(self, what: str, *, stopping: bool) -> None:
-        """Decide who follows."""
+        """Decide whether and when the seat is filled again."""
         end = self.end or ChildExit(ExitCode.BROKEN, 0.0)
         restart = decide(
             end, failures=self._failures, stopping=stopping, replacing=self.is_replacing, delays=self._delays
@@ -151,7 +149,7 @@ class Seat:
             self._logs.say(what)
             self.phase, self.due = SeatPhase.DONE, None
             return
-        self._logs.say(f"{what}; another follows in {restart.delay:g} s")
+        self._logs.say(f"{what}; restarting in {restart.delay:g} s")
         self._failures = restart.failures
         self.phase, self.due = SeatPhase.EMPTY, time.monotonic() + restart.delay
 

@@ -1,8 +1,8 @@
-"""Several workers as one program: start them, join their logs, replace the dead, release what the dead held.
+"""Several workers as one program: start them, join their logs, restart dead ones, release the leases of dead ones.
 
-A worker is one process, and a process can be killed by what it runs. Its leases would then last until they expire, 30
-seconds by default, and its partitions until its node has been silent for 12. A parent process learns of the death at
-once, and can make sure that nothing of the dead worker runs any more. So under a supervisor a killed worker's jobs run
+A worker is one process, and a job can kill its process. Its leases would then last until they expire, 30 seconds by
+default, and its partitions until its node has been silent for 12. A parent process is notified of the death at once,
+and can make sure that no process of the dead worker is left. So under a supervisor a killed worker's jobs run
 again within a second, and its partitions move within two.
 
 Which process watches which:
@@ -20,24 +20,23 @@ Which process watches which:
                                                                  └─────────────────────────┘
 ```
 
-- The **supervisor** watches the workers. When one ends, however it ends, the supervisor kills what is left of
-  its process group, sees the group gone, and only then has the worker's leases released; so the next
-  holder never runs beside a leftover of the last. It chose the worker's id before the fork (a new one for each
-  incarnation), which is how it knows whose leases these are. Orphans of the dead become the supervisor's own
-  children (Linux), so it is told of the end of each at once. The seat is filled again after a back-off.
+- The **supervisor** watches the workers. When one ends, however it ends, the supervisor kills what is left of its
+  process group, waits until the group is gone, and only then has the worker's leases released; so the next holder
+  never runs at the same time as a leftover process of the last. It chose the worker's id before the fork (a new one
+  for each incarnation), so it knows the leases to release. Orphans of a dead worker become children of the supervisor
+  (Linux), which is notified of the end of each at once. The seat is filled again after a backoff.
 - A **guardian** per group watches the supervisor, and kills its group when the supervisor dies; see
-  `runtime.parent_death`. If the whole machine dies, leases expire, as they do for everyone.
-- A **release helper** talks to the store on the supervisor's behalf; see `supervision.release_helper`. It may fail or
-  hang without harm to the supervision.
-- Nobody has to watch the release for safety's sake: it makes recovery fast. Were it to reach the store too
-  soon or twice, fences would still turn away what an old holder writes.
+  `runtime.parent_death`. If the whole machine dies, leases expire, as without a supervisor.
+- A **release helper** calls the store for the supervisor; see `supervision.release_helper`. It may fail or hang without
+  affecting the supervisor.
+- The release is not needed for safety: it makes recovery fast. If it reached the store too soon or twice, the store
+  would still refuse the writes of an old holder by their fence.
 
-Signals: SIGTERM and SIGINT (a terminal sends it to the supervisor alone, as the workers have groups of their
-own) are passed on as SIGTERM, each time they come, and end all restarts; who has not gone `kill_after`
-seconds after the first is killed, and its leases are released. SIGHUP replaces the workers one by one, each
-when its predecessor has drained; a worker that drains for that is not told to hurry by the first SIGTERM, and SIGHUP
-has no effect after one. A supervisor that is itself stopped (SIGSTOP) reads no logs: workers
-then wait as soon as their pipe is full.
+Signals: SIGTERM and SIGINT (a terminal sends it to the supervisor alone, as the workers have separate groups) are
+passed on as SIGTERM, each time they arrive, and end all restarts; a worker still running `kill_after` seconds after
+the first is killed, and its leases are released. SIGHUP replaces the workers one by one, each when its predecessor has
+drained; the first SIGTERM does not cut short a worker that drains for that, and SIGHUP has no effect after a SIGTERM. A
+supervisor that is itself stopped (SIGSTOP) reads no logs: workers then block as soon as their pipe is full.
 """
 
 from __future__ import annotations
@@ -65,17 +64,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildSeat", "Supervisor"]
 
-_FAREWELL: Final = 5.0  # seconds at the end for the last releases, and for a slow reader of the logs
+_END_TIMEOUT: Final = 5.0  # seconds at the end for the last releases, and for a slow reader of the logs
 
 
 class Supervisor:
-    """Runs `count` children, each calling `run_child(seat)` and exiting with what it returns.
+    """Runs `count` children, each calling `run_child(seat)` and exiting with its return value.
 
-    `release(worker_id, reason)` frees the leases of a dead worker; it runs in a process of its own, may raise,
-    and is repeated until it succeeds. `name` stands before the seat in worker ids (`name-w1-5f0c9a3e`).
-    Children still there `kill_after` seconds after they were asked to end are killed: let it be longer than
-    the workers' drain timeout. The joined logs go to the descriptor `sink`. A supervisor runs once, and
-    while it runs it waits for every child of the process, those it did not start too.
+    `release(worker_id, reason)` releases the leases of a dead worker; it runs in a separate process, may raise, and is
+    repeated until it succeeds. `name` is the prefix of worker ids (`name-w1-5f0c9a3e`). Children that still run
+    `kill_after` seconds after they were asked to end are killed: it must be longer than the workers' drain timeout. The
+    joined logs go to the descriptor `sink`. A supervisor runs once, and while it runs it reaps every child of the
+    process, including those that it did not start.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Supervisor:
         sink: int = 1,
     ) -> None:
         if count < 1:
-            message = f"processes={count} is not possible: a supervisor needs at least one"
+            message = f"processes={count} is invalid: a supervisor needs at least one"
             raise ConfigError(message)
         self._run_child = run_child
         self._kill_after = kill_after
@@ -126,28 +125,28 @@ class Supervisor:
             with self._signals():
                 while any(seat.phase is not SeatPhase.DONE for seat in self._seats):
                     self._turn()
-                deadline = time.monotonic() + _FAREWELL
+                deadline = time.monotonic() + _END_TIMEOUT
                 while not self._releases.is_empty and time.monotonic() < deadline:
                     self._turn(until=deadline)
                 self._releases.give_up()
         finally:
-            self._lifeline.cut()  # if this is an error of ours, nobody is left behind
+            self._lifeline.cut()  # after an unexpected error too, no process is left behind
             adopt_orphans(False)
-            self._logs.flush(within=_FAREWELL)
+            self._logs.flush(within=_END_TIMEOUT)
             self._selector.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
         return max(seat.end.code if seat.end else 0 for seat in self._seats)
 
     def _turn(self, *, until: float | None = None) -> None:
-        """Do what is due; then wait for the next thing to happen, be due, or `until`."""
+        """Do what is due; then wait for the next event, the next due time, or `until`."""
         self._obey_signals()
         for seat in self._seats:
             seat.advance(stopping=self._stops_asked > 0)
         if not self._stops_asked and is_hopeless(
             seat.end if seat.phase is SeatPhase.EMPTY else None for seat in self._seats
         ):
-            self._logs.say("every worker refuses its configuration: giving up")
+            self._logs.say("every worker rejects its configuration: giving up")
             self._stops_asked += 1
             return
         self._roll_on()
@@ -160,7 +159,7 @@ class Supervisor:
 
     def _obey_signals(self) -> None:
         if self._has_child_ended:
-            self._has_child_ended = False  # before looking: a death from here on asks for another look
+            self._has_child_ended = False  # before the check: a later death causes another check
             ended = reap()
             self._releases.note_ends(ended)
             for seat in self._seats:
@@ -172,12 +171,12 @@ class Supervisor:
         if self._stops_asked > self._stops_obeyed:
             is_second, self._stops_obeyed = self._stops_obeyed > 0, self._stops_asked
             self._roll = []
-            self._logs.say("stopping: every worker is asked to end")
+            self._logs.say("stopping: asking every worker to end")
             for seat in self._seats:
                 seat.ask_to_end(kill_after=self._kill_after, again=is_second)
 
     def _roll_on(self) -> None:
-        """Ask the next worker to make room, once the last one has been followed."""
+        """Ask the next worker to end, once the previous one has been replaced."""
         while self._roll and not any(seat.is_replacing for seat in self._seats):
             self._roll.pop(0).ask_to_end(kill_after=self._kill_after, replacing=True)
 
@@ -185,12 +184,12 @@ class Supervisor:
         return SupervisedChild(lambda: self._run_child(occupant), lifeline=self._lifeline, close=self._private())
 
     def _private(self) -> list[int]:
-        """The descriptors, beside the lifeline, that nobody forked here may hold."""
+        """The descriptors, in addition to the lifeline, that a forked process must close."""
         return [self._wake_read, self._wake_write, *self._logs.fds]
 
     @contextlib.contextmanager
     def _signals(self) -> Generator[None]:
-        """Note signals while the block runs; each of them also ends the selector's wait."""
+        """Record signals while the block runs; each of them also ends the selector's wait."""
         for fd in (self._wake_read, self._wake_write):
             os.set_blocking(fd, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, lambda: os.read(self._wake_read, 4096))
@@ -213,14 +212,14 @@ class Supervisor:
 
 
 def _why_not_fork() -> str:
-    """Say which threads run, and how those of Holdfast itself are ended."""
+    """Return which threads run, and how to end those of Holdfast itself."""
     names = sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
     ours = (
-        "Those called holdfast-… serve `.sync` calls and an open store: end them with app.sync.close() first. "
+        "Threads named holdfast-… serve `.sync` calls and an open store: end them with app.sync.close() first. "
         if any(name.startswith("holdfast-") for name in names)
         else ""
     )
     return (
         f"cannot fork workers from a program that runs threads ({', '.join(names)}). {ours}"
-        "Else start the supervisor from the main thread before any threads, or use processes=1"
+        "Otherwise start the supervisor from the main thread before any threads, or use processes=1"
     )
