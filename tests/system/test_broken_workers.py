@@ -19,4 +19,4 @@ def test_a_supervisor_follows_a_worker_that_ended_with_70(ledger, workers):
     ledger.enqueue("pay")
     supervisor = workers.start(broken="keeper", processes=2)
     for _ in range(3):
-        supervisor.line(r"exited with code 70; another follows")
+        supervisor.line(r"exited with code 70; restarting in")

@@ -23,7 +23,7 @@ def test_a_stuck_job_runs_alone_the_next_time_and_is_killed_at_its_limit(ledger,
     stuck = ledger.enqueue(task)
     supervisor = workers.start(processes=2, stuck_grace=0.3, lease=10.0)
     first = supervisor.line(rf"began {stuck} (\d+)")[1]
-    supervisor.line(r"exited with code 71; another follows")
+    supervisor.line(r"exited with code 71; restarting in")
     second = supervisor.line(rf"began {stuck} (\d+)")[1]
     assert first != second
     assert ledger.ended(stuck) == JobState.FAILED

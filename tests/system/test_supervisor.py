@@ -197,7 +197,7 @@ supervise(2, run)
 """
     )
     for _ in range(3):
-        program.line(r"\[supervisor\] w2-\w+ exited with code 78; another follows")
+        program.line(r"\[supervisor\] w2-\w+ exited with code 78; restarting in")
     program.process.send_signal(signal.SIGTERM)
     assert program.end() == 78
 
@@ -274,7 +274,7 @@ supervise(3, run)
     for label in ("w1", "w2", "w3"):
         assert events.index((label, "drained")) < events.index((label, "ready"))
     for label, neighbour in (("w1", "w2"), ("w2", "w3")):
-        assert _place(program.seen, rf"{label}-\w+ exited .*another follows") < _place(
+        assert _place(program.seen, rf"{label}-\w+ exited .*restarting in") < _place(
             program.seen, rf"\[{neighbour}\] asked to end"
         )
     assert not set(before.values()) & set(after.values())
