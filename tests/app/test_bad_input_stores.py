@@ -46,8 +46,8 @@ async def refused(url: str) -> HoldfastError:
         ("sqlite:///", "names no file"),
         ("sqlite:///?synchronous=normal", "names no file"),
         ("sqlite:///a%00b", "NUL character"),
-        ("sqlite:///jobs.db?sync=full", "there are synchronous=full|normal and busy_timeout"),
-        ("sqlite:///jobs.db?synchronous=off", "there are synchronous=full|normal"),
+        ("sqlite:///jobs.db?sync=full", "supported: synchronous=full|normal and busy_timeout"),
+        ("sqlite:///jobs.db?synchronous=off", "supported: synchronous=full|normal"),
         ("sqlite:///jobs.db?busy_timeout=soon", "busy_timeout=<seconds>"),
         ("sqlite:///jobs.db?busy_timeout=-1", "busy_timeout=<seconds>"),
         ("http://[broken", "cannot be parsed"),
@@ -116,7 +116,7 @@ async def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path):
     error = await refused(f"sqlite:///{letter}")
 
     assert isinstance(error, StoreError)
-    assert "is no SQLite database" in str(error)
+    assert "is not a SQLite database" in str(error)
     assert "name another file" in str(error)
     assert letter.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
