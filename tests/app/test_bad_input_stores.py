@@ -200,7 +200,7 @@ async def test_newer_tables_are_refused_with_the_remedy_and_left_as_they_are(tmp
     error = await refused(f"sqlite:///{path}")
 
     assert isinstance(error, SchemaMismatch)
-    assert "of version 999, newer than this Holdfast knows" in str(error)
+    assert "have version 999, newer than this Holdfast supports" in str(error)
     assert "upgrade the holdfast package" in str(error)
     assert ask(path, "select count(*) from holdfast_job") == [(0,)]
 
@@ -215,7 +215,7 @@ async def test_older_tables_are_refused_with_the_command_that_upgrades_them(tmp_
     error = await refused(f"sqlite:///{path}")
 
     assert isinstance(error, SchemaMismatch)
-    wanted = f"of version {present}, this Holdfast needs version {present + 1}: run `holdfast schema upgrade`"
+    wanted = f"have version {present}, this Holdfast needs version {present + 1}: run `holdfast schema upgrade`"
     assert wanted in str(error)
 
 
