@@ -127,7 +127,7 @@ class Blockers:
                 self._refused.add(role)
                 _logger.warning(
                     "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or "
-                    "shares stay with their frozen client until it goes on. Connect as the same role, or grant the "
+                    "shares stay with their frozen client until it resumes. Connect as the same role, or grant the "
                     "role of the workers %s or pg_signal_backend. This is logged once for each role",
                     pid,
                     role,

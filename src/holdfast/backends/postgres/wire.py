@@ -70,7 +70,7 @@ class LibpqConnection(AsyncConnection[Any]):
     async def _answers_together(self, send: Sequence[Send]) -> list[PGresult]:
         """Send statements in one round trip and return all results.
 
-        Raises the server's error for the first that fails; the server skips all later statements.
+        Raises the server's error for the first that fails: earlier statements have run, the server skips later ones.
         """
         self.pgconn.enter_pipeline_mode()
         try:

@@ -37,7 +37,7 @@ def _check(using: Any) -> Connection[Any]:
     if is_blocking(raw):
         return check_open(raw)
     driver = type(raw).__module__.partition(".")[0]
-    message = f"the Django connection given as using= goes over {driver}: install psycopg 3, which Django then prefers"
+    message = f"the Django connection given as using= uses {driver}: install psycopg 3, which Django then prefers"
     raise ConfigError(message)
 
 
