@@ -46,8 +46,8 @@ async def refused(url: str) -> HoldfastError:
         ("sqlite:///", "names no file"),
         ("sqlite:///?synchronous=normal", "names no file"),
         ("sqlite:///a%00b", "NUL character"),
-        ("sqlite:///jobs.db?sync=full", "there are synchronous=full|normal and busy_timeout"),
-        ("sqlite:///jobs.db?synchronous=off", "there are synchronous=full|normal"),
+        ("sqlite:///jobs.db?sync=full", "supported: synchronous=full|normal and busy_timeout"),
+        ("sqlite:///jobs.db?synchronous=off", "supported: synchronous=full|normal"),
         ("sqlite:///jobs.db?busy_timeout=soon", "busy_timeout=<seconds>"),
         ("sqlite:///jobs.db?busy_timeout=-1", "busy_timeout=<seconds>"),
         ("http://[broken", "cannot be parsed"),
@@ -116,7 +116,7 @@ async def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path):
     error = await refused(f"sqlite:///{letter}")
 
     assert isinstance(error, StoreError)
-    assert "is no SQLite database" in str(error)
+    assert "is not a SQLite database" in str(error)
     assert "name another file" in str(error)
     assert letter.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
@@ -200,7 +200,7 @@ async def test_newer_tables_are_refused_with_the_remedy_and_left_as_they_are(tmp
     error = await refused(f"sqlite:///{path}")
 
     assert isinstance(error, SchemaMismatch)
-    assert "of version 999, newer than this Holdfast knows" in str(error)
+    assert "have version 999, newer than this Holdfast supports" in str(error)
     assert "upgrade the holdfast package" in str(error)
     assert ask(path, "select count(*) from holdfast_job") == [(0,)]
 
@@ -215,7 +215,7 @@ async def test_older_tables_are_refused_with_the_command_that_upgrades_them(tmp_
     error = await refused(f"sqlite:///{path}")
 
     assert isinstance(error, SchemaMismatch)
-    wanted = f"of version {present}, this Holdfast needs version {present + 1}: run `holdfast schema upgrade`"
+    wanted = f"have version {present}, this Holdfast needs version {present + 1}: run `holdfast schema upgrade`"
     assert wanted in str(error)
 
 

@@ -45,7 +45,7 @@ async def test_a_connection_to_another_file_is_refused_and_nothing_is_written_th
     send = file_app.task(_send)
     with connected(tmp_path / "other.db") as connection:
         connection.execute("begin immediate")
-        with pytest.raises(ConfigError, match=r"leads to '.*other\.db', not to sqlite:///.*jobs\.db"):
+        with pytest.raises(ConfigError, match=r"is open on '.*other\.db', not on sqlite:///.*jobs\.db"):
             await send.options(using=connection).enqueue(n=1)
         connection.execute("commit")
         assert connection.execute("select count(*) from sqlite_schema").fetchone() == (0,)
@@ -57,7 +57,7 @@ async def test_a_connection_to_memory_is_refused(app, send):
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("begin immediate")
     try:
-        with pytest.raises(ConfigError, match="leads to 'memory', not to sqlite://"):
+        with pytest.raises(ConfigError, match="is open on 'memory', not on sqlite://"):
             await send.options(using=connection).enqueue(n=1)
     finally:
         connection.close()

@@ -157,7 +157,7 @@ async def test_what_json_does_not_have_is_kept_as_a_text_that_decode_makes_whole
 async def test_the_number_of_partitions_is_fixed(app):
     assert (await app.category("orders", partitions=3)).partitions == 3
     assert (await app.category("orders")).partitions == 3
-    with pytest.raises(ConfigError, match="fixed for ever"):
+    with pytest.raises(ConfigError, match="which cannot be changed"):
         await app.category("orders", partitions=4)
     with pytest.raises(ConfigError, match="from 1 to"):
         await app.category("others", partitions=0)

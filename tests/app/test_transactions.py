@@ -389,4 +389,4 @@ async def test_a_handler_that_controls_the_transaction_itself_is_told_how_to_end
 
     assert await job.state() is JobState.COMPLETED
     (text,) = said
-    assert text.startswith("begin, commit and rollback are Holdfast's here: leave the `with` block to commit")
+    assert text.startswith("begin, commit and rollback are not allowed here: leave the `with` block to commit")

@@ -115,12 +115,12 @@ def test_what_is_no_transaction_of_this_store_is_refused_in_blocking_calls_too(
         charge.options(using=connection).sync.enqueue(order_id=7)
     with connected(tmp_path / "other.db") as connection:
         connection.execute("begin immediate")
-        with pytest.raises(ConfigError, match=r"leads to '.*other\.db', not to"):
+        with pytest.raises(ConfigError, match=r"is open on '.*other\.db', not on"):
             charge.options(using=connection).sync.enqueue(order_id=7)
 
 
 def test_a_connection_of_another_thread_is_refused_with_the_remedy(app: App, charge: TaskHandle[..., Any], path: Path):
-    remedy = "made in another thread than this call: make the call where the connection was made"
+    remedy = "opened in another thread: make the call in the thread that opened the connection"
     with connected(path) as connection:
         connection.execute("begin immediate")
         with ThreadPoolExecutor(1) as thread, pytest.raises(ConfigError, match=remedy):

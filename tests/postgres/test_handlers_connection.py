@@ -87,7 +87,7 @@ async def test_it_takes_one_round_trip_to_begin_and_one_to_end(backend: Backend,
 async def test_a_handler_that_would_end_its_transaction_is_told_how_it_ends(backend: Backend, what: str):
     job = await hold_one(backend)
     async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
-        with pytest.raises(psycopg.ProgrammingError, match="not for handlers"):
+        with pytest.raises(psycopg.ProgrammingError, match="handlers must not call"):
             await getattr(transaction.connection, what)()
         assert await transaction.complete(job.lease, None) is Verdict.DONE
 

@@ -59,7 +59,7 @@ async def test_a_transaction_that_was_only_left_open_past_the_limit_cannot_compl
 
 async def test_a_handler_that_commits_by_itself_is_told_so(backend: Backend):
     job = await hold_one(backend)
-    with pytest.raises(ConfigError, match="by itself"):
+    with pytest.raises(ConfigError, match="the transaction itself"):
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
             await transaction.connection.execute("commit")
             await transaction.complete(job.lease, None)

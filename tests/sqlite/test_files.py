@@ -53,7 +53,7 @@ async def test_creation_follows_no_link(tmp_path):
     target.parent.mkdir()
     (tmp_path / "jobs.db").symlink_to(target)
 
-    with pytest.raises(StoreUnavailable, match="is a link that leads nowhere: remove it"):
+    with pytest.raises(StoreUnavailable, match="is a dangling link: remove it"):
         async with App(f"sqlite:///{tmp_path}/jobs.db"):
             pass
 

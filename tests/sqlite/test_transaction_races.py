@@ -163,12 +163,12 @@ async def test_after_sqlite_has_rolled_back_by_itself_nothing_more_is_written_th
     store, effects, sql
 ):
     job = await hold_one(store)
-    with pytest.raises(StoreError, match="the store has rolled its transaction back"):
+    with pytest.raises(StoreError, match="the store rolled the transaction back"):
         async with store.begin(job.lease, limit=LONG) as transaction:
             await transaction.connection.execute("insert into effect values ('before')")
             with pytest.raises(sqlite3.IntegrityError):
                 await transaction.connection.execute(sql)
-            with pytest.raises(StoreError, match="Nothing of it was written"):
+            with pytest.raises(StoreError, match="Nothing was written"):
                 await transaction.connection.execute("insert into effect values ('after')")
             await transaction.complete(job.lease, None)
 
@@ -187,7 +187,7 @@ async def test_a_thread_handlers_transaction_that_sqlite_has_rolled_back_is_over
                 transaction.connection.execute(sql)
             transaction.connection.executemany("insert into effect values (?)", [("after",)])
 
-    with pytest.raises(StoreError, match="the store has rolled its transaction back"):
+    with pytest.raises(StoreError, match="the store rolled the transaction back"):
         await asyncio.to_thread(handle)
 
     assert effects() == ["there"]
@@ -195,7 +195,7 @@ async def test_a_thread_handlers_transaction_that_sqlite_has_rolled_back_is_over
 
 async def test_a_handler_that_keeps_silent_about_the_rollback_cannot_commit(store, effects):
     job = await hold_one(store)
-    with pytest.raises(StoreError, match="the store has rolled its transaction back"):
+    with pytest.raises(StoreError, match="the store rolled the transaction back"):
         async with store.begin(job.lease, limit=LONG) as transaction:
             await transaction.connection.execute("insert into effect values ('before')")
             with contextlib.suppress(sqlite3.IntegrityError):

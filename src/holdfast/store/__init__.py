@@ -1,5 +1,5 @@
-"""The port: what Holdfast asks of a store, in verbs of the domain.
+"""The port: what Holdfast needs from a store, in verbs of the domain.
 
-Protocols and values only. Durations go in, never instants: the store's clock decides. Each sentence of a docstring
-here is repeated by a test of `holdfast.testing.conformance`, which every backend passes.
+Protocols, values, and the rules that all stores share. Callers pass durations, never instants: the store's clock
+decides. Each sentence of a contract here is a test of `holdfast.testing.conformance`, which every backend passes.
 """

@@ -1,4 +1,4 @@
-"""An opened store and its parts."""
+"""The port of a backend: an opened store and its parts."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class QueueStore(Protocol):
 
 
 class Insight(Protocol):
-    """Read-only lists and counts for people, cheap at a million rows."""
+    """Read-only lists and counts for operators, cheap at a million rows."""
 
     async def job(self, job_id: str) -> JobDetails:
-        """Return all that is known of a job; raises `JobNotFound`."""
+        """Return everything that is stored about a job; raises `JobNotFound`."""
         ...
 
     async def find(self, prefix: str, limit: int) -> list[str]:
@@ -64,7 +64,7 @@ class Insight(Protocol):
         ...
 
     async def counts(self, since: timedelta) -> list[Count]:
-        """Return the counts per minute, queue and task of the time since."""
+        """Return the counts per minute, queue and task for the last `since`."""
         ...
 
     async def facts(self) -> dict[str, str]:
@@ -79,7 +79,7 @@ class Schema(Protocol):
     """The tables in the store."""
 
     async def install(self) -> int:
-        """Bring the tables to this version, from nothing or from an older one; return the version. Repeatable."""
+        """Create the tables, or upgrade them to this version; return the version. Idempotent."""
         ...
 
     async def check(self) -> None:
@@ -87,7 +87,7 @@ class Schema(Protocol):
         ...
 
     def script(self) -> str:
-        """Return what `install` would run on an empty store, without connecting."""
+        """Return the script that `install` runs on an empty store, without connecting."""
         ...
 
 
@@ -96,11 +96,11 @@ class Transaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """What the handler writes through."""
+        """The connection through which the handler writes."""
         ...
 
     def complete(self, lease: Lease, result: str | None) -> Any:
-        """Write the fenced completion as the last statement; a `Verdict`."""
+        """Write the fenced completion as the last statement; returns a `Verdict` (awaitable if async)."""
         ...
 
 
@@ -108,40 +108,40 @@ class Transactions(Protocol):
     """Effect and completion in one transaction."""
 
     def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:
-        """Open a transaction for an async handler; leaving it normally commits, by an exception rolls back.
+        """Open a transaction for an async handler; a normal exit commits, an exception rolls back.
 
         1. Raises `LeaseLost` at once if the fence is stale.
         2. After `limit` it is rolled back and any use raises `TransactionExpired`.
-        3. Calls of this backend's `JobStore` from the same task while it is open join it.
+        3. Calls of this backend's `JobStore` from the same task join it while it is open.
         4. A commit whose outcome is unknown raises `OutcomeUnknown`; `JobStore.verify` returns what happened.
         """
         ...
 
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]:
-        """The same for a handler in a thread."""
+        """The same for a handler that runs in a thread."""
         ...
 
     def is_inside(self) -> bool:
-        """Whether the calling task or thread is inside a transaction that `begin` opened: its calls join that."""
+        """Whether the calling task or thread is inside a transaction that `begin` opened: then its calls join it."""
         ...
 
     def join(self, using: object) -> JobStore:
-        """Return the job verbs bound to the caller's own connection and its open transaction.
+        """Return the job verbs bound to the caller's connection and its open transaction.
 
-        Raises `ConfigError` if the connection is of an unknown kind, is outside a transaction or leads elsewhere.
+        Raises `ConfigError` if the connection is of an unknown type, outside a transaction or to another database.
         """
         ...
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:
-        """Write the fenced completion in the caller's own transaction."""
+        """Write the fenced completion in the caller's transaction."""
         ...
 
 
 class Notifier(Protocol):
-    """Notifications that there may be work. One may be lost or false: polling is authoritative."""
+    """Notifications that there may be new jobs or events. They may be lost or false: polling is authoritative."""
 
     def notify(self) -> None:
-        """Notify all listeners, here and in other processes, that there may be work. Never blocks, never raises."""
+        """Notify all listeners, in this and in other processes. Never blocks, never raises."""
         ...
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -150,7 +150,7 @@ class Notifier(Protocol):
 
 
 class Backend(Protocol):
-    """A store behind a URL. Nothing is opened until `open`; a forked child opens its own."""
+    """A store, named by a URL. Nothing is opened before `open`; a forked child opens new connections."""
 
     @property
     def url(self) -> str:
@@ -159,15 +159,15 @@ class Backend(Protocol):
 
     @property
     def full_url(self) -> str | None:
-        """The URL by which another process opens the same store, whatever its directory: with settings and password.
+        """The URL for another process, in any working directory, to open the same store: with settings and password.
 
-        Never show or log it. None if no other process can: the store is in this process's memory.
+        Never show or log it. None if the store is in this process's memory.
         """
         ...
 
     @property
     def file(self) -> Path | None:
-        """The file of an embedded store, which `open` creates and whose clock is this host's; None for any other."""
+        """The file of an embedded store: `open` creates it, and the clock is this host's. None for other stores."""
         ...
 
     @property
@@ -182,7 +182,7 @@ class Backend(Protocol):
 
     @property
     def streams(self) -> Streams:
-        """The verbs for streams; raises `Unsupported`, with the reason, where the store keeps none."""
+        """The verbs for streams; raises `Unsupported`, with the reason, if the store has no streams."""
         ...
 
     @property
@@ -192,7 +192,7 @@ class Backend(Protocol):
 
     @property
     def insight(self) -> Insight:
-        """Lists and counts for people."""
+        """Lists and counts for operators."""
         ...
 
     @property
@@ -202,12 +202,12 @@ class Backend(Protocol):
 
     @property
     def transactions(self) -> Transactions:
-        """Effect and completion together."""
+        """Effect and completion in one transaction."""
         ...
 
     @property
     def notifier(self) -> Notifier:
-        """Notifications of new work."""
+        """Notifications of new jobs and events."""
         ...
 
     async def open(self) -> None:
@@ -215,11 +215,11 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close what this process opened."""
+        """Close all connections of this process."""
         ...
 
     def extender(self) -> Extender:
-        """Open the extending thread's own connection; called in that thread."""
+        """Open the connection of the extending thread; called in that thread."""
         ...
 
 
@@ -229,7 +229,7 @@ class BackendFactory(Protocol):
     def __call__(self, url: str, *, clock: Callable[[], int] | None = None) -> Backend:
         """Parse the URL and return an unopened backend; raises `ConfigError` for an invalid URL.
 
-        `clock` replaces the store's clock by one that returns microseconds; only `holdfast.testing` passes it.
+        `clock` replaces the store's clock with a function that returns microseconds; only `holdfast.testing` passes it.
         """
         ...
 

@@ -10,12 +10,13 @@ from holdfast.errors import Unsupported
 class Capabilities(msgspec.Struct, frozen=True):
     """The facts of one opened store.
 
-    `notifies`: it tells other processes of new work without being polled by their claims.
+    `notifies`: it notifies other processes of new jobs and events, so that they need not wait for their next poll.
     `joins_transactions`: effect and completion can commit together, and an enqueue can join the caller's transaction.
-    `repeats_tell`: a write of unknown outcome, done again under the same ids, tells what became of the first: it is the
-    reply that was lost, not the sync. Where a sync has failed, what a repeat still sees may not outlive the machine.
-    `one_writer`: it has one write lock, so that a handler's transaction holds up every other write, reports too.
-    `refusals`: for each thing it cannot do, the reason.
+    `repeats_tell`: repeating a write of unknown outcome under the same ids shows whether the first one was written,
+    because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that does not
+    survive a crash of the machine.
+    `one_writer`: it has one write lock, so that a handler's transaction blocks every other write, heartbeats included.
+    `refusals`: for each unsupported operation, the reason.
     """
 
     store: str
@@ -29,7 +30,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     refusals: dict[str, str] = {}
 
     def require(self, what: str) -> None:
-        """Raise `Unsupported` with the reason if the store has refused `what`."""
+        """Raise `Unsupported`, with the reason, if the store does not support `what`."""
         reason = self.refusals.get(what)
         if reason is not None:
             message = f"{self.store} cannot {what}: {reason}"

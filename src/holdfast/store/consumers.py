@@ -1,4 +1,4 @@
-"""The port's verbs for consumers: subscribe, fetch, commit, park; and those of operators."""
+"""The port's verbs for consumers: subscribe, fetch, commit, park; and those for operators."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from holdfast.store.stream_values import (
 class ConsumerStore(Protocol):
     """Consumers and their positions. Every method is one atomic step, and safe to repeat.
 
-    A position is the place of the last event that is done. For a subscription to a category or to the log it is the
-    event's `position` in its partition; for a subscription to one stream it is its `version`.
+    A position is that of the last event that the consumer has passed. For a subscription to a category or to the log it
+    is the event's `position` in its partition; for a subscription to one stream it is the event's `version`.
 
     A grant is live while the share has its generation and is granted or revoking; otherwise it is stale. Verbs that
-    name a consumer raise `ConsumerNotFound` if there is none.
+    name a consumer raise `ConsumerNotFound` if it does not exist.
     """
 
     async def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:
         """Register a consumer; True if it is new.
 
-        1. A known consumer keeps its positions; raises `ConfigError` if its subscription was another one.
-        2. It gets a free share at `start` for every partition that there is now. Shares of categories that are made
-           later begin at the beginning, whatever `start` was: all their events are newer than the subscription. The
-           category need not exist, and is not made.
-        3. A subscription to one stream has one share, that of the partition in which the stream lies.
+        1. A known consumer keeps its positions; raises `ConfigError` if its subscription was a different one.
+        2. It gets a free share at `start` for every existing partition. Shares of categories that are created later
+           start from the beginning, whatever `start` was: all their events are newer than the subscription. The
+           category need not exist, and is not created.
+        3. A subscription to one stream has one share: that of the stream's partition.
         4. A start past the head counts as the head.
-        5. A forgotten consumer may subscribe again; its generations begin above the largest that it ever had, so that a
-           grant from before stays stale, and so does a move that was planned on it.
+        5. A forgotten consumer may subscribe again; its generations start above the largest that it ever had, so that
+           earlier grants, and moves planned on them, stay stale.
         """
         ...
 
@@ -48,35 +48,36 @@ class ConsumerStore(Protocol):
         1. `position`, `state` and the parked streams are those of the share at the same instant as the events.
         2. For a stale grant it returns `is_lost` and no events.
         3. At most `limit` events and, past the first, `max_bytes` of payload.
-        4. `after` is where the caller has read to, which may be below or above the committed position.
-        5. Events of parked streams are returned too: the caller parks them. `parked_streams` names those among the
-           streams of the events, and no other: the cost does not grow with the number of parked events. `retries` are
-           the first `limit` parked events that an operator asked to retry.
+        4. `after` is the last position that the caller has read; it may be below or above the committed position.
+        5. Events of parked streams are returned too: the caller parks them. `parked_streams` names only streams of the
+           returned events: the cost does not grow with the number of parked events. `retries` are the first `limit`
+           parked events that an operator asked to retry.
         """
         ...
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Move the position forward, with what is to be parked or unparked.
+        """Move the position forward, and park and unpark events.
 
         1. DONE only if generation and `after` are those of the share, and its state is granted or revoking. A repeat of
-           a commit that was written is DONE again: the position is `position` already, under this generation.
-        2. LOST if the grant is stale, or the position is neither: nothing was written.
-        3. UNPARKED if an event was to be parked because its stream has parked ones, and it has none any more (an
-           operator dropped them): nothing was written; fetch again and handle it. `unparks` go first, then `parks` in
-           their order: one may wait behind another of the same commit.
-        4. Inside a transaction that `begin` opened in this task or thread it joins that.
+           a commit that was written is DONE again: the position is already `position`, under this generation.
+        2. LOST if the grant is stale, or the position is neither of the two: nothing was written.
+        3. UNPARKED if an event was to be parked because its stream has parked events, but it no longer has any (an
+           operator dropped them): nothing was written; fetch again and handle the event. `unparks` are applied first,
+           then `parks` in their order: one may wait behind another of the same commit.
+        4. Inside a transaction that `begin` opened in this task or thread, it joins that transaction.
         5. An event that fails again when it is retried stays parked with its new failure and more attempts; neither it
-           nor later ones of its stream are retried any more until an operator asks again. To unpark what is not parked
-           changes nothing; nor does the failure of an event that is not being retried, so that a repeat counts no
-           attempt twice.
-        6. An event that is parked to wait behind ones that are being retried is to be retried after them.
+           nor later ones of its stream are retried until an operator asks again. Unparking an event that is not parked
+           changes nothing, nor does the failure of an event that is not being retried: a repeat counts no attempt
+           twice.
+        6. An event that is parked behind events that are being retried is retried after them.
         7. A step forward, and the end of a retry (`unparks`), sets `losses` to 0.
-        8. Until the next commit, or the end of the grant, the owner is trying an event if this one says so (`tries`).
+        8. A commit also records whether the owner handles the next event alone (see `Commit`). That is valid until the
+           next commit or the end of the grant.
         """
         ...
 
     async def verify(self, grant: Grant) -> int | None:
-        """Return the committed position of a live grant, None for a stale one; waits for transactions in flight."""
+        """Return the committed position of a live grant, or None for a stale one; waits for transactions in flight."""
         ...
 
     async def release(self, grant: Grant) -> bool:
@@ -84,17 +85,17 @@ class ConsumerStore(Protocol):
         ...
 
     def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:
-        """Open a transaction for effect and position; leaving it normally commits, by an exception rolls back.
+        """Open a transaction for effect and position; a normal exit commits, an exception rolls back.
 
         1. Raises `LeaseLost` at once if the grant is stale.
         2. After `limit` it is rolled back and any use raises `TransactionExpired`.
-        3. Calls of this backend's stores (jobs, events, consumers) from the same task while it is open join it.
-        4. A commit whose outcome is unknown raises `OutcomeUnknown`; `verify` answers it.
+        3. Calls of this backend's stores (jobs, events, consumers) from the same task join it while it is open.
+        4. A commit whose outcome is unknown raises `OutcomeUnknown`; `verify` returns what happened.
         """
         ...
 
     def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:
-        """The same for a handler in a thread."""
+        """The same for a handler that runs in a thread."""
         ...
 
     # --- for operators ------------------------------------------------------------------------------------------------
@@ -109,23 +110,24 @@ class ConsumerStore(Protocol):
     async def pause(self, consumer: str) -> bool:
         """Stop the granting of shares; False if it was paused.
 
-        No share is granted from now on (`move_shares`). Granted ones stay so until the leader, which sees the pause in
-        the `survey`, revokes them.
+        No share is granted from now on (`move_shares`). Granted shares stay granted until the leader, which sees the
+        pause in the `survey`, revokes them.
         """
         ...
 
     async def resume(self, consumer: str) -> bool:
-        """Let shares be granted again; False if it was not paused."""
+        """Allow shares to be granted again; False if it was not paused."""
         ...
 
     async def reset(self, consumer: str, to: Start) -> bool:
-        """Set the positions of a paused consumer; its generations grow, so that a node that still works is refused.
+        """Set the positions of a paused consumer; its generations grow, so that a node that still runs it is refused.
 
         1. False, and nothing is done, while a live node (not silent past its ttl) owns a share: wait until all are
            free. Shares of other owners become free.
         2. Raises `ConfigError` if it is not paused.
-        3. Events up to the present heads are marked as replayed when they come again. What was parked past the new
-           position is forgotten, because it comes again. `losses` and `since` start again, and no share has a `target`.
+        3. Events up to the current heads are marked as replayed when they are fetched again. Events parked past the new
+           position are no longer parked, because they are fetched again. `losses` and `since` are reset, and `target`
+           is cleared.
         4. A position past the head counts as the head.
         """
         ...
@@ -143,16 +145,16 @@ class ConsumerStore(Protocol):
         ...
 
     async def retry_parked(self, consumer: str, stream: str | None = None) -> int:
-        """Mark parked events to be handled again, in order; how many there are. `fetch` returns them from then on.
+        """Mark parked events to be handled again, in order; return how many. `fetch` returns them from then on.
 
-        Those of all streams, or of streams of this name; each counts, whether it was marked before or not.
+        Those of all streams, or of streams with this name; each counts, whether it was already marked or not.
         """
         ...
 
     async def drop_parked(self, consumer: str, *, stream: str | None = None, event_id: str | None = None) -> int:
-        """Delete parked events: all, those of streams of this name, or one (both given: both must match); how many.
+        """Delete parked events: all, those of streams with this name, or one; given both, both must match.
 
-        Later events of a stream are handled again when it has none left.
+        Returns how many. Later events of a stream are handled again when it has no parked event left.
         """
         ...
 
@@ -166,12 +168,12 @@ class StreamTransaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """What the handler writes through."""
+        """The connection through which the handler writes."""
         ...
 
     def commit(self, grant: Grant, commit: Commit) -> Any:
-        """Write the fenced position as the last statement; a `CommitVerdict` (awaitable in an async transaction).
+        """Write the fenced position as the last statement; returns a `CommitVerdict` (awaitable if async).
 
-        A store may commit effect and position with it, and raise here what leaving the transaction would have raised.
+        A store may commit effect and position with it, and then raises here what the exit would have raised.
         """
         ...

@@ -11,28 +11,27 @@ from holdfast.store.stream_values import CategoryView
 
 
 class EventLog(Protocol):
-    """Append and read events: what a store of events provides when positions, shares and nodes are kept elsewhere.
+    """Append and read events: the part of an event store without positions, shares and nodes.
 
     Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
     is one atomic step, and safe to repeat after either.
     """
 
     async def append(self, events: Sequence[NewEvent]) -> list[Appended]:
-        """Append events, all or none; the place of each, in order.
+        """Append events, all or none; return the place of each, in order.
 
-        1. Within a partition positions grow by one in the order of commits, without holes: no event ever appears below
-           a position that a reader has read to. Within a stream versions do likewise.
-        2. An event whose id is known is left as it is and answered with `is_new=False` and its place, whatever else the
-           call says of it. An id is known in all categories, for as long as its event is kept; twice in one call it is
-           written once.
-        3. If `expected_version` of a new event is not the version of its stream when its turn comes, counting the new
-           events before it in the call, nothing is written and `VersionConflict` names the stream, the version
-           expected and the actual one. Known events of the same call that come after it are no conflict: a repeat
-           of the whole call succeeds.
-        4. Partitions are locked in ascending order, so that appends to several cannot deadlock one another.
-        5. A category that does not exist is made with the default number of partitions.
-        6. Inside a transaction that `begin` or `join` opened it joins that, and is visible when that commits. Other
-           appends to the same partitions wait for its end.
+        1. Within a partition positions grow by one in the order of commits, without gaps: no event ever appears below
+           a position that a reader has reached. The same holds for versions within a stream.
+        2. An event whose id is known is not changed and is answered with `is_new=False` and its place, whatever else
+           the call says about it. An id is known in all categories, for as long as its event is kept; an id that occurs
+           twice in one call is written once.
+        3. If `expected_version` of a new event is not the version of its stream, counting the new events before it in
+           the call, nothing is written and `VersionConflict` names the stream, the expected and the actual version.
+           Known events of the same call that come after it cause no conflict: a repeat of the whole call succeeds.
+        4. Partitions are locked in ascending order, so that appends to several partitions cannot deadlock.
+        5. A category that does not exist is created with the default number of partitions.
+        6. Inside a transaction that `begin` or `join` opened, it joins that transaction, and the events are visible
+           after its commit. Other appends to the same partitions wait for its end.
         """
         ...
 
@@ -53,7 +52,7 @@ class EventLog(Protocol):
         ...
 
     async def stream_version(self, category: str, stream: str) -> int:
-        """Return the version of a stream, 0 if it does not exist; known after its events were trimmed, too."""
+        """Return the version of a stream, or 0 if it does not exist; also known after its events were trimmed."""
         ...
 
     async def position_at(self, category: str, partition_id: int, at: datetime) -> int:
@@ -68,10 +67,10 @@ class EventStore(EventLog, Protocol):
     """Events with their categories: an `EventLog` whose retention depends on the positions of consumers."""
 
     async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:
-        """Return the category, made now if there was none.
+        """Return the category; create it if it does not exist.
 
-        1. None means: as it is, or `DEFAULT_PARTITIONS` if it is made now.
-        2. Raises `ConfigError` if it exists with another number of partitions, which is fixed for ever.
+        1. `partitions` None accepts any existing number, and creates the category with `DEFAULT_PARTITIONS`.
+        2. Raises `ConfigError` if it exists with another number of partitions, which cannot be changed.
         """
         ...
 
@@ -80,14 +79,16 @@ class EventStore(EventLog, Protocol):
         ...
 
     async def trim(self, category: str, *, older_than: timedelta, limit: int, past_unread: bool = False) -> int:
-        """Delete at most `limit` events recorded longer ago than that, the oldest of each partition; how many.
+        """Delete at most `limit` events recorded longer ago than `older_than`, the oldest of each partition first.
 
-        1. Never one that a consumer has not passed yet, nor a parked one, unless `past_unread`. A consumer that lacks a
-           share of a partition (`complete_shares`) has passed none of it; a consumer of one stream has passed all the
-           events of others.
-        2. Of a partition only the beginning goes: an event that may not be deleted keeps all that come after it.
+        Returns how many.
+
+        1. Deletes no event that a consumer has not passed yet, and no parked one, unless `past_unread`. A consumer that
+           still lacks its share of a partition (`complete_shares`) has passed none of its events; a consumer of one
+           stream has passed all events of other streams.
+        2. Deletes only from the beginning of a partition: an event that must be kept also keeps all later ones.
         3. Positions and versions are not used again, and a trimmed stream keeps its version.
-        4. With `past_unread` an event that is deleted is no longer parked either. Positions of consumers do not move.
+        4. With `past_unread`, a deleted event is no longer parked either. Positions of consumers do not move.
         5. Raises `CategoryNotFound`.
         """
         ...

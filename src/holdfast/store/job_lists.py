@@ -1,7 +1,7 @@
-"""The rows of lists, as a store returns them from `JobRows.page`.
+"""The rows of lists that a store returns from `JobRows.page`.
 
-Columns are read by name: a statement names its columns as the fields here. Instants and spans are microseconds. A
-store without a boolean type returns 0 and 1.
+A statement names its columns as the fields here. Instants and spans are microseconds. A store without a boolean type
+returns 0 and 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ListedJob(NamedTuple):
 
 
 class JobBody(NamedTuple):
-    """What a list leaves out (`job_body`). Bytes where the store can return a text that is damaged."""
+    """The parts of a job that lists omit (`job_body`). Bytes if the store can return a damaged text."""
 
     payload: str | bytes
     headers: str | bytes | None
@@ -39,7 +39,7 @@ class JobBody(NamedTuple):
 
 
 class ListedAttempt(NamedTuple):
-    """An attempt without completion (`job_attempts`)."""
+    """An attempt that ended without completing the job (`job_attempts`)."""
 
     attempt: int
     worker_id: str
@@ -71,7 +71,7 @@ class ListedLease(NamedTuple):
 
 
 class ListedQueue(NamedTuple):
-    """A queue (`queues`); `due` is how long the next job of it has been due, None without a ready job."""
+    """A queue (`queues`); `due` is how long its next job has been due, or None without a ready job."""
 
     queue: str
     paused: bool
@@ -109,8 +109,8 @@ class ListedCount(NamedTuple):
 class OutstandingJobs(NamedTuple):
     """Jobs that have not ended (`outstanding`), counted.
 
-    `state` is ready, running, retrying, delayed, blocked or "behind running". Jobs behind the head of an order key
-    have the task of the head: "behind running" if it runs, delayed if its caller delayed it, else blocked.
+    `state` is ready, running, retrying, delayed, blocked or "behind running". Jobs behind the head of an order key are
+    counted under the task of the head: "behind running" if it runs, delayed if its caller delayed it, else blocked.
     """
 
     state: str

@@ -1,15 +1,15 @@
-"""The rows of jobs, as a store keeps them and as the rules see them.
+"""The rows of jobs, as a store keeps them and as the rules read them.
 
 ```text
    rule:   locked = yield from rows.lock(selection)      the rows, and the store's clock
            decide, for each row: Change(old, new)        pure: `model.budget`, `model.turn`
-           refused = yield from rows.write(changes)      each change on its own, if its row is still as it was read
+           refused = yield from rows.write(changes)      each change by itself, if its row is unchanged since `lock`
 ```
 
 On SQL `lock` locks the rows until the end of the transaction, so `write` refuses nothing. On Redis `lock` only reads,
-and `write` is one script: it compares each row with what was read and applies the changes that still fit. A rule reads
-the refused rows again and decides again. That is why a decision depends on the row alone, and why a row has everything
-that a decision needs.
+and `write` is one script: it compares each row with what was read and applies the changes whose rows are unchanged. A
+rule reads the refused rows again and decides again. Therefore a decision depends only on the row, and a row contains
+everything that a decision needs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
 class ByLeases(NamedTuple):
-    """The running jobs that are held under these leases. Waits for a transaction that has one of them locked."""
+    """The running jobs that are held under these leases. Waits for transactions that have locked one of them."""
 
     leases: Sequence[Lease]
 
 
 class ById(NamedTuple):
-    """One job, in whatever state it is. Waits for a transaction that has it locked."""
+    """One job, in any state. Waits for a transaction that has locked it."""
 
     job_id: str
 
 
 class OfWorker(NamedTuple):
-    """Running jobs of a worker, expired or not. Skips rows that a transaction has locked."""
+    """Running jobs of a worker, whether their leases have expired or not. Skips rows that a transaction has locked."""
 
     worker_id: str
     limit: int
@@ -51,7 +51,8 @@ class OfWorker(NamedTuple):
 class Expired(NamedTuple):
     """Running jobs whose lease has expired by the store's clock. Skips rows that a transaction has locked.
 
-    `access`: only leases for which this much unbroken access to the store suffices (`model.lease_rules`). None: all.
+    `access`: only leases for which this duration of unbroken access to the store suffices (`model.lease_rules`); None
+    selects all.
     """
 
     access: timedelta | None
@@ -64,9 +65,9 @@ Selection = ByLeases | ById | OfWorker | Expired
 class JobRow(NamedTuple):
     """A job in one of its states, without payload and result. Instants and spans are microseconds.
 
-    `fence`, `worker_id`, `started_at` and `lease_span` are those of the lease while it runs. `keyed`: it has an
-    `order_key` and is the head of it, so its end must bring up the next. `held` is the number of leases of its worker,
-    this one included, where the selection asks for it; it is never written. `token` is the store's own guard.
+    `fence`, `worker_id`, `started_at` and `lease_span` are those of the lease while the job runs. `keyed`: it has an
+    `order_key` and is its head, so that its end must make the next job the head. `held` is the number of leases of its
+    worker, including this one, if the selection needs it; it is never written. `token` is private to the store.
     """
 
     id: str
@@ -105,7 +106,7 @@ class JobRow(NamedTuple):
 
 
 class Locked(NamedTuple):
-    """The answer to `lock`. `now` is the store's clock; a rule uses no other."""
+    """The answer to `lock`. `now` is the store's clock, the only one that a rule uses."""
 
     now: int
     rows: list[JobRow]
@@ -114,7 +115,7 @@ class Locked(NamedTuple):
 class AttemptRecord(NamedTuple):
     """An attempt that ended without completing the job.
 
-    `by_holder`: its holder ended it. `thin`: older records of the job to drop, (after, up to], as attempt numbers.
+    `by_holder`: the holder of the lease ended it. `thin`: the range (after, up to] of attempts whose records to delete.
     """
 
     attempt: int
@@ -129,10 +130,10 @@ class AttemptRecord(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One job's step from the row as it was read to the row as it shall be: the unit of atomicity and of refusal.
+    """The change of one job, from the row that was read to the row to write: applied or refused as a whole.
 
     `unextended`: also refused if the lease was extended since it was read. `counts` are the per-minute counters to
-    raise. `clears_isolation`: if applied, the other leases of the old row's worker are no longer isolated.
+    increment. `clears_isolation`: if applied, the other leases of the old row's worker are no longer isolated.
     """
 
     old: JobRow
@@ -144,7 +145,7 @@ class Change(NamedTuple):
 
     @property
     def settles(self) -> bool:
-        """Whether the order key may need a new head afterwards: its head has ended, or an ended job joins it again."""
+        """Whether the order key may need a new head: its head ends, or an ended job joins it again."""
         if self.old.order_key is None:
             return False
         head_ends = self.old.state not in ENDED and self.old.state is not JobState.BLOCKED and self.new.state in ENDED
@@ -152,40 +153,40 @@ class Change(NamedTuple):
 
 
 class CompletedRows(NamedTuple):
-    """The answer to `complete`: leases, as (seq, fence), that were refused, and the seqs of heads of order keys."""
+    """The answer to `complete`: the refused leases, as (seq, fence), and the seqs of ended heads of order keys."""
 
     refused: set[Key]
     heads: list[int]
 
 
 class JobRows(Protocol):
-    """What a store implements for the rules of jobs. Each method is a generator of the store's own requests."""
+    """What a store implements for the rules of jobs. Each method is a generator of requests to the store."""
 
     def lock(self, selection: Selection) -> Steps[Locked]:
         """Return the selected rows, to be changed by `write` in the same verb."""
         ...
 
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:
-        """Apply each change whose row is still as it was read, all of them at once; return the refused ones.
+        """Apply each change whose row is unchanged since it was read, all in one step; return the refused ones.
 
         1. A job is in `changes` at most once.
         2. A job that becomes BLOCKED goes to the end of its order key.
-        3. An order key whose head has ended, or that has none yet, takes its first waiting job as head in the same
-           step: ready, or scheduled if that is not yet due. `heads` are heads that `complete` has ended.
-        4. Waiting workers are notified of what became ready.
+        3. If the head of an order key has ended, or the key has none yet, its first waiting job becomes the head in the
+           same step: ready, or scheduled if it is not yet due. `heads` are heads that `complete` has ended.
+        4. Waiting workers are notified of jobs that became ready.
         """
         ...
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
         """Complete every job that is held under its lease; every outcome is `Completed`.
 
-        Refuses a lease that is not held, though it may have completed its job before: see `ended`. The caller passes
-        the heads to `write`.
+        Refuses a lease that is not held; an earlier call may have completed its job: see `ended`. The caller passes the
+        heads to `write`.
         """
         ...
 
     def ended(self, leases: Sequence[Lease]) -> Steps[dict[Key, str]]:
-        """Return, for each lease that its holder has ended under that fence, the outcome that it has written."""
+        """Return, for each lease that its holder has ended under its fence, the written outcome."""
         ...
 
     def promote(self, limit: int) -> Steps[int]:
@@ -193,11 +194,11 @@ class JobRows(Protocol):
         ...
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
-        """Return the changes that can be written without waiting for a lock: a rescue waits for no other client."""
+        """Return the changes that can be written without waiting for a lock: a rescue never waits for other clients."""
         ...
 
     def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:
-        """Return how much unbroken access to the store a rescuer has had: at most `unbroken`, its own measure."""
+        """Return for how long a rescuer has had unbroken access to the store: at most `unbroken`, which it measured."""
         ...
 
     def page(self, record: type[Record], listing: str, **parameters: object) -> Steps[list[Record]]:
@@ -205,16 +206,16 @@ class JobRows(Protocol):
         ...
 
     def act(self, action: str, **parameters: object) -> Steps[bool]:
-        """Do a step that needs no rule: `extend_one`, `set_progress`, `pause`, `resume`, `heartbeat`, `forget_worker`.
+        """Run a step without a rule: `extend_one`, `set_progress`, `pause`, `resume`, `heartbeat`, `forget_worker`.
 
-        Returns whether it changed something. Those under a lease change nothing if its fence is stale.
+        Returns whether it changed something. Steps under a lease change nothing if its fence is stale.
         """
         ...
 
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:
         """Delete at most `limit` jobs that ended in `state` longer ago than `keep`, the oldest first; return how many.
 
-        What belongs to a job goes with it. A job that has left that state meanwhile is not deleted.
+        Everything that belongs to a job is deleted with it. A job that has left that state meanwhile is not deleted.
         """
         ...
 

@@ -26,49 +26,49 @@ from holdfast.store.values import (
 
 
 class JobStore(Protocol):
-    """The life of a job, from enqueue to prune. Every method is one atomic step of the store.
+    """The life cycle of a job, from enqueue to prune. Every method is one atomic step of the store.
 
     Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
     is safe to repeat after either.
 
-    Methods that write, and `verify`, see the present state of the store. Methods that only read (`outstanding`,
+    Methods that write, and `verify`, see the current state of the store. Methods that only read (`outstanding`,
     `result` and `Extender.cancel_asked`) may return an older state, but never one from before an answer that the same
-    object has returned to its caller: after a claim that returned a job, or none, a read shows at least what that claim
-    saw. A worker that stops because nothing is left relies on it.
+    object has returned: after a claim, whether it returned jobs or not, a read shows at least what that claim saw. A
+    worker that stops when no job is left relies on this.
     """
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
-        """Enqueue jobs, all or none; True for each that is new.
+        """Enqueue jobs, all or none; return True for each that is new.
 
-        1. A job whose id is already known, in any state, is not changed and answered with False.
-        2. A job with neither delay nor run_at, or with one that is past, is ready; otherwise it is scheduled.
+        1. A job whose id is already known, in any state, is not changed and is answered with False.
+        2. A job with neither delay nor run_at, or with one in the past, is ready; otherwise it is scheduled.
         3. Jobs get a growing `seq` in the order of the call.
         4. Of the jobs of one queue with one `order_key` that have not ended, only the head is ready, scheduled or
            running. The others are blocked, due or not, in the order of their seq.
-        5. A call whose order key is also being changed by a transaction in flight waits for its end: a key never has
-           two heads, and waiting jobs are never left without one.
+        5. If a transaction in flight also changes one of the order keys, the call waits for its end: a key never has
+           two heads, and waiting jobs are never left without a head.
         """
         ...
 
     async def claim(self, request: ClaimRequest) -> Claim:
         """Lease ready jobs to a worker.
 
-        1. Takes at most `limit` jobs of the named queues and tasks, none of a paused queue, in order of turn, then seq.
-        2. Raises `attempt` of each and gives all of them one new fence, larger than any before.
-        3. A job is leased to one worker at a time, however many claim concurrently.
-        4. Stops early when the payloads exceed `max_bytes`, but takes at least one job if there is one.
+        1. Leases at most `limit` jobs of the named queues and tasks, none of a paused queue, by turn, then seq.
+        2. Increments `attempt` of each job and gives all of them one new fence, larger than any before.
+        3. A job is leased to one worker at a time, however many workers claim concurrently.
+        4. Stops early when the payloads exceed `max_bytes`, but leases at least one job if there is one.
         """
         ...
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
-        """Write the ends of attempts; one verdict for each, in order.
+        """Write the outcomes of attempts; return one verdict for each, in order.
 
         1. A stale fence changes nothing and is answered LOST; the other finishes are written.
         2. A repeat of a finish that was written, under the same fence, is answered DONE and changes nothing.
-        3. Every attempt that did not complete leaves a record; the first few and the last few are kept.
-        4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to their own tables.
+        3. Every attempt that did not complete its job is recorded; the first few and the last few records are kept.
+        4. Completed goes to the ledger, Retried and Snoozed to scheduled, Failed and Cancelled to separate tables.
         5. Lost is decided by `model.budget.after_loss` with alone=True.
-        6. A job that would run again, but whose cancellation was requested, is cancelled; in release and rescue too.
+        6. A job that would run again, but whose cancellation was requested, is cancelled; also in release and rescue.
         7. When the head of an order key is completed, failed or cancelled, by whatever verb, the next job becomes the
            head in the same transaction: ready, or scheduled if not yet due. A head that will run again stays the head.
         """
@@ -77,8 +77,9 @@ class JobStore(Protocol):
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
         """Release leases; the jobs are ready again at their old turn.
 
-        1. `started=False`: the handler never began, the attempt is excused without bound.
-        2. `started=True`: interrupted; `model.budget.after_interruption` decides, and a record is left.
+        1. `started=False`: the handler has not started; the attempt is excused, however often that happens.
+        2. `started=True`: the handler was interrupted; `model.budget.after_interruption` decides, and the attempt is
+           recorded.
         3. A stale fence changes nothing and is answered LOST.
         """
         ...
@@ -86,8 +87,8 @@ class JobStore(Protocol):
     async def unacknowledged_leases(self, worker_id: str, after: int) -> list[Lease]:
         """List a worker's leases under fences larger than `after`, the largest that it has received; reads only.
 
-        They come from claims whose replies were lost: these jobs have not been started. A claim that the store has not
-        committed yet is not seen.
+        They come from claims whose replies were lost: these jobs have not been started. A claim that is not yet
+        committed is not seen.
         """
         ...
 
@@ -99,33 +100,33 @@ class JobStore(Protocol):
         """Take at most `limit` expired leases from their workers.
 
         1. `unbroken` is how long the caller has had unbroken access to the store. A lease is taken only if that is at
-           least half of the lease's own duration (`model.lease_rules`), so that after an outage living workers extend
-           first. None: an operator asks, take every expired one.
-           Time spent inside the call, waiting for the store, breaks the access too: then nothing is taken.
+           least half of the lease's duration (`model.lease_rules`), so that after an outage live workers extend first.
+           None takes every expired lease: an operator asked.
+           A long wait for the store inside the call also breaks the access: then nothing is taken.
         2. Expiry is judged by the store's clock in the same step that takes the lease.
-        3. What becomes of each job is decided by `model.budget.after_loss`; a job whose cancellation was requested is
+        3. `model.budget.after_loss` decides what becomes of each job; a job whose cancellation was requested is
            cancelled.
-        4. Whether a job was alone is decided by `model.budget.was_alone`, from all leases that its worker has in this
-           step, expired or not. The leases that the worker keeps are no longer isolated.
+        4. `model.budget.was_alone` decides whether a job was alone, from all leases that its worker has in this step,
+           expired or not. The leases that the worker keeps are no longer isolated.
         """
         ...
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
         """Take at most `limit` leases, expired or not, of a worker that is known to be dead, and forget the worker.
 
-        What becomes of each job is decided as by `rescue`.
+        The jobs are treated as by `rescue`.
         """
         ...
 
     async def reset(self, job_id: str) -> bool:
-        """Operator action: revoke a running job's lease. The job is ready again, the attempt excused, its holder stale.
+        """Operator action: revoke a running job's lease. The job is ready again, its attempt excused, the fence stale.
 
         A job whose cancellation was requested is cancelled instead. False if it is not running. Raises `JobNotFound`.
         """
         ...
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:
-        """Cancel a job that is waiting, or request it from the worker that runs it; raises `JobNotFound`.
+        """Cancel a waiting job, or request the cancellation of a running one; raises `JobNotFound`.
 
         A blocked job leaves its order key; the others keep their order.
         """
@@ -134,7 +135,7 @@ class JobStore(Protocol):
     async def retry(self, job_id: str) -> bool:
         """Make a failed or cancelled job ready with a fresh budget; False if it is in another state.
 
-        `attempt` keeps counting; the attempts used so far are excused. A job with an `order_key` goes to the end of it:
+        `attempt` keeps counting; the attempts so far are excused. A job with an `order_key` goes to the end of its key:
         it is blocked while others are before it. Raises `JobNotFound`.
         """
         ...
@@ -148,11 +149,11 @@ class JobStore(Protocol):
         ...
 
     async def verify(self, lease: Lease) -> Standing:
-        """Return how a lease stands; waits for a transaction in flight that has it locked."""
+        """Return the state of a lease; waits for a transaction in flight that has locked it."""
         ...
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        """Delete at most `limit` finished jobs past their retention, with all that belongs to them; return how many."""
+        """Delete at most `limit` finished jobs past their retention, with their records; return how many."""
         ...
 
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
@@ -160,25 +161,25 @@ class JobStore(Protocol):
         ...
 
     async def result(self, job_id: str) -> str | None:
-        """Return the stored result of a completed job (None: it had none, or is not completed)."""
+        """Return the stored result of a completed job; None without a result, or if the job is not completed."""
         ...
 
 
 class Extender(Protocol):
-    """The blocking verbs of the thread that extends leases and sends heartbeats, over a connection of its own."""
+    """The blocking verbs of the thread that extends leases and sends heartbeats, over a separate connection."""
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
-        """Extend leases to `duration` from now, which becomes their own duration.
+        """Extend leases to `duration` from now, which becomes their duration.
 
         1. A lease whose fence is stale is answered as lost and changes nothing.
         2. A lease that has expired but was not rescued is extended.
         3. A lease that a transaction has locked is not answered as lost. Either the call waits for the end of the
-           transaction, or the lease stays as it is and is answered as skipped: the caller extends it again soon.
+           transaction, or the lease is not changed and answered as skipped: the caller extends it again soon.
         """
         ...
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:
-        """Return the leases of a worker whose jobs are to be cancelled; reads only, and cheaply."""
+        """Return the leases of a worker whose jobs are to be cancelled; a cheap read."""
         ...
 
     def heartbeat(self, worker: WorkerHeartbeat) -> None:
@@ -186,11 +187,11 @@ class Extender(Protocol):
         ...
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:
-        """Send the heartbeat of a node and return what it owns, as `AllocationStore.heartbeat` does."""
+        """Send the heartbeat of a node and return its shares, as `AllocationStore.heartbeat` does."""
         ...
 
     def owned(self, node: NodeKey) -> OwnedShares:
-        """Return what a node owns and write nothing, as `AllocationStore.owned` does."""
+        """Return a node's shares and write nothing, as `AllocationStore.owned` does."""
         ...
 
     def close(self) -> None:

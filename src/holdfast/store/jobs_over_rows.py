@@ -1,6 +1,7 @@
-"""The contract of jobs, queues and lists over the rows of a store: written once for all stores.
+"""The verbs for jobs, queues and lists over the rows of a store: written once for all stores.
 
-A store adds what is hot and bound to its layout: `enqueue`, `claim`, and a shorter way for completions if it has one.
+A store adds the hot paths that depend on its layout: `enqueue`, `claim`, and a shorter path for completions if it has
+one.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class JobsOverRows(ABC):
         return await self._runner.write(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
-        """Look, in a cheap read, whether a lease has expired; False if there is nothing to take."""
+        """Return, by a cheap read, whether there is an expired lease to take."""
         return await self._runner.look(lambda: rescuing.any_expired(self._rows, unbroken))
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
@@ -121,7 +122,7 @@ class QueuesOverRows:
 
 
 class InsightOverRows(ABC):
-    """`Insight` without the facts of a store."""
+    """`Insight` without `facts`, which depends on the store."""
 
     def __init__(self, runner: Runner, rows: JobRows) -> None:
         self._runner = runner

@@ -13,7 +13,7 @@ from holdfast.model.outcome import Failure
 
 
 class CategoryView(msgspec.Struct, frozen=True):
-    """A category: its partitions, and how many events were ever appended and are still kept."""
+    """A category: its partitions, and how many events were appended and are still kept."""
 
     name: str
     partitions: int
@@ -38,14 +38,14 @@ class Subscription(msgspec.Struct, frozen=True):
     stream: str | None = None
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return a readable name."""
         if self.category is None:
             return "the log"
         return f"category {self.category}" if self.stream is None else f"stream {self.category}/{self.stream}"
 
 
 class StartAt(StrEnum):
-    """Where to begin."""
+    """Where a consumer starts."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -59,7 +59,7 @@ For a subscription to one stream the number is a version.
 
 
 class Park(msgspec.Struct, frozen=True):
-    """An event to park. `failure` None: its stream has parked events, so it must wait behind them."""
+    """An event to park. `failure` None: it did not fail, but must wait behind parked events of its stream."""
 
     position: int
     stream: str
@@ -68,9 +68,9 @@ class Park(msgspec.Struct, frozen=True):
 
 
 class Unpark(msgspec.Struct, frozen=True):
-    """A parked event that was handled, or has failed again (`failure`): then it, and its stream, stay parked.
+    """A parked event that was handled, or failed again (`failure`): then the event and its stream stay parked.
 
-    `attempts` are those of this retry, to be added to the earlier ones.
+    `attempts` are those of this retry; they are added to the earlier ones.
     """
 
     position: int
@@ -79,11 +79,11 @@ class Unpark(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A step of a consumer: from position `after` to `position`, with the outcome of single events in between.
+    """A step of a consumer from position `after` to `position`, with the events to park and to unpark.
 
-    `position` may equal `after` where only parked events were handled, and is never smaller. Parked events lie above
-    `after` and not above `position`. `tries` says that the next event is about to be handled alone: if the share is
-    lost before the next commit, that event is to blame.
+    `position` may equal `after` if only parked events were handled, and is never smaller. The positions of events to
+    park are above `after` and at most `position`. `tries` says that the next event is about to be handled alone: if the
+    share is lost before the next commit, that event is the suspect.
     """
 
     after: int
@@ -94,7 +94,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     @property
     def clears_losses(self) -> bool:
-        """Whether an event is done, so that nodes that died before did not die of the next one."""
+        """Whether an event was handled, so that earlier losses were not caused by the next event."""
         return self.position > self.after or bool(self.unparks)
 
 
@@ -117,9 +117,9 @@ class Fetched(msgspec.Struct, frozen=True):
     """The result of a fetch.
 
     `position` is the committed one, `head` the last position (of the partition, or of the stream for a subscription to
-    one). `parked_streams` are those of `events` whose events must be parked too, because earlier ones are. `retries`
-    are parked events that are to be handled again, in order, before anything else of their streams. `replay_until`:
-    events up to this position were seen before.
+    one stream). `parked_streams` are the streams in `events` whose events must be parked, because earlier ones are.
+    `retries` are parked events to handle again, in order, before other events of their streams. `replay_until`: events
+    up to this position were handled before.
     """
 
     events: list[StoredEvent]
@@ -134,7 +134,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class ShareView(msgspec.Struct, frozen=True):
-    """One share of a consumer. `behind` is the age of the oldest event not done, None when there is none."""
+    """One share of a consumer. `behind` is the age of its oldest unhandled event, or None without one."""
 
     share: Share
     state: AllocationState
@@ -150,7 +150,7 @@ class ShareView(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """How many events are not done."""
+        """How many events are not handled yet."""
         return self.head - self.position
 
 
@@ -164,12 +164,12 @@ class ConsumerView(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """How many events are not done."""
+        """How many events are not handled yet."""
         return sum(share.lag for share in self.shares)
 
     @property
     def behind(self) -> timedelta | None:
-        """The age of the oldest event not done."""
+        """The age of the oldest unhandled event."""
         return max((share.behind for share in self.shares if share.behind is not None), default=None)
 
     @property
@@ -179,7 +179,7 @@ class ConsumerView(msgspec.Struct, frozen=True):
 
 
 class ParkedView(msgspec.Struct, frozen=True):
-    """A parked event. `failure` None: it only waits behind another one of its stream."""
+    """A parked event. `failure` None: it did not fail, but waits behind another event of its stream."""
 
     share: Share
     position: int
@@ -192,7 +192,7 @@ class ParkedView(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A consumer that a node can run; a node takes shares in proportion to its capacity."""
+    """A consumer that a node can run; a node gets shares in proportion to its capacity."""
 
     consumer: str
     capacity: int = 1
@@ -209,7 +209,7 @@ class NewNode(msgspec.Struct, frozen=True):
 
 
 class OwnedShare(msgspec.Struct, frozen=True):
-    """A share that a node owns, as it is in the store."""
+    """A share that a node owns, as stored."""
 
     grant: Grant
     state: AllocationState
@@ -217,9 +217,9 @@ class OwnedShare(msgspec.Struct, frozen=True):
 
 
 class OwnedShares(msgspec.Struct, frozen=True):
-    """What a node owns: the answer to its heartbeat.
+    """The shares that a node owns: the answer to its heartbeat.
 
-    `waited`: how long, at least, the heartbeat waited before it took effect, where the store knows it.
+    `waited`: how long, at least, the heartbeat waited before it took effect, if the store knows it.
     """
 
     is_known: bool
@@ -242,14 +242,14 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class LeaderView(msgspec.Struct, frozen=True):
-    """The leader, with its epoch, and how long its lease lasts (negative: it has expired)."""
+    """The leader with its epoch, and the time until its lease expires (negative: it has expired)."""
 
     leadership: Leadership
     expires_in: timedelta
 
 
 class ShareState(msgspec.Struct, frozen=True):
-    """A share as the allocator sees it. `target` is the node that is to own it next."""
+    """A share as input of the allocator. `target` is the node that is to own it next."""
 
     share: Share
     state: AllocationState
@@ -260,10 +260,10 @@ class ShareState(msgspec.Struct, frozen=True):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A step of a share from one state to another.
+    """A transition of a share from one state to another.
 
-    `generation` is the one after the step; `node_id` is the node that owned the share before or, for a grant, owns it
-    now. `epoch` is the leader's, 0 for a step that no leader took.
+    `generation` is the one after the transition; `node_id` is the previous owner or, for a grant, the new one. `epoch`
+    is the leader's, or 0 if no leader was involved.
     """
 
     share: Share
@@ -276,7 +276,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """All that the allocator looks at, as of one instant of the store's clock."""
+    """The input of the allocator, as of one instant of the store's clock."""
 
     nodes: tuple[NodeView, ...]
     shares: tuple[ShareState, ...]

@@ -1,4 +1,4 @@
-"""The part of a store that keeps streams."""
+"""The streams part of a store."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Streams(Protocol):
         ...
 
     def join(self, using: object) -> EventStore:
-        """Return the verbs for events bound to the caller's own connection and its open transaction.
+        """Return the verbs for events bound to the caller's connection and its open transaction.
 
-        Raises `ConfigError` if the connection is of an unknown kind, outside a transaction or to another database.
+        Raises `ConfigError` if the connection is of an unknown type, outside a transaction or to another database.
         """
         ...

@@ -1,4 +1,4 @@
-"""What goes into the verbs of the port and what comes back."""
+"""The values that the verbs for jobs take and return."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Verdict(StrEnum):
 
 
 class Standing(StrEnum):
-    """How a lease stands, read under a lock that waits for any transaction in flight."""
+    """The state of a lease, read under a lock that waits for any transaction in flight."""
 
     HELD = "held"
-    COMPLETED = "completed"  # by this very fence
+    COMPLETED = "completed"  # under this fence
     LOST = "lost"
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Which jobs a worker can take.
+    """Which jobs a worker can run.
 
-    `queues` None means every queue. Only tasks named in `tasks` are taken. `isolates`: the worker can run a job in a
-    separate child process, as it must for a job that was lost before.
+    `queues` None means every queue. Only jobs of the tasks in `tasks` are claimed. `isolates`: the worker can run a job
+    in a separate child process, which is required for a job that was lost before.
     """
 
     worker_id: str
@@ -46,7 +46,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The jobs that a claim has leased: all of them carry the same fence.
+    """The jobs that a claim has leased, all under the same fence.
 
     `is_cut`: there were more, but the payloads had reached `max_bytes`.
     """
@@ -65,7 +65,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 class Extension(msgspec.Struct, frozen=True):
     """The answer to an extension: the leases that are lost, and those whose job is to be cancelled.
 
-    `skipped` are held as before but were not extended, because a transaction has them locked; the others were.
+    `skipped` leases are still held but were not extended, because a transaction has locked them.
     """
 
     lost: list[Lease]
@@ -74,14 +74,14 @@ class Extension(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """How many due jobs were moved to ready, and how long until the next one is due (None: none is waiting)."""
+    """How many due jobs were moved to ready, and how long until the next one is due (None: none is scheduled)."""
 
     moved: int
     next_due: timedelta | None
 
 
 class Rescued(msgspec.Struct, frozen=True):
-    """A job whose lease was taken from a dead or silent worker, and where the job went."""
+    """A job whose lease was taken from a dead or silent worker, and its new state."""
 
     job_id: str
     task: str
@@ -94,15 +94,13 @@ class Rescued(msgspec.Struct, frozen=True):
 class Cancellation(StrEnum):
     """The answer to `cancel`."""
 
-    CANCELLED = "cancelled"  # it had not begun, and never will
-    ASKED = (
-        "asked"  # it runs: it may still complete, but not run again; its worker is notified, a caller of `claim` not
-    )
-    TOO_LATE = "too_late"  # it had ended already
+    CANCELLED = "cancelled"  # it had not started, and never will
+    ASKED = "asked"  # it runs and may complete, but not run again; its worker is notified, a caller of `claim` is not
+    TOO_LATE = "too_late"  # it had already ended
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long finished jobs are kept; None keeps them for ever.
+    """How long finished jobs are kept; None keeps them forever.
 
     Raises `ConfigError` unless each is a timedelta: a bare number would be ambiguous, days or seconds?
     """
@@ -119,13 +117,13 @@ class Retention(msgspec.Struct, frozen=True):
             if kept is None:
                 continue
             if not isinstance(kept, timedelta):
-                remedy = f"pass a timedelta, as in {name}=timedelta(days=7), or None to keep them for ever"
+                remedy = f"pass a timedelta, as in {name}=timedelta(days=7), or None to keep them forever"
                 raise ConfigError(f"the retention {name}={kept!r} has no unit: {remedy}")
             to_span(kept, f"the retention of {name}" if name == "counts" else f"the retention of {name} jobs")
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """What is left to do, for a worker that stops when nothing is.
+    """The jobs that are left, for a worker that stops when there are none.
 
     `ready` and `retrying` count jobs that this worker can claim; `running` counts the jobs of all workers; `unknown`
     counts ready or retrying jobs of tasks that it does not know; `delayed` counts jobs that their caller delayed.
@@ -161,7 +159,7 @@ class WorkerHeartbeat(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """A worker as of its last heartbeat; `silent` is the time since, by the store's clock."""
+    """A worker as of its last heartbeat; `silent` is the time since then, by the store's clock."""
 
     beat: WorkerHeartbeat
     started_us: int
@@ -252,7 +250,7 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """All that is known of one job."""
+    """Everything that is stored about one job."""
 
     job: JobView
     payload: str
@@ -268,7 +266,7 @@ class JobDetails(msgspec.Struct, frozen=True):
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """Which jobs to list; None means any. `cursor` comes from the page before.
+    """Which jobs to list; None means any. `cursor` comes from the previous page.
 
     Blocked jobs are listed in the order in which they were enqueued.
     """

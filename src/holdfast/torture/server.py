@@ -29,7 +29,7 @@ SETTINGS = {
     "max_wal_size": "1GB",
     "logging_collector": "off",
 }
-_PATIENCE = 60.0  # seconds; recovery after a crash is part of it
+_TIMEOUT = 60.0  # seconds; recovery after a crash is part of it
 
 
 def find_binaries() -> Path:
@@ -72,16 +72,16 @@ class OwnServer:
         self._log = folder / "server.log"
         self._port = _free_port()
         self._user = _server_user()
-        self.patience = _PATIENCE
-        """Seconds within which a start, and a stop in order, must come to their end."""
+        self.patience = _TIMEOUT
+        """Seconds within which a start, or an orderly stop, must end."""
         self.is_kept = False
-        """Whether what it holds is to outlive the run."""
+        """Whether its data is kept after the run."""
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://holdfast@127.0.0.1:{self._port}/postgres"
         self._initialise(folder)
 
     def _initialise(self, folder: Path) -> None:
-        folder.chmod(0o711)  # the server may run as somebody else
+        folder.chmod(0o711)  # the server may run under another user
         self._data.mkdir(mode=0o700)
         if self._user is not None:
             os.chown(self._data, *self._user)
@@ -91,7 +91,7 @@ class OwnServer:
             if self._run(command, log).wait():
                 raise StoreUnavailable(f"initdb has failed: {self._last_words()}")
         chosen = {**SETTINGS, "port": str(self._port), "unix_socket_directories": str(self._data)}
-        with (self._data / "postgresql.conf").open("a") as settings:  # so that anybody can start it again
+        with (self._data / "postgresql.conf").open("a") as settings:  # so that a plain pg_ctl can start it again
             settings.writelines(f"{name} = '{value}'\n" for name, value in chosen.items())
 
     @property
@@ -165,7 +165,7 @@ class OwnServer:
                 self.kill()
 
     def _until_deaf(self) -> None:
-        """Wait until the last of the killed processes has let go of the port and of the shared memory."""
+        """Wait until the last of the killed processes has released the port and the shared memory."""
         give_up = time.monotonic() + self.patience
         while time.monotonic() < give_up:
             with socket.socket() as probe:
@@ -185,7 +185,7 @@ def _free_port() -> int:
 
 
 def _server_user() -> tuple[int, int] | None:
-    """PostgreSQL refuses to run as root: then it runs as somebody else."""
+    """Return the user and group for the server if this process is root: PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return None
     for name in ("postgres", "nobody"):

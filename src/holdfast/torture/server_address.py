@@ -12,7 +12,7 @@ from holdfast.torture.urls import joined, postgres_url
 
 _HERE = "127.0.0.1"
 _PLACES = ("host", "hostaddr", "port")  # in the query of a URL they take the place of what stands before it
-_PATIENCE = 5  # seconds
+_TIMEOUT = 5  # seconds
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ def _asked(url: str) -> ServerAddress:
     import psycopg
 
     try:
-        with psycopg.connect(postgres_url(url), connect_timeout=_PATIENCE) as connection:
+        with psycopg.connect(postgres_url(url), connect_timeout=_TIMEOUT) as connection:
             info = connection.info
             is_socket = info.host.startswith("/")
             return ServerAddress(info.host, "" if is_socket else info.hostaddr, info.port)

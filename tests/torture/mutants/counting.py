@@ -26,7 +26,7 @@ COUNTING = (
     mutant(
         "retry_forgets_the_count",
         SQLITE,
-        "a job that is to run again begins to count anew",
+        "the attempts of a job that is retried are counted from the start again",
         Code(
             f"{_VERBS}.finish:_ended",
             "to_scheduled(row, now, row.counters, now",
@@ -62,7 +62,7 @@ COUNTING = (
     mutant(
         "loss_costs_the_innocent",
         SQLITE,
-        "a job that is lost beside others pays with an attempt",
+        "a job that is lost together with others loses an attempt",
         Code(f"{_BUDGET}:_interrupted", "excused=counters.excused + 1, ", ""),
         caught_by="I5",
         under="kills",
@@ -70,7 +70,7 @@ COUNTING = (
     mutant(
         "no_lost_worker_rule",
         SQLITE,
-        "a job that kills its worker is excused each time, for ever",
+        "a job that kills its worker is excused each time, forever",
         Code(f"{_BUDGET}:after_loss", "if alone:", "if False:"),
         Code(f"{_BUDGET}:_interrupted", "if counters.interrupted < MAX_INTERRUPTED:", "if True:"),
         caught_by="I1 I5",
@@ -80,7 +80,7 @@ COUNTING = (
     mutant(
         "lost_jobs_not_isolated",
         SQLITE,
-        "a job that was lost runs beside others all the same",
+        "a job that was lost runs in its worker, together with others",
         Code("holdfast.worker.attempts:Attempts._spawn", "job.lost > 0", "job.lost > 99"),
         caught_by="I5",
         under="kills",
@@ -88,7 +88,7 @@ COUNTING = (
     mutant(
         "attempt_leaves_no_record",
         SQLITE,
-        "attempts that do not complete are not written down",
+        "attempts that do not complete are not recorded",
         Code(
             f"{_VERBS}.job_changes:recorded",
             "thin=thinned(row.attempt)",
@@ -99,7 +99,7 @@ COUNTING = (
     mutant(
         "retry_without_delay",
         SQLITE,
-        "the delay of a retry is forgotten",
+        "the delay of a retry is ignored",
         Code(
             f"{_VERBS}.finish:_ended",
             "row.counters, now + span_micros(delay)",
@@ -155,7 +155,7 @@ COUNTING = (
     mutant(
         "floor_never_reset",
         POSTGRES,
-        "claims begin at the place of the last one, and never again at the start",
+        "claims begin at the position of the last one, and never at the start again",
         Code("holdfast.backends.postgres.claim_floor:Floors.hints", "self._places.clear()", "pass"),
         Code("holdfast.backends.postgres.claim_floor:Floors.came_short", "self._places.clear()", "return False"),
         Code("holdfast.backends.postgres.claim_floor:Floors.lower", "self._places[lane_id] = (turn, seq)", "pass"),

@@ -25,7 +25,7 @@ ENDINGS = (
     mutant(
         "ledger_row_not_written",
         SQLITE,
-        "a completed job leaves `running` and is written nowhere",
+        "a completed job leaves `running` and is inserted nowhere",
         Code(
             f"{_SQLITE}.finish:_complete_many",
             'completed = tx.run("complete_many", {**lot, "now": tx.now})',
@@ -41,14 +41,14 @@ ENDINGS = (
     mutant(
         "effect_without_completion",
         SQLITE,
-        "ctx.transaction() commits the effect, and the completion is forgotten",
+        "ctx.transaction() commits the effect without the completion",
         Code(_LIFE, _END, "None"),
         caught_by="I1 I2",
     ),
     mutant(
         "batch_without_ends",
         SQLITE,
-        "app.batch() commits the effects, and the ends of its jobs are forgotten",
+        "app.batch() commits the effects without the outcomes of its jobs",
         Code(
             "holdfast.app.batch:_write",
             "verdicts = await backend.jobs.finish(finishes)",
@@ -60,7 +60,7 @@ ENDINGS = (
     mutant(
         "raising_commits",
         SQLITE,
-        "a transaction whose block raises is committed all the same",
+        "a transaction whose block raises is committed",
         Code(
             "holdfast.backends.sqlite.handler_transaction:SqliteAsyncTransaction.undo",
             "session.run(self._thread.abandon)",
@@ -71,7 +71,7 @@ ENDINGS = (
     mutant(
         "reset_in_name_only",
         SQLITE,
-        "a job that a person takes away from its worker stays with it",
+        "a job that an operator resets stays with its worker",
         Code(
             f"{_VERBS}.job_admin:reset",
             "return True, to_ready(row, now, after_return(row.counters), record)",
@@ -82,7 +82,7 @@ ENDINGS = (
     mutant(
         "paused_queue_is_claimed",
         SQLITE,
-        "a claim takes from paused queues, too",
+        "a claim takes jobs of paused queues, too",
         Sql(SQLITE, "claimable_lanes", "where paused = 0", "where true"),
         caught_by="I24",
     ),
@@ -117,7 +117,7 @@ ENDINGS = (
     mutant(
         "completion_before_the_effect",
         SQLITE,
-        "ctx.transaction() completes the job first, and the effect is written afterwards, if nothing comes between",
+        "ctx.transaction() completes the job first and writes the effect afterwards, unless it is interrupted",
         Code(
             _LIFE,
             _BEGIN,
@@ -141,7 +141,7 @@ ENDINGS = (
     mutant(
         "commit_error_swallowed",
         POSTGRES,
-        "a commit that fails passes for one that succeeded",
+        "a commit that fails is treated as a success",
         Code(
             f"{_TRANSACTION}:PostgresAsyncTransaction.commit_transaction",
             '        await uncancellable(self.connection.end(b"commit"))',
@@ -164,7 +164,7 @@ ENDINGS = (
     mutant(
         "enqueue_again_under_a_new_id",
         POSTGRES,
-        "an enqueue without an answer is repeated blindly, under new ids",
+        "an enqueue without a reply is repeated under new ids",
         Code(
             "holdfast.jobs.enqueue_batcher:EnqueueBatcher.enqueue",
             "        return await backend.jobs.enqueue(jobs)\n",
@@ -183,21 +183,21 @@ ENDINGS = (
     mutant(
         "enqueue_outside_the_callers_transaction",
         POSTGRES,
-        "options(using=…) writes through a connection of its own, and so commits whatever the caller does",
+        "options(using=…) writes through a separate connection, and so commits whatever the caller does",
         Code("holdfast.app.app:App.enqueue_new", "if using is not None:", "if False:"),
         caught_by="I3",
     ),
     mutant(
         "enqueue_of_some",
         SQLITE,
-        "of the jobs of a batch the last one is left out",
+        "the last job of a batch is left out",
         Code(f"{_SQLITE}.enqueue:_enqueue", "_insert(tx, jobs)", "_insert(tx, jobs[: max(1, len(jobs) - 1)])"),
         caught_by="I1 I20",
     ),
     mutant(
         "cancel_deletes",
         SQLITE,
-        "a cancelled job is gone",
+        "a cancelled job is deleted",
         Sql(
             SQLITE,
             "put_cancelled",
@@ -209,7 +209,7 @@ ENDINGS = (
     mutant(
         "cancel_of_a_running_job_is_promised",
         SQLITE,
-        "a job that runs is called cancelled as soon as somebody asks",
+        "a running job is reported as cancelled as soon as its cancellation is requested",
         Code(f"{_VERBS}.job_admin:cancel", "return Cancellation.ASKED", "return Cancellation.CANCELLED"),
         caught_by="I8",
     ),
@@ -224,7 +224,7 @@ ENDINGS = (
     mutant(
         "prune_of_the_unfinished",
         SQLITE,
-        "pruning takes waiting jobs with it",
+        "pruning deletes waiting jobs, too",
         Sql(
             SQLITE,
             "prune_counts",
@@ -237,7 +237,7 @@ ENDINGS = (
     mutant(
         "nothing_released_at_shutdown",
         SQLITE,
-        "a worker that is asked to end keeps the leases of what it has not begun",
+        "a worker that stops keeps the leases of jobs that it has not begun",
         Code(
             "holdfast.worker.in_flight:InFlight.release_prefetched",
             "self.releases.add(job.lease, started=False)",
@@ -249,7 +249,7 @@ ENDINGS = (
     mutant(
         "finishes_dropped_at_shutdown",
         SQLITE,
-        "a worker that is asked to end throws away the ends of the attempts that it still runs",
+        "a worker that stops drops the outcomes of the attempts that still run",
         Code(
             "holdfast.worker.in_flight:InFlight.ended",
             "    buffer[seq] = Finish(",

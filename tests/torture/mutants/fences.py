@@ -26,7 +26,7 @@ FENCES = (
     mutant(
         "finish_without_fence",
         SQLITE,
-        "plain completions are written whoever holds the job now (and the word that a lease was lost is late)",
+        "plain completions are written under any fence (and the worker learns late that its lease is lost)",
         Sql(SQLITE, "complete_many", " and fence = :fence", ""),
         Sql(SQLITE, "count_completed", " and fence = :fence", ""),
         Sql(SQLITE, "held_under", " and fence = :fence", ""),
@@ -40,8 +40,8 @@ FENCES = (
     mutant(
         "retry_without_fence",
         SQLITE,
-        "an attempt that failed is written as such whoever holds the job now "
-        "(and the word that a lease was lost is late)",
+        "the outcome of a failed attempt is written under any fence (and the worker learns late that its lease is "
+        "lost)",
         Code(
             f"{_VERBS}.finish:finish",
             "    done = yield from under_leases(rows, [item.lease for item in others.values()], decide, heads)\n",
@@ -59,8 +59,8 @@ FENCES = (
     mutant(
         "effect_without_fence",
         SQLITE,
-        "a handler's transaction looks at no fence, neither at its beginning nor at its end "
-        "(and the word that a lease was lost is late)",
+        "a handler's transaction checks no fence, neither when it begins nor when it ends (and the worker learns "
+        "late that its lease is lost)",
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
         Sql(SQLITE, "leave_completed_one", " and fence = :fence", ""),
         Sql(SQLITE, "lock_lease", " and fence = :fence", ""),
@@ -71,7 +71,7 @@ FENCES = (
     mutant(
         "extend_without_fence",
         SQLITE,
-        "a lease is extended for whoever asks, its holder or not",
+        "a lease is extended under any fence",
         Code(
             f"{_SQLITE}.extend:held_among",
             "return dict(asked.intersection(zip(_decode_numbers(seqs), _decode_numbers(fences), strict=True)))",
@@ -83,7 +83,7 @@ FENCES = (
     mutant(
         "release_without_fence",
         SQLITE,
-        "a job is given back by whoever asks, its holder or not (and the word that a lease was lost is late)",
+        "a job is released under any fence (and the worker learns late that its lease is lost)",
         Code(
             f"{_VERBS}.rescue:release",
             "    held = yield from under_leases(rows, leases, decide)\n",
@@ -99,7 +99,7 @@ FENCES = (
     mutant(
         "progress_without_fence",
         SQLITE,
-        "progress is noted for whoever reports it (and the word that a lease was lost is late)",
+        "progress is written under any fence (and the worker learns late that its lease is lost)",
         Sql(SQLITE, "set_progress", " and fence = :fence", ""),
         _LATE,
         caught_by="I6",
@@ -127,7 +127,7 @@ FENCES = (
     mutant(
         "rescue_by_id",
         SQLITE,
-        "leases that were seen as expired some time ago are taken by id, though they may have been extended since",
+        "leases that were seen as expired some time ago are rescued by id, though they may have been extended since",
         Code(
             f"{_VERBS}.rescue:rescue",
             "found = yield from rows.lock(Expired(access, limit))",
@@ -148,14 +148,14 @@ FENCES = (
     mutant(
         "rescue_too_early",
         SQLITE,
-        "leases are taken when half of their time is still to run",
+        "leases are rescued when half of their time is left",
         Sql(SQLITE, "lock_expired", "lease_until <= :now", "lease_until <= :now + lease_span * 6 / 10"),
         caught_by="I7 I23",
     ),
     mutant(
         "rescue_after_outage",
         SQLITE,
-        "expired leases are taken in the first moment after an outage, before the living can extend them",
+        "expired leases are rescued right after an outage, before live workers can extend them",
         Code(f"{_WORKER}.store_calls:StoreCalls._rescue", "rescue(unbroken, limit)", "rescue(None, limit)"),
         caught_by="I23",
         under="outage",
@@ -171,14 +171,14 @@ FENCES = (
     mutant(
         "extended_too_late",
         SQLITE,
-        "leases are extended after one and a half times their length",
+        "leases are extended after one and a half times their duration",
         Code(f"{_WORKER}.held_leases:HeldLeases.__init__", "lease * extend_at", "lease * 1.5"),
         caught_by="I23",
     ),
     mutant(
         "worker_clock",
         POSTGRES,
-        "each worker's own clock, some of them wrong by seconds, judges leases and due times",
+        "leases and due times are judged by the clock of each worker, and some are wrong by seconds",
         Code(
             "holdfast.backends.postgres.statements:Statements.__init__",
             "self._clock = clock",

@@ -28,7 +28,7 @@ _STREAMS: Final = (
     mutant(
         "commit_without_generation",
         SQLITE,
-        "a position is committed by whoever owned the share once",
+        "a former owner of a share can commit its position",
         Sql(SQLITE, "commit_position", "and generation = :generation ", ""),
         Sql(SQLITE, "find_granted", "and generation = :generation ", ""),
         Sql(SQLITE, "lock_granted", "and generation = :generation ", ""),
@@ -38,7 +38,7 @@ _STREAMS: Final = (
     mutant(
         "commit_from_anywhere",
         SQLITE,
-        "a commit moves the position from wherever it is",
+        "a commit moves the position whatever it was before",
         Sql(SQLITE, "commit_position", " and position_id = :after", ""),
         caught_by=CONFORMANCE,
         under="test_commit",
@@ -46,7 +46,7 @@ _STREAMS: Final = (
     mutant(
         "allot_without_epoch",
         SQLITE,
-        "a leader that was replaced goes on allotting",
+        "a leader that was replaced continues to move shares",
         Code(f"{_SHARES}:move_shares", "not (yield from hold_leadership(leadership))", "False"),
         caught_by=CONFORMANCE,
         under="test_fencing",
@@ -54,7 +54,7 @@ _STREAMS: Final = (
     mutant(
         "seize_from_the_living",
         SQLITE,
-        "whether an owner is silent is not looked at when its share is taken",
+        "a share is seized without a check that its owner is silent",
         Code("holdfast.model.move_guard:_is_true", "is_silent(node.since, node.ttl, grace)", "True"),
         caught_by=CONFORMANCE,
         under="test_allocation",
@@ -62,7 +62,7 @@ _STREAMS: Final = (
     mutant(
         "release_by_whoever_drops_it",
         SQLITE,
-        "a share is given up by a node that has lost it, whoever owns it now",
+        "a node that has lost a share releases it, whichever node owns it now",
         Sql(SQLITE, "lock_granted_share", " and generation = :generation", ""),
         Code(
             "holdfast.streams.share_consumer:ShareConsumer.run",
@@ -83,7 +83,7 @@ _STREAMS: Final = (
     mutant(
         "commit_though_nothing_was_moved",
         POSTGRES,
-        "the COMMIT that is sent with a position is done, though the grant is stale",
+        "the COMMIT that is sent with a position takes effect although the grant is stale",
         Sql(POSTGRES, "commit_position_or_fail", "when count(*) = 1 then", "when true then"),
         caught_by=CONFORMANCE,
         under="test_transactions",
@@ -91,7 +91,7 @@ _STREAMS: Final = (
     mutant(
         "position_before_the_effect",
         SQLITE,
-        "ctx.transaction() commits the position first, and the effect in a transaction of its own",
+        "ctx.transaction() commits the position first, and the effect in a separate transaction",
         Code(
             _LIFE,
             "    try:\n        try:\n",
@@ -117,7 +117,7 @@ _STREAMS: Final = (
     mutant(
         "park_without_the_position",
         SQLITE,
-        "an event is parked, and the position stays before it",
+        "an event is parked, and the position does not move past it",
         Code(
             f"{_CONSUMERS}:commit",
             "CommitVerdict.UNPARKED\n    return (",
@@ -129,7 +129,7 @@ _STREAMS: Final = (
     mutant(
         "epoch_not_raised",
         SQLITE,
-        "whoever takes leadership leads under the epoch of the one before",
+        "a node that takes leadership leads under the epoch of its predecessor",
         Code("holdfast.backends.sql.streams.leadership:lead", "else row.epoch + 1", "else max(1, row.epoch)"),
         caught_by="I18",
         under="kills",

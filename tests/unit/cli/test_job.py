@@ -5,7 +5,7 @@ import os
 import re
 
 import pytest
-from tests.unit.cli.conftest import APP, HOSTILE, KEPT
+from tests.unit.cli.conftest import APP, HOSTILE, SHOWN
 
 from holdfast.model.ids import new_id
 
@@ -218,8 +218,8 @@ def test_hostile_text_from_the_store_is_shown_as_visible_escapes(shop):
     shop.enqueue()
     shop.fail(HOSTILE, HOSTILE)
     (job_id,) = [job["id"] for job in shop.json("job", "list")["jobs"]]
-    assert KEPT in shop.run("job", "list").stdout
-    assert KEPT in shop.run("job", "show", job_id).stdout
+    assert SHOWN in shop.run("job", "list").stdout
+    assert SHOWN in shop.run("job", "show", job_id).stdout
     for words in (("job", "list"), ("job", "show", job_id), ("job", "show", job_id, "--json")):
         out = shop.run(*words).stdout
         assert not set("\x1b\x00\u202e\u200b\x9b\x7f\u2028") & set(out)

@@ -7,7 +7,7 @@ import sqlite3
 from datetime import timedelta
 
 import pytest
-from tests.unit.cli.conftest import HOSTILE, KEPT
+from tests.unit.cli.conftest import HOSTILE, SHOWN
 
 from holdfast.app.admin import Jobs
 from holdfast.errors import JobNotFound
@@ -127,7 +127,7 @@ def test_hostile_progress_is_shown_as_visible_escapes(shop):
     shop.enqueue()
     job = shop.claim()
     shop.within(lambda backend: backend.jobs.progress(job.lease, 1, HOSTILE))
-    assert f"1 % {KEPT}" in shop.run("lease", "list").stdout
+    assert f"1 % {SHOWN}" in shop.run("lease", "list").stdout
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""PostgreSQL: the store for fleets. Many machines, one database; effect and completion in the user's own transaction.
+"""PostgreSQL: the store for fleets. Many machines, one database; effect and completion in the user's transaction.
 
-`postgresql://user@host/database?schema=holdfast`; `location.py` lists the settings. Opening a database that has not our
-schema installs it, so that the first run needs no second command; with `install=never` in the URL, or without the right
-to create it, `holdfast schema install` is asked for. Tables of an older or newer version are always refused.
+`postgresql://user@host/database?schema=holdfast`; `location.py` lists the settings. Opening a database without our
+schema installs it, so that the first run needs no second command. With `install=never` in the URL, or without the right
+to create a schema, opening fails and asks for `holdfast schema install`. Tables of an older or newer version are always
+rejected.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""An opened PostgreSQL store: its connections, its parts, its facts.
+"""An open PostgreSQL store: its connections, its components and the facts about its server.
 
 ```text
-   event loop ──▶ pool for verbs, one per loop ──────────┐
-   handlers   ──▶ pool for their transactions ───────────┤
-   threads    ──▶ pool for theirs ───────────────────────┼──▶ the server, or a transaction pooler before it
-   extending thread ──▶ a connection of its own ─────────┤
-   notifier   ──▶ one to send hints, one to hear them ───┘
+   event loop        ──▶ pool for verbs, one per loop ────────┐
+   async handlers    ──▶ pool for their transactions ─────────┤
+   threaded handlers ──▶ pool for their transactions ─────────┼──▶ the server, or a transaction pooler in front of it
+   extending thread  ──▶ a separate connection ───────────────┤
+   notifier          ──▶ one connection sends, one listens ───┘
 ```
 """
 
@@ -45,11 +45,11 @@ from holdfast.store.values import Verdict
 from holdfast.store.verbs.finish import complete
 
 _inherited: list[_Parts] = []
-_LAST_WAIT = 2.0  # for threads whose server does not answer; they end by themselves then, and keep no process alive
+_LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
 
 
 class _Parts:
-    """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
+    """The open connections of one process. A forked child opens its own, and never uses or closes its parent's."""
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self.process = os.getpid()
@@ -84,7 +84,7 @@ class _Parts:
         )
 
     def _became_ready(self, places: Sequence[Place]) -> None:
-        """Let claims begin no later than at these places, and notify waiting workers."""
+        """Lower the claim floors to these places, and notify waiting workers."""
         self.floors.lower_all(places)
         self.notifier.notify()
 
@@ -207,11 +207,11 @@ class PostgresBackend:
 
 def _durability(facts: dict[str, str]) -> str:
     if not facts:
-        return "not yet known: the store was not opened"
+        return "unknown: the store is not open"
     if facts["fsync"] != "on":
         return "a crash of the server's machine may lose everything (fsync is off)"
     if facts["synchronous_commit"] == "off":
-        return "a crash may take back the last commits that were acknowledged (synchronous_commit is off)"
+        return "a crash may lose the last acknowledged commits (synchronous_commit is off)"
     return f"every commit is flushed before it is acknowledged (synchronous_commit={facts['synchronous_commit']})"
 
 

@@ -1,19 +1,19 @@
-"""End the sessions for which recovery would wait: the server's side of a client that is frozen.
+"""End the sessions that block recovery: the server side of frozen clients.
 
 A live client rolls a transaction back when its limit has passed. A frozen one cannot. While its session is idle in the
-transaction a timeout of the server ends it; but inside a pipeline, a COPY or a half-sent statement the session is
-active, waits for its client, and no timeout before PostgreSQL 17 sees it. So whoever recovers ends it, with
-`pg_terminate_backend`:
+transaction, a server timeout ends it. Inside a pipeline, a COPY or a half-sent statement, however, the session is
+active and waits for its client, and no timeout before PostgreSQL 17 applies. So the recovering process ends the session
+with `pg_terminate_backend`:
 
 ```text
-   lease expired ─▶ row locked? ─▶ by which transaction? ─▶ older than a handler's may be? ─▶ end its session
-                        no │               (xmax)                     no │
-                           ▼                                             ▼
-                      take the lease                              left until the next pass
+   lease expired ─▶ row locked? ─▶ by which transaction? ─▶ past a handler's limit? ─▶ end its session
+                        no │               (xmax)                  no │
+                           ▼                                          ▼
+                     take the lease                        left until the next pass
 ```
 
-What waits for a row of ours otherwise, for instance an append for the head of a partition, is not recovery: a session
-that is stuck there is ended once it is older than any handler's transaction may be.
+Other waits for our rows, for instance an append that waits for the head of a partition, are not recovery: a stuck
+session that causes one is ended once its transaction is older than the limit of any handler's transaction.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from holdfast.store.steps import Steps
 _logger = logging.getLogger("holdfast.postgres")
 _PAUSE = timedelta(seconds=5)
 _LEAST = timedelta(seconds=30)
-_WAIT = 500  # milliseconds that a session of ours waits for a row, so that the server tells who holds it
+_WAIT = 500  # milliseconds that our own session waits for a row, so that the server reports which session blocks it
 _LOOK_AGAIN = 0.05
 
 
 def waited_in_vain(error: StoreError) -> bool:
-    """Tell whether a verb gave up because of a lock that another session holds."""
+    """Return whether a verb gave up because another session holds a lock."""
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
 
 
 class _Held(NamedTuple):
-    """A row that recovery wants: who holds it, how long a transaction may, how long its lease has been over."""
+    """A row that recovery needs: the transaction that holds it, for how long it may, how long ago its lease expired."""
 
     holder: str
     allowed: int
@@ -58,12 +58,12 @@ class _Held(NamedTuple):
 
 
 class Blockers:
-    """Ends sessions that hold what others wait for past their limit; logs each, and each role that it may not end."""
+    """Ends sessions that hold locks past their limit; logs each one, and each role whose sessions it may not end."""
 
     def __init__(self, runner: PoolRunner, *, pause: timedelta = _PAUSE, least: timedelta = _LEAST) -> None:
-        """`pause`: a session that stands still for so long in the middle of a verb is stuck; so often we look for one.
+        """`pause`: a session without progress for this long inside a verb is stuck; also the interval of the search.
 
-        `least`: for so long others wait for the transaction of a handler or a caller that is stuck, or longer.
+        `least`: the minimum time that other sessions wait for a stuck transaction of a handler or a caller.
         """
         self._runner = runner
         self._pause = pause
@@ -72,18 +72,18 @@ class Blockers:
         self._refused: set[str] = set()
 
     async def end_for_leases(self, unbroken: timedelta | None) -> None:
-        """End the sessions that hold expired leases: rows of running jobs, or the order keys that their ends lock."""
+        """End the sessions that lock expired leases: rows of running jobs, or the order keys that their ends lock."""
         held = await self._end("holders_of_leases", longest=longest_covered(unbroken))
         late = [each for each in held if each.overdue > each.allowed]
-        if late and not self._runner.joins:  # the others are gone, or have just begun
+        if late and not self._runner.joins:  # the other sessions have ended, or are within their limit
             await self._end_while_waiting(max(late, key=lambda each: each.overdue))
 
     async def end_for_shares(self, shares: Iterable[Share]) -> None:
-        """End the sessions that hold shares which are to be seized."""
+        """End the sessions that lock shares which are to be seized."""
         await self._end("holders_of_shares", **share_lists(shares))
 
     async def end_stuck(self) -> None:
-        """End the sessions that are stuck in the middle of what their client sends; looks every few seconds at most."""
+        """End the sessions whose client stopped in the middle of sending; searches every few seconds at most."""
         now = time.monotonic()
         if now - self._looked >= self._pause.total_seconds():
             self._looked = now
@@ -97,7 +97,7 @@ class Blockers:
         return held
 
     async def _end_while_waiting(self, held: _Held) -> None:
-        """End those for whom a session of ours waits when it wants to lock the row of a lease; it gives up soon."""
+        """Lock the row of a lease in our own session, with a short timeout, and end the sessions that block it."""
         number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         waiter = asyncio.ensure_future(self._runner.write(lambda: _wait(held.seq, number)))
         try:
@@ -127,7 +127,7 @@ class Blockers:
                 self._refused.add(role)
                 _logger.warning(
                     "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or "
-                    "shares stay with their frozen client until it goes on. Connect as the same role, or grant the "
+                    "shares stay with their frozen client until it resumes. Connect as the same role, or grant the "
                     "role of the workers %s or pg_signal_backend. This is logged once for each role",
                     pid,
                     role,

@@ -1,7 +1,7 @@
-"""Categories by name.
+"""A cache of categories by name.
 
-Only what is committed is remembered, for a category is never removed and its partitions never change: one that is made
-in a transaction may be rolled back with it.
+Only committed categories are cached: they are never removed, and their partitions never change. A category that was
+created in an open transaction may still be rolled back with it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from holdfast.backends.sql.streams.categories import Category, find_categories
 
 
 class Categories:
-    """Remembers the categories of this process."""
+    """Caches categories for this process."""
 
     def __init__(self, runner: PoolRunner) -> None:
         self._runner = runner
         self._known: dict[str, Category] = {}
 
     async def of(self, names: Iterable[str]) -> Mapping[str, Category]:
-        """Return those of these categories that there are, and perhaps others."""
+        """Return the cached categories: those of `names` that exist, and possibly others."""
         unknown = [name for name in names if name not in self._known]
         if unknown:
             self._known |= await self._runner.apart(partial(find_categories, unknown))

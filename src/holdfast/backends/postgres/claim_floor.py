@@ -1,10 +1,10 @@
-"""Where in each lane the next claim begins to look.
+"""The floor of each lane: the place in its index at which the next claim begins its scan.
 
-What was claimed leaves dead entries at the front of the lane's index, and while a long transaction elsewhere holds a
-snapshot open they cannot be removed: a claim that walks them gets slower with every job done. So a claim begins at the
-place of the last one. That is a hint of this process: jobs that come to lie below it, put there by others, are found by
-claims that begin at the start; these may take a fiftieth of the time, a fifth while there is nothing else to do, and
-are free while they are quick.
+Claimed jobs leave dead entries at the front of the lane's index. While a long transaction elsewhere keeps a snapshot
+open, vacuum cannot remove them, and a claim that scans them gets slower with every job done. So a claim begins at the
+place of the previous one. The floor is local to the process: jobs that other processes insert below it are found by
+full scans, from the start of the lane. Full scans may take a fiftieth of the time, a fifth while claims find nothing,
+and are not limited while they are fast.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ class Floors:
         self._cost = 0.0
 
     def hints(self) -> tuple[dict[int, Place], int]:
-        """Return the places to begin at, and a mark to hand back to `claimed`."""
+        """Return the places to begin at, and a mark to pass to `claimed`."""
         with self._lock:
             if self._clock() - self._scanned_at >= max(_SOONEST, self._cost * _SHARE):
                 self._places.clear()
             return dict(self._places), self._lowered
 
     def claimed(self, mark: int, taken: Iterable[tuple[int, int, int]], *, took: float, scanned: bool) -> None:
-        """Note what a claim took, as (lane_id, turn, seq) in order; `scanned`: it had begun at the start."""
+        """Record the jobs of a claim, as (lane_id, turn, seq) in order; `scanned`: it was a full scan."""
         with self._lock:
             if scanned:
                 self._scanned_at, self._cost = self._clock(), took
             if mark != self._lowered:
-                return  # something came to lie below while the claim was on its way
+                return  # a floor was lowered while the claim was in flight
             for lane_id, turn, seq in taken:
                 known = self._places.get(lane_id)
                 if known is None or known < (turn, seq):
                     self._places[lane_id] = (turn, seq)
 
     def came_short(self, *, found_none: bool) -> bool:
-        """Begin at the start next time, if that can be afforded; whether it can."""
+        """Make the next claim a full scan if its share of the time allows that; return whether it does."""
         share = _IDLE_SHARE if found_none else _SHARE
         with self._lock:
             rested = self._clock() - self._scanned_at
@@ -62,7 +62,7 @@ class Floors:
             return True
 
     def lower_all(self, places: Iterable[tuple[int, int, int]]) -> None:
-        """Jobs have become ready at these places; the first of each lane is enough, the others come after it."""
+        """Lower the floors to these places, where jobs became ready; only the first place of each lane matters."""
         first: dict[int, Place] = {}
         for lane_id, turn, seq in places:
             known = first.get(lane_id)
@@ -72,7 +72,7 @@ class Floors:
             self.lower(lane_id, turn, seq)
 
     def lower(self, lane_id: int, turn: int, seq: int) -> None:
-        """A job has come to lie at this place."""
+        """Lower the floor of a lane to this place, where a job became ready."""
         with self._lock:
             self._lowered += 1
             known = self._places.get(lane_id)

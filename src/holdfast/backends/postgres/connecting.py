@@ -1,4 +1,4 @@
-"""Open connections, and tell whether one that lay idle still lives."""
+"""Open connections, and check whether an idle one is still usable."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from holdfast.backends.postgres.transaction_connection import HandlersConnection
 _PREPARE_AFTER = 3
 _OWN_PROCESS = b"select pg_backend_pid()"
 
-# A client that vanishes without a word in the middle of statements that it sends together leaves a session that is not
-# idle in its transaction, so that no timeout ends it, and what it has locked stays so for two hours: 25 s with these.
+# A client that vanishes in the middle of a pipeline leaves a session that is not idle in its transaction. No timeout of
+# the server ends it, and its locks stay for two hours with the default keepalives: 25 s with these.
 _KEEPALIVES = b"set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; "
 
-# A prepared statement is planned for a limit that is not known, so for a tenth of the table: with a million jobs ready
-# the server would compile the plan anew each time, for longer than the statement takes.
+# A prepared statement is planned for an unknown limit, which counts as a tenth of the table: with a million ready jobs
+# the server would compile the plan at each run, which takes longer than the statement itself.
 _NO_COMPILING = _KEEPALIVES + b"set jit = off"
 
-# The plan of a prepared statement is kept. One that was made while the tables were nearly empty would read the whole of
-# ready at every claim once they are full, until the server happens to plan anew: 500 ms, not 5, with 200,000 jobs.
+# The plan of a prepared statement is kept. A plan made while the tables were nearly empty would scan all of `ready` at
+# every claim once they are full, until the server happens to plan again: 500 ms instead of 5 with 200,000 jobs.
 _BY_INDEX = _NO_COMPILING + b"; set enable_seqscan = off; set enable_bitmapscan = off"
 
-# A stricter default of the database would break verbs off in favour of one another, and they are written for this one.
-# Behind a pooler it stays in force for a verb that is a lone statement, which is then repeated; transactions of verbs
-# say how they begin. A handler's transaction is its own: there the database's default stands.
+# The verbs are written for read committed: under a stricter default of the database they would abort one another.
+# Behind a pooler the database's default stays in force for a verb of a single statement, which is then repeated; verbs
+# in transactions set the level at BEGIN. A handler's transaction keeps the database's default.
 _FOR_VERBS = _BY_INDEX + b"; set default_transaction_isolation = 'read committed'"
 
 
@@ -49,7 +49,7 @@ async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> Asy
                     await connection.execute(_FOR_VERBS if for_verbs else _NO_COMPILING)
                     if isinstance(connection, FastConnection):
                         connection.prepared = {}
-                        connection.prepare_threshold = None  # the driver drops all of them after a rollback, ours too
+                        connection.prepare_threshold = None  # the driver would drop ours, too, after a rollback
                     else:
                         connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
@@ -81,22 +81,22 @@ def _not_connected(
 
 
 def _threshold(location: PostgresLocation) -> int | None:
-    """Return after how many times the driver prepares a statement, unless more is known of the session."""
+    """Return the number of runs after which the driver prepares a statement, before `_is_direct` is known."""
     return _PREPARE_AFTER if location.prepare == "always" else None
 
 
 def _is_direct(connection: AsyncConnection[Any] | Connection[Any], found: Any) -> bool:
-    """Tell whether the session is our own: a pooler makes up the process number that it tells at the start."""
+    """Return whether the session is a direct one: a pooler invents the process id that it sends at the start."""
     return found is not None and found[0] == connection.info.backend_pid
 
 
 def is_idle(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
-    """Tell whether a connection is open and between transactions."""
+    """Return whether a connection is open and between transactions."""
     return not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def has_gone(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
-    """Tell whether an idle connection is not to be used: a server that has something to say unasked says farewell."""
+    """Return whether a connection is unusable: unsolicited bytes on an idle one mean that the server is closing it."""
     if not is_idle(connection):
         return True
     poll = select.poll()
@@ -105,5 +105,5 @@ def has_gone(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
 
 
 def drop(connection: AsyncConnection[Any] | Connection[Any]) -> None:
-    """Close at once, without a word of farewell awaited; safe for either kind and from any loop."""
+    """Close at once, without waiting for the server; safe for either kind and from any event loop."""
     connection.pgconn.finish()

@@ -1,4 +1,4 @@
-"""From an error of psycopg to an error of Holdfast, with the remedy in its text."""
+"""Map errors of psycopg to errors of Holdfast, with the remedy in the message."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ _IN_TRANSACTION_TOO_LONG = ("25P03", "25P04")
 
 
 def is_worth_repeating(error: psycopg.Error) -> bool:
-    """Tell whether the server broke this transaction off in favour of another: nothing was done."""
+    """Return whether the server aborted this transaction in favour of another one: nothing was written."""
     return isinstance(error, _AGAIN)
 
 
 def is_read_only(error: psycopg.Error) -> bool:
-    """Tell whether the server takes no writes: it is a standby, or has become one."""
+    """Return whether the server rejects writes: it is a standby, or has become one."""
     return isinstance(error, _READ_ONLY)
 
 
 def took_too_long(error: BaseException) -> bool:
-    """Tell whether the server ended the session because a transaction was left open."""
+    """Return whether the server ended the session because its transaction exceeded a timeout."""
     return isinstance(error, psycopg.Error) and error.sqlstate in _IN_TRANSACTION_TOO_LONG
 
 
 def was_ended(error: BaseException) -> bool:
-    """Tell whether another session had the server end this one."""
+    """Return whether another session terminated this one."""
     return isinstance(error, errors.AdminShutdown)
 
 
 def translate(error: psycopg.Error, where: str, *, broken: bool, committing: bool = False) -> HoldfastError:
-    """Return what to raise in place of `error`.
+    """Return the error to raise in place of `error`.
 
-    `broken`: the connection did not survive. `committing`: the server may have committed before it broke. An answer of
-    the server that leaves the connection whole always means that nothing was done.
+    `broken`: the connection is lost. `committing`: the server may have committed before it broke. An error reply on a
+    connection that is still open always means that nothing was written.
     """
     text = str(error).strip().partition("\n")[0]
     if broken and committing:
-        return OutcomeUnknown(f"{where}: the connection broke before the server had said that it was done ({text})")
+        return OutcomeUnknown(f"{where}: the connection broke before the server confirmed the commit ({text})")
     if isinstance(error, _MISSING):
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     if is_read_only(error):
-        reason = f"takes no writes: it is a standby, or was made one; connecting anew ({text})"
+        reason = f"is read-only (a standby?); reconnecting ({text})"
     elif isinstance(error, _TIMED_OUT):
-        reason = f"broke the statement off ({text})"
+        reason = f"cancelled the statement ({text})"
     elif is_worth_repeating(error):
-        reason = f"broke the transaction off in favour of another ({text})"
+        reason = f"aborted the transaction in favour of another one ({text})"
     elif broken or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE or _is_about_the_link(error):
         reason = f"cannot be reached ({text})"
     else:

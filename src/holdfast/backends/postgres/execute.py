@@ -27,9 +27,9 @@ async def drive(
     reply_timeout: float | None = None,
     frame: Frame = (),
 ) -> T:
-    """Run a verb to its end. No statement may take longer than `reply_timeout`, but for what loads or migrates.
+    """Run a verb to its end. Every statement except loads and migrations must finish within `reply_timeout`.
 
-    `frame`: what goes before and behind statements that are asked together.
+    `frame`: the statements that go before and after those that run together.
     """
     try:
         asked = next(steps)
@@ -59,7 +59,7 @@ async def _answer_together(
         answers = await connection.ask_all(queries, frame)
         if answers is not None:
             return [_recorded(ask, rows) for ask, rows in zip(asks, answers, strict=True)]
-    if not frame:  # a caller's own connection is used as plainly as can be
+    if not frame:  # a caller's connection: no pipeline, one plain statement after another
         return [await _answer(connection, statements, ask) for ask in asks]
     before, behind = frame
     async with connection.pipeline():
@@ -92,13 +92,13 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
         rows = await connection.ask(text, statements.parameters(asked.parameters))
         if rows is not None:
             return _recorded(asked, rows)
-    # Not connection.cursor(): a caller's own connection may make cursors of another kind.
+    # Not connection.cursor(): a caller's connection may have another cursor factory.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
             async with cursor.copy(text) as copy:
                 for chunk in asked.chunks:
                     await copy.write(chunk)
-                    await asyncio.sleep(0)  # to write does not wait while there is room: others have their turn here
+                    await asyncio.sleep(0)  # writes do not block while buffers have room: let other tasks run
             return []
         await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
         return _recorded(asked, await cursor.fetchall() if cursor.description else _changed(cursor))

@@ -1,4 +1,4 @@
-"""The extending thread's own connection."""
+"""The connection of the thread that extends leases."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from holdfast.store.verbs.maintenance import heartbeat
 
 T = TypeVar("T")
 _TIMEOUT = timedelta(seconds=5)
-_SHARE = 8  # of the lease: a statement that takes longer is broken off, so that another try still comes in time
-_HEARTBEATS = 4  # that fit into the time after which a node must stop, so that one that is broken off does no harm
-_SILENCE = 2  # times that, and a second at least: the server itself did not break it off, so the line is dead
+_SHARE = 8  # of the lease duration: a longer statement is cancelled, so that another attempt is still in time
+_HEARTBEATS = 4  # that fit into the time after which a node fences itself, so that one may be cancelled without harm
+_SILENCE = 2  # times that, at least a second: the server did not cancel the statement, so the connection is dead
 
 
 class PostgresExtender:
-    """`Extender` on PostgreSQL: a connection is reserved from the start, and renewed when it breaks.
+    """`Extender` on PostgreSQL: holds a connection from the start, and reconnects when it breaks.
 
-    The time limit of a statement is set within its transaction: a session's settings may not be our own.
+    The statement timeout is set inside each transaction: behind a pooler, session settings are not ours to keep.
     """
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
@@ -56,7 +56,7 @@ class PostgresExtender:
         silence = max(1000, _SILENCE * milliseconds)
         try:
             with bounded_blocking(connection, silence / 1000):
-                # A process that is stopped before the commit would keep the rows of all its leases from a rescue.
+                # A process that is stopped before the commit would lock the rows of all its leases against a rescue.
                 connection.execute(
                     f"begin isolation level read committed; set local statement_timeout = {milliseconds}; "
                     f"set local idle_in_transaction_session_timeout = {silence}".encode()

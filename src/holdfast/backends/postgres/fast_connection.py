@@ -1,9 +1,9 @@
-"""Sessions that are ours alone, and the short way of a statement through one.
+"""Connections that run only our own statements, and the fast path for them.
 
-The driver's cursor finds out anew, each time, what can be known of a statement beforehand: the places of its
-parameters, whether it is prepared, the columns of its answer. For a lone enqueue or a claim of one job that is most of
-the client's time. So here a statement goes straight to libpq, with the driver's own adaptation of values: 106 µs of CPU
-time for a single insert in place of 146.
+The driver's cursor works out at every run what is constant for a statement: the positions of its parameters, whether
+it is prepared, the columns of its result. For an enqueue or a claim of one job that is most of the client's time. So
+here a statement goes straight to libpq, with the driver's adaptation of values: a single insert takes 106 µs of CPU
+time instead of 146.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from psycopg.pq.abc import PGconn
 
 from holdfast.backends.postgres.wire import Filled, LibpqConnection, fill
 
-_MOST = 200  # prepared statements of one session: a statement is there once for each combination of types
+_MOST = 200  # prepared statements of one session; a statement counts once for each combination of parameter types
 
 
 class FastConnection(LibpqConnection):
     """A connection on which only statements of the verbs run, one at a time."""
 
     prepared: dict[tuple[bytes, tuple[int, ...]], bytes] | None = None
-    """The names of prepared statements; None where the session may not be the server's own."""
+    """The names of prepared statements; None where a pooler may be in front of the server."""
 
     _named = 0
 
     async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
-        """Run a statement and return its rows; None, with nothing done, if that is for a cursor to do."""
+        """Run a statement and return its rows; None, with nothing done, if it must go through a cursor."""
         ready = await self._made_ready(text, parameters)
         if ready is None:
             return None
@@ -40,8 +40,8 @@ class FastConnection(LibpqConnection):
     ) -> list[list[Any]] | None:
         """Run statements in one round trip and return the rows of each; None, with nothing done, as for `ask`.
 
-        `frame` begins and ends a transaction around them. What fails takes all that follows with it, the end too, so
-        that the session may be left inside the transaction.
+        `frame` begins and ends a transaction around them. After a statement that fails the server skips all later ones,
+        the end of the transaction too, so that the session may be left inside the transaction.
         """
         asked: list[_Ready] = []
         nothing: Mapping[str, object] = {}
@@ -64,7 +64,7 @@ class FastConnection(LibpqConnection):
         if name is None:
             if len(prepared) >= _MOST:
                 return None
-            # Never the same twice: the server may have prepared a statement whose sender was cancelled meanwhile.
+            # Never reuse a name: the server may have prepared a statement whose sender was cancelled meanwhile.
             name = b"holdfast_%d" % self._named
             self._named += 1
             self.pgconn.send_prepare(name, filled.query, param_types=key[1])
@@ -80,6 +80,6 @@ class _Ready(NamedTuple):
     filled: Filled
 
     def send(self, session: PGconn) -> None:
-        """Send it."""
+        """Send the statement."""
         formats = self.filled.transformer.formats
         session.send_query_prepared(self.name, self.filled.values, param_formats=formats, result_format=Format.BINARY)

@@ -1,4 +1,4 @@
-"""The verbs at the two ends of a handler's transaction, on PostgreSQL."""
+"""The verbs that begin and end a handler's transaction, on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A handler's transaction on PostgreSQL.
 
-While the lease's row is locked, extension and rescue skip it, so the lease is safe until the end. Past the limit the
-transaction is rolled back: sessions that wait for its locks, and vacuum, must not wait forever. A frozen client cannot
-do that: then a rescue ends its session (`blockers.py`).
+While the lease's row is locked, extension and rescue skip it, so the lease is safe until the transaction ends. Past its
+limit the transaction is rolled back: sessions that wait for its locks, and vacuum, must not wait forever. A frozen
+client cannot roll back: then a rescue ends its session (`blockers.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CANCEL_TIMEOUT = 5.0
 
 
 class PostgresPlace(NamedTuple):
-    """What all transactions of a store share. `suspect` is called when a connection broke: idle ones may have, too."""
+    """What all transactions of a store share. `suspect` is called when a connection breaks: idle ones may have, too."""
 
     statements: Statements
     verbs: FencedVerbs
@@ -60,7 +60,7 @@ class PostgresPlace(NamedTuple):
 
 
 class _Session:
-    """What both kinds of transaction ask of their connection."""
+    """The checks that both kinds of transaction make on their connection."""
 
     def __init__(
         self, state: OpenTransaction, connection: AsyncConnection[Any] | Connection[Any], place: PostgresPlace
@@ -76,24 +76,24 @@ class _Session:
         return TransactionStatus(self._connection.pgconn.transaction_status)
 
     def check_whole(self) -> None:
-        """Raise `ConfigError` if the handler ended the transaction by its own statement, or broke it by one."""
+        """Raise `ConfigError` if a statement of the handler has ended the transaction or made it fail."""
         name = self._state.fence.name
         if self.status == TransactionStatus.IDLE:
             message = (
-                f"{name}: its handler has committed or rolled back the transaction by itself, so effect and completion "
+                f"{name}: its handler has committed or rolled back the transaction itself, so effect and completion "
                 "cannot commit together: leave that to the `with` block"
             )
             raise ConfigError(message)
         if self.status == TransactionStatus.INERROR:
             message = (
-                f"{name}: a statement of its handler failed, and PostgreSQL undoes the whole transaction for that, "
-                "though the handler has caught the error. Put what may fail into a savepoint: "
+                f"{name}: a statement of its handler failed, so PostgreSQL rolls back the whole transaction, even "
+                "though the handler caught the error. Run statements that may fail in a savepoint: "
                 "`with connection.transaction():`, or `async with` in an async handler"
             )
             raise ConfigError(message)
 
     def seal(self) -> None:
-        """Keep it from expiring, and check that it can commit."""
+        """Stop the transaction from expiring, and check that it can commit."""
         self._state.seal()
         self.check_whole()
 
@@ -101,10 +101,10 @@ class _Session:
     def explained(
         self, *, committing: bool = False, but: Callable[[psycopg.Error], bool] = lambda _: False
     ) -> Generator[None]:
-        """Raise what became of the transaction instead of the driver's error.
+        """Translate errors of the driver to what happened to the transaction.
 
-        Errors of the handler's own statements stay as they are while the connection is whole, and so do those that
-        `but` accepts.
+        Errors of the handler's own statements pass unchanged while the connection is open, and so do those that `but`
+        accepts.
         """
         try:
             yield
@@ -124,7 +124,7 @@ class _Session:
         return time.monotonic() - self._began >= self._state.limit.total_seconds()
 
     def end(self) -> None:
-        """Let nothing join any more; suspect idle connections if this one broke by itself."""
+        """Accept no further calls; report idle connections as suspect if this one broke by itself."""
         broke = self._connection.closed and self._state.state is not TransactionState.EXPIRED
         self._state.state = TransactionState.ENDED
         if broke:
@@ -160,7 +160,7 @@ class PostgresAsyncTransaction(AsyncTransaction):
                 steps.send(found)
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run a verb in it."""
+        """Run a verb in the transaction."""
         self.check_open()
         with self.session.explained():
             return await drive(self.connection, self._place.statements, steps, self.ready)
@@ -171,7 +171,7 @@ class PostgresAsyncTransaction(AsyncTransaction):
         return await self.run(self._place.verbs.complete(lease, result))
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Write the fenced position, and commit with it where it is one statement."""
+        """Write the fenced position; where that is one statement, commit in the same round trip."""
         if commit.parks or commit.unparks:
             self.session.check_whole()
             return await self.run(self._place.verbs.commit(grant, commit))
@@ -183,7 +183,7 @@ class PostgresAsyncTransaction(AsyncTransaction):
                 bounded(self.connection, self._place.reply_timeout),
             ):
                 await uncancellable(self.connection.commit_with(text, parameters))
-        except psycopg.Error:  # the server has refused to commit
+        except psycopg.Error:  # the statement failed, so the server did not commit
             return CommitVerdict.LOST
         self._is_committed = True
         return CommitVerdict.DONE
@@ -200,7 +200,7 @@ class PostgresAsyncTransaction(AsyncTransaction):
         await uncancellable(self._undo())
 
     async def _undo(self) -> None:
-        if self._expiring is not None:  # a rollback that has begun ends first
+        if self._expiring is not None:  # wait for a rollback that has begun
             await asyncio.wait({self._expiring})
         if self.connection.closed or self.session.status == TransactionStatus.IDLE:
             return
@@ -219,7 +219,7 @@ class PostgresAsyncTransaction(AsyncTransaction):
             self._timer.cancel()
 
     def _statement(self, asked: Any) -> tuple[bytes, Mapping[str, object]]:
-        assert isinstance(asked, Ask)  # noqa: S101 - verbs for the ends of a transaction are one statement
+        assert isinstance(asked, Ask)  # noqa: S101 - verbs that begin or end a transaction are one statement
         statements = self._place.statements
         return statements.text(asked.statement), statements.parameters(asked.parameters)
 
@@ -263,7 +263,7 @@ class PostgresBlockingTransaction(BlockingTransaction):
             drive_blocking(self.connection, self._place.statements, self.lock_steps(), self.ready)
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run a verb in it, while the handler's thread waits for that."""
+        """Run a verb in the transaction, while the handler's thread waits for it."""
         self.check_open()
         return await where_it_may_wait(lambda: self._run(steps))
 
@@ -308,7 +308,7 @@ class PostgresBlockingTransaction(BlockingTransaction):
     def _stop_timer(self) -> None:
         self._timer.cancel()
         if self._timer.ident is not None:
-            self._timer.join()  # a rollback for the limit's sake that has begun ends first
+            self._timer.join()  # wait for a rollback at the limit that has begun
 
     def _expire(self) -> None:
         if not self.move(TransactionState.OPEN, TransactionState.EXPIRED):

@@ -1,4 +1,4 @@
-"""The rows of jobs on PostgreSQL: the shared code, and its own hot paths."""
+"""The rows of jobs on PostgreSQL: the shared code, with separate hot paths."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class PostgresJobRows(SqlJobRows):
         return len(places)
 
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
-        """Do in one statement what the shared code does in five: the end of every head comes here."""
+        """Do in one statement what the shared code does in five: this runs whenever the head of an order key ends."""
         return (yield from rows("bring_up", line_ids=Numbers(line_ids)))
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
-        """Leave out the ends of heads whose order key another session has locked."""
+        """Leave out the changes that end a head whose order key another session has locked."""
         ending = {change.old.seq for change in changes if change.settles}
         if not ending:
             return changes

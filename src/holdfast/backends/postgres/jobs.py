@@ -22,11 +22,11 @@ from holdfast.store.steps import Runner
 from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
 from holdfast.store.verbs.finish import only_completes, verdicts
 
-COPY_FROM = 300  # so many jobs, and COPY pays for its further round trips
+COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round trips
 
 
 class PostgresJobs(JobsOverRows):
-    """`JobStore` on PostgreSQL. `may_copy` tells whether a COPY may run now: not in a transaction that is joined."""
+    """`JobStore` on PostgreSQL. `may_copy` returns whether a COPY may run now: not inside a joined transaction."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class PostgresJobs(JobsOverRows):
         return taken.claim, not floors
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
-        """Complete a batch without heads of order keys in one statement; the rest takes the shared way."""
+        """Complete a batch without heads of order keys in one statement; other batches use the shared code."""
         if finishes and only_completes(finishes):
             refused, heads = await self._runner.once(lambda: complete_all(finishes, keyed=False))
             if not heads:
@@ -86,7 +86,7 @@ class PostgresJobs(JobsOverRows):
         return await super().finish(finishes)
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
-        """End the sessions of frozen clients that hold what a rescue needs."""
+        """End the sessions of frozen clients that lock rows which a rescue needs."""
         await self._blockers.end_stuck()
         if not await super().prepare_rescue(unbroken):
             return False

@@ -1,7 +1,8 @@
-"""Lane ids by queue and task.
+"""A cache of lane ids by queue and task.
 
-A lane is written in a transaction of its own, before the jobs: were it written in the caller's, everyone else who
-enqueues to a new lane would wait until the caller commits. A lane without jobs does no harm, and none is ever removed.
+A lane is inserted in a separate transaction, before the jobs. Inside the caller's transaction, the insert would block
+every other enqueue to the same new lane until the caller commits. A lane without jobs does no harm, and none is ever
+removed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ Lane = tuple[str, str]
 
 
 class Lanes:
-    """Remembers the lanes of this process, until a connection breaks.
+    """Caches the lanes of this process until a connection breaks.
 
-    The next may lead to a standby that took over without having heard of the latest lanes, and gives their ids to
-    others. A job in a lane that is not there would never be claimed.
+    The next connection may lead to a promoted standby that lacks the latest lanes and assigns their ids to others.
+    A job in a lane that does not exist would never be claimed.
     """
 
     def __init__(self, runner: PoolRunner) -> None:
@@ -29,12 +30,12 @@ class Lanes:
         self._losses = 0
 
     async def of(self, jobs: Iterable[NewJob]) -> dict[Lane, int]:
-        """Return the ids of all lanes that these jobs need, making those that are new."""
+        """Return the ids of all lanes that these jobs need; new lanes are inserted."""
         needed = {(job.queue, job.task) for job in jobs}
         self._forget_if_lost()
         while unknown := [lane for lane in needed if lane not in self._known]:
             names = {"queues": [queue for queue, _ in unknown], "tasks": [task for _, task in unknown]}
-            # A lane that another process adds at this moment is not seen by the statement, but by the next one.
+            # A lane that another process inserts concurrently is not visible to this statement, but to the next one.
             found = await self._runner.apart(partial(rows, "add_lanes", **names))
             self._forget_if_lost()
             for lane_id, queue, task in found:
@@ -44,4 +45,4 @@ class Lanes:
     def _forget_if_lost(self) -> None:
         losses = self._runner.losses()
         if losses != self._losses:
-            self._known, self._losses = {}, losses  # not cleared: somebody may be about to use the old one
+            self._known, self._losses = {}, losses  # not cleared: another task may be about to use the old dict

@@ -1,13 +1,13 @@
-"""From a URL to a database, a schema in it, and how to connect.
+"""Parse a store URL: the database, the schema in it, and how to connect.
 
-`postgresql://user:password@host:port/database`, with libpq's own parameters after `?` and these of ours:
+`postgresql://user:password@host:port/database`, with the parameters of libpq after `?` and these of Holdfast:
 
 - `schema=holdfast` names the schema that holds the tables;
-- `install=auto|never` says whether opening may install them into a database that has none;
-- `pool=10` bounds the connections that verbs use at once, and again those that handlers' transactions use;
-- `reply_timeout=30`: so many seconds a reply may take before the connection is given up for broken;
+- `install=auto|never`: whether opening may install them into a database that has none;
+- `pool=10` limits the connections that verbs use at once, and separately those that handlers' transactions use;
+- `reply_timeout=30`: the seconds after which a connection without a reply counts as broken;
 - `prepare=auto|never|always`: prepared statements are session state, which a transaction pooler does not keep. `auto`
-  prepares only where the session is the server's own (see `connecting.py`).
+  prepares only on a direct connection to the server (see `connecting.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENCODE = (
     f"%23, ? is %3F, % is %25 (Python: urllib.parse.quote(password, safe='')); it must look like {_EXAMPLE}"
 )
 
-# A link that went silent is noticed within seconds, on either side of a request; a stopped server at once.
+# A dead link is detected within seconds, idle or during a request; a stopped server at once.
 _CONNECT_DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "5",
@@ -49,11 +49,11 @@ _CONNECT_DEFAULTS = {
 
 
 def quoted(schema: str) -> str:
-    """Return a schema's name as it stands in statements; refuse what could be anything but a plain name."""
+    """Return a schema's name quoted for statements; raise `ConfigError` unless it is a plain name."""
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         message = (
-            f"schema={schema!r} cannot be: begin with a small letter or an underscore, then small letters, digits and "
-            "underscores, at most 48, and not with pg_"
+            f"invalid schema={schema!r}: use lower-case letters, digits and underscores, at most 48 characters, and do "
+            "not begin with a digit or with pg_"
         )
         raise ConfigError(message)
     return f'"{schema}"'
@@ -70,15 +70,15 @@ class PostgresLocation(msgspec.Struct, frozen=True):
     prepare: str = "auto"
     reply_timeout: float = 30.0
     full_url: str = ""
-    """As it was given, with the password: to lead another process here, and never to be shown."""
+    """The URL as given, with the password: for child processes, never for display."""
 
     def __repr__(self) -> str:
-        """Show the place, without a password."""
+        """Show the URL without the password."""
         return f"<PostgresLocation {self.url}>"
 
     @classmethod
     def parse(cls, url: str) -> PostgresLocation:
-        """Read a URL; raise `ConfigError` where it cannot be one. No part of a password is in its text."""
+        """Parse a URL; raise `ConfigError` if it is invalid. The error never contains any part of a password."""
         try:
             parts = urlsplit(url)
             shown, ours, libpq = _sort(parts.query)
@@ -94,7 +94,7 @@ class PostgresLocation(msgspec.Struct, frozen=True):
 
 
 def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, str]]:
-    """Return what may be shown, what is ours, and what is libpq's."""
+    """Split the parameters into those that may be shown, those of Holdfast and those of libpq."""
     shown: list[tuple[str, str]] = []
     ours: dict[str, str] = {}
     libpq: dict[str, str] = {}
@@ -111,16 +111,16 @@ def _shown_url(netloc: str, path: str, query: list[tuple[str, str]]) -> str:
 
 
 def _joined(netloc: str, path: str, query: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
-    """Put a URL together; `urlunsplit` would leave out the slashes where no host is named, as for the local socket."""
+    """Build a URL; `urlunsplit` would omit the slashes where no host is given, as for the local socket."""
     return f"postgresql://{netloc}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
 
 
 def _is_suspect(parts: SplitResult) -> bool:
-    """Tell whether the URL may have been split inside a user name or a password that is not percent-encoded.
+    """Return whether the URL may have been split inside a user name or a password that is not percent-encoded.
 
-    Then what is taken for a host, a database or a parameter may be a piece of the password, which the driver would
-    repeat in its errors and we in our logs. A piece that is taken for parameters ends with the @ before the host, and
-    would have to begin like a parameter of libpq to pass for some.
+    Then the supposed host, database or parameter may be a piece of the password, which would appear in errors of the
+    driver and in our logs. A piece in the place of the parameters ends with the @ before the host, and would have to
+    begin like a parameter of libpq to pass as one.
     """
     user, _, _ = parts.netloc.rpartition("@")
     pieces = [piece for piece in parts.query.split("&") if "@" in piece]
@@ -136,7 +136,7 @@ def _known_parameters() -> set[str]:
 
 
 def _reason(text: str, url: str) -> str:
-    """Return what the driver says of a URL, in brackets; nothing if that may hold a password."""
+    """Return the driver's error about a URL, in parentheses; empty if it may contain a password."""
     text = text.strip()
     try:
         parts = urlsplit(url)
@@ -162,8 +162,8 @@ def _with_settings(location: PostgresLocation, settings: dict[str, str]) -> Post
             location = msgspec.structs.replace(location, reply_timeout=float(value))
         else:
             message = (
-                f"{location.url}: the setting {name}={value} cannot be: there are schema=<name>, "
-                "install=auto|never, pool=<connections>, reply_timeout=<seconds> and prepare=auto|never|always"
+                f"{location.url}: invalid setting {name}={value}; supported: schema=<name>, install=auto|never, "
+                "pool=<connections>, reply_timeout=<seconds>, prepare=auto|never|always"
             )
             raise ConfigError(message)
     return location

@@ -1,10 +1,10 @@
-"""Wake-ups by LISTEN and NOTIFY: hints, never needed for a result.
+"""Notifications by LISTEN and NOTIFY: they only improve latency.
 
-NOTIFY takes a lock of the whole database when its transaction commits, so it is never part of a transaction that writes
-jobs: it goes over a line of its own, after the commit. Nor does it wait for the disk (a hint that a crash takes away is
-missed by nobody), so the lock is held for some 30 µs. The first hint goes at once; those that come within the next 5 ms
-go together, and while they keep coming, the pause doubles up to 50 ms. With a pause of always 50 ms, a job that came
-20 ms after another waited 27 ms for its worker, the median.
+NOTIFY takes a lock on the whole database when its transaction commits, so it is never part of a transaction that writes
+jobs: it goes over a separate connection, after the commit. Nor does it wait for the disk (losing a notification in a
+crash does no harm), so the lock is held for some 30 µs. The first notification is sent at once; those of the next 5 ms
+are sent as one, and while they keep coming, the pause doubles up to 50 ms. With a constant pause of 50 ms, a job that
+came 20 ms after another waited 27 ms (median) for its worker.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _logger = logging.getLogger("holdfast.postgres")
 
 
 class PostgresNotifier:
-    """Hints within the process at once, to other processes through the server."""
+    """Notifies this process directly, and other processes through the server."""
 
     def __init__(self, location: PostgresLocation) -> None:
         self._location = location
         self._channel = f"holdfast_{location.schema}"
         self._own_mark = secrets.token_hex(8)
-        # Two statements sent as one are one transaction, on a server and behind a pooler alike.
+        # Two statements in one message are one transaction, with and without a pooler.
         notify = sql.SQL("set local synchronous_commit = off; notify {}, {}")
         command = notify.format(sql.Identifier(self._channel), sql.Literal(self._own_mark)).as_bytes(None)
-        self._line = NotifyConnection(location, command)
+        self._connection = NotifyConnection(location, command)
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._listener: Listener | None = None
         self._asked = threading.Event()
         self._stopping = threading.Event()
         self._sender: threading.Thread | None = None
-        self._threads: list[threading.Thread] = []  # that may not have ended yet
+        self._threads: list[threading.Thread] = []  # those that may still run
 
     def notify(self) -> None:
-        """Wake the listeners of this process, and tell the others, at once if possible, else by the sender."""
+        """Wake the listeners of this process, and notify other processes: at once if possible, else by the sender."""
         self._wake()
-        if self._line.try_now():
+        if self._connection.try_now():
             return
         self._asked.set()
         if self._sender is None:
@@ -62,12 +62,12 @@ class PostgresNotifier:
         for wake in tuple(self._listeners):
             try:
                 wake()
-            except Exception as error:  # noqa: BLE001 - a hint never fails whoever gives it: its commit stands
-                _logger.debug("a listener that cannot be woken is dropped: %s", error)
+            except Exception as error:  # noqa: BLE001 - the notifying call has committed, and must not fail
+                _logger.debug("dropped a listener that cannot be woken: %s", error)
                 self._drop(wake)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at each hint until the returned function is called."""
+        """Call `wake` at each notification until the returned function is called."""
         with self._lock:
             self._listeners.append(wake)
             if self._listener is None:
@@ -76,7 +76,7 @@ class PostgresNotifier:
         return lambda: self._drop(wake)
 
     def _drop(self, wake: Callable[[], None]) -> None:
-        """Call `wake` no more; with the last of them, end to listen."""
+        """Remove a listener; after the last one, stop the listening thread."""
         with self._lock:
             if wake in self._listeners:
                 self._listeners.remove(wake)
@@ -87,7 +87,7 @@ class PostgresNotifier:
             listener.close()
 
     def close(self) -> None:
-        """Forget all listeners, and tell the threads to end."""
+        """Remove all listeners, and signal the threads to end."""
         with self._lock:
             self._listeners.clear()
             listener, self._listener = self._listener, None
@@ -95,11 +95,11 @@ class PostgresNotifier:
         self._asked.set()
         if listener is not None:
             listener.close()
-        if self._sender is None:  # else it is the sender that closes the line: it may be waiting for an answer there
-            self._line.close()
+        if self._sender is None:  # else the sender closes the connection: it may be waiting for a reply on it
+            self._connection.close()
 
     async def ended(self, within: float) -> None:
-        """Wait until the threads have ended, after `close`; at most so many seconds."""
+        """Wait until the threads have ended, after `close`; at most `within` seconds."""
         threads = [thread for thread in self._threads if thread.is_alive()]
         if threads:
             with suppress(TimeoutError):
@@ -112,8 +112,8 @@ class PostgresNotifier:
                 sender = threading.Thread(target=self._send, name=store_thread_name("postgres-notify"), daemon=True)
                 try:
                     sender.start()
-                except RuntimeError as error:  # the system has no thread to give: perhaps for the next hint
-                    _logger.debug("a hint to other processes was not sent: %s", error)
+                except RuntimeError as error:  # no thread available now; the next notification starts one
+                    _logger.debug("could not notify other processes: %s", error)
                     return
                 self._sender = sender
                 self._keep(sender)
@@ -124,16 +124,16 @@ class PostgresNotifier:
     def _send(self) -> None:
         while not self._stopping.is_set():
             self._asked.wait()
-            self._stopping.wait(self._line.rest)
+            self._stopping.wait(self._connection.rest)
             self._asked.clear()
             if self._stopping.is_set():
                 break
             try:
-                self._line.send()
+                self._connection.send()
             except (psycopg.Error, StoreError) as error:
-                _logger.debug("a hint to other processes was not sent: %s", error)
+                _logger.debug("could not notify other processes: %s", error)
                 self._stopping.wait(_AGAIN_AFTER)
-        self._line.close()
+        self._connection.close()
 
 
 def _join(threads: list[threading.Thread], within: float) -> None:

@@ -1,8 +1,8 @@
-"""The thread that listens for hints from other processes, on a connection of its own.
+"""The thread that listens for notifications from other processes, on a separate connection.
 
-A listening connection can go deaf without an error: its link may be dead, or a pooler may have given the session that
-listens to somebody else. So the thread sends itself a probe now and then, and connects anew when that does not arrive.
-Nothing here raises: without hints, work is found by polling.
+A listening connection can stop receiving without an error: its link may be dead, or a pooler may have assigned the
+listening session to another client. So the thread periodically sends itself a probe, and reconnects when the probe does
+not arrive. Nothing here raises: without notifications, jobs are found by polling.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _logger = logging.getLogger("holdfast.postgres")
 
 
 class _DeafError(Exception):
-    """The probe did not come back."""
+    """The probe did not arrive."""
 
 
 class Listener:
@@ -47,12 +47,12 @@ class Listener:
         self._wake = wake
         self._stop_read, self._stop_write = os.pipe()
         self._stopping = threading.Event()
-        self._lock = threading.Lock()  # until the thread is told to end, the pipe is open
+        self._lock = threading.Lock()  # guards the pipe, which is open until the thread ends
         self.thread = threading.Thread(target=self._run, name=store_thread_name("postgres-listen"), daemon=True)
         self.thread.start()
 
     def close(self) -> None:
-        """Tell the thread to end, and do not wait for that: it may be connecting to a server that does not answer."""
+        """Signal the thread to end, without waiting: it may be connecting to a server that does not answer."""
         with self._lock:
             if not self._stopping.is_set():
                 self._stopping.set()
@@ -69,26 +69,26 @@ class Listener:
 
     def _connect_and_listen(self) -> None:
         pause = _FIRST_PAUSE
-        told = False
+        warned = False
         while not self._stopping.is_set():
             connection = None
             began = time.monotonic()
             try:
                 connection = connect_blocking(self._location)
                 if not self._stopping.is_set():
-                    self._say(connection, sql.SQL("listen {}").format(sql.Identifier(self._channel)))
-                    self._wake()  # what came while nobody listened
+                    self._send(connection, sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+                    self._wake()  # for notifications sent before LISTEN
                     self._listen(connection)
             except (psycopg.Error, StoreError, _DeafError, OSError) as error:
-                if not told and not self._stopping.is_set():
-                    _logger.warning("wake-ups from other processes are off, work is found by polling: %s", error)
-                    told = True
+                if not warned and not self._stopping.is_set():
+                    _logger.warning("no notifications from other processes, jobs are found by polling: %s", error)
+                    warned = True
             finally:
                 if connection is not None:
                     drop(connection)
             if time.monotonic() - began > _PROBE_EVERY:
-                pause, told = _FIRST_PAUSE, False
-            self._stopping.wait(pause * (0.5 + random.random()))  # noqa: S311 - spreads rivals, hides nothing
+                pause, warned = _FIRST_PAUSE, False
+            self._stopping.wait(pause * (0.5 + random.random()))  # noqa: S311 - jitter, not a secret
             pause = min(_LONGEST_PAUSE, pause * 2)
 
     def _listen(self, connection: Connection[Any]) -> None:
@@ -100,13 +100,13 @@ class Listener:
         while not self._stopping.is_set():
             now = time.monotonic()
             if probed_at is not None and now - probed_at > _PROBE_TIMEOUT:
-                message = "the connection hears nothing, not even itself (a transaction pooler cannot pass hints on)"
+                message = "no notification arrives, not even our own probe (transaction poolers do not support LISTEN)"
                 raise _DeafError(message)
             if probed_at is None and now >= next_probe:
                 probe = sql.SQL("notify {}, {}").format(sql.Identifier(self._channel), sql.Literal(self._probe))
-                self._say(connection, probe)
+                self._send(connection, probe)
                 probed_at = now
-            marks = _heard(connection)
+            marks = _received(connection)
             if self._probe in marks:
                 probed_at, next_probe = None, now + _PROBE_EVERY
             if any(mark not in {self._probe, self._own_mark} for mark in marks):
@@ -115,13 +115,13 @@ class Listener:
                 until = next_probe if probed_at is None else probed_at + _PROBE_TIMEOUT
                 poll.poll(max(1, int((until - time.monotonic()) * 1000) + 1))
 
-    def _say(self, connection: Connection[Any], command: sql.Composed) -> None:
+    def _send(self, connection: Connection[Any], command: sql.Composed) -> None:
         connection.pgconn.send_query(command.as_bytes(connection))
         await_answers(connection, _PROBE_TIMEOUT)
 
 
-def _heard(connection: Connection[Any]) -> list[str]:
-    """Return the marks of what has come in; past the driver, whose own way takes longer than the rest of a hint's."""
+def _received(connection: Connection[Any]) -> list[str]:
+    """Return the marks of the notifications received; straight from libpq, since the driver's API takes too long."""
     session = connection.pgconn
     session.consume_input()
     marks: list[str] = []

@@ -1,8 +1,8 @@
-"""The line on which hints are sent to other processes.
+"""The connection that sends notifications to other processes.
 
-A hint is sent by whoever has it, right when the line is free: to wake a thread for it takes longer than to send it, and
-the thread then wants the interpreter lock of whoever goes on. Its answer is taken in before the next hint. All else,
-where there is something to wait for, is left to a thread.
+The calling thread sends the notification itself if the connection is free: waking a sender thread takes longer than
+sending, and that thread would then compete for the interpreter lock. The reply is read before the next notification.
+Whatever has to wait is left to the sender thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMEOUT = 5.0
 
 
 class NotifyConnection:
-    """A connection for one command. After it there is a pause, and a longer one if a hint has had to wait for it."""
+    """A connection for one command. A pause follows each run, a longer one if a notification had to wait."""
 
     def __init__(self, location: PostgresLocation, command: bytes) -> None:
         self._location = location
@@ -37,11 +37,11 @@ class NotifyConnection:
 
     @property
     def rest(self) -> float:
-        """The seconds that are left of the pause."""
+        """The remaining seconds of the pause."""
         return max(0.0, self._rests_until - time.monotonic())
 
     def try_now(self) -> bool:
-        """Send without waiting for anything; False if the thread must, now or after a pause. From any thread."""
+        """Send without waiting; False if the sender thread must send, now or after a pause. Safe from any thread."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -67,7 +67,7 @@ class NotifyConnection:
             self._lock.release()
 
     def send(self) -> None:
-        """Send what had to wait, over a new connection if need be, and wait for the answer; raises what goes wrong."""
+        """Send, over a new connection if necessary, and wait for the reply; errors of driver and store pass through."""
         with self._lock:
             connection = self._connection
             try:
@@ -87,7 +87,7 @@ class NotifyConnection:
             self._rests_until = time.monotonic() + self._pause
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with self._lock:
             self._drop()
 

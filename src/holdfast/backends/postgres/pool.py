@@ -47,7 +47,7 @@ class PostgresConnections:
 
 
 def pools_for_verbs(location: PostgresLocation) -> PostgresPools:
-    """Return the pools on whose connections only our own statements run, planned as suits those."""
+    """Return the pools for verbs: only our own statements run there, with planner settings for them."""
     return AsyncPools(PostgresConnections(location), partial(connect, location, for_verbs=True), users="calls")
 
 

@@ -1,6 +1,6 @@
-"""Where the verbs are run: each in a transaction of its own, in the handler's, or in the caller's.
+"""Runners of verbs: each verb in a separate transaction, or in the one that the calling handler holds open.
 
-The server breaks one of two transactions off when they wait for each other; that one is run again here, a few times.
+The server aborts one of two transactions that deadlock; that one is repeated here, a few times.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from holdfast.store.steps import Runner, Verb
 T = TypeVar("T")
 HandlersTransaction = PostgresAsyncTransaction | PostgresBlockingTransaction
 
-_TRIES = 6
+_ATTEMPTS = 6
 _PAUSE = 0.02
 _BEGIN = b"begin isolation level read committed"
-# A process that is stopped between two statements would keep what it has locked from everybody: a partition's head, the
-# leadership. The server ends it then; a verb takes milliseconds, and is safe to repeat.
+# A process that is stopped between two statements would keep its locks: a partition's head, the leadership. The server
+# then ends its session; a verb takes milliseconds, and is safe to repeat.
 _BEGIN_STEPS = _BEGIN + b"; set local idle_in_transaction_session_timeout = '5s'"
 _COMMIT = b"commit"
-# Whoever looks at everything reads whole tables: see `connecting.py` for why that is off elsewhere.
+# Overviews read whole tables: `connecting.py` explains why that is off elsewhere.
 _SNAPSHOT = (
     b"begin isolation level repeatable read read only; set local enable_seqscan = on; set local enable_bitmapscan = on"
 )
 
 
 class SwiftRunner(Runner, Protocol):
-    """Runs also what fits into one round trip."""
+    """A runner that can also run a verb in one round trip."""
 
     def at_once(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb that asks all its statements together: one transaction, in one round trip where that can be."""
+        """Run a verb whose statements go together: one transaction, in one round trip where possible."""
         ...
 
 
@@ -69,37 +69,37 @@ class PoolRunner:
         self._reply_timeout = location.reply_timeout
 
     async def once(self, verb: Verb[T]) -> T:
-        """One statement: when its reply is lost, nobody knows whether it was done."""
+        """Run one statement; raise `OutcomeUnknown` if its reply is lost."""
         return await self._joined_or(verb, lambda: self._alone(verb, writes=True))
 
     async def look(self, verb: Verb[T]) -> T:
-        """One statement that changes nothing."""
+        """Run one statement that changes nothing."""
         return await self._joined_or(verb, lambda: self._alone(verb, writes=False))
 
     async def write(self, verb: Verb[T]) -> T:
-        """One transaction."""
+        """Run one transaction."""
         return await self._joined_or(verb, lambda: self._transact(_BEGIN_STEPS, verb))
 
     async def at_once(self, verb: Verb[T]) -> T:
-        """One transaction that begins and ends with its statements."""
+        """Run one transaction whose BEGIN and COMMIT go together with its statements."""
         return await self._joined_or(verb, lambda: self._framed(verb))
 
     async def read(self, verb: Verb[T]) -> T:
-        """One snapshot."""
+        """Run one read-only transaction with one snapshot."""
         return await self._joined_or(verb, lambda: self._transact(_SNAPSHOT, verb))
 
     async def apart(self, verb: Verb[T]) -> T:
-        """One statement that is committed whatever becomes of the handler's transaction."""
+        """Run one statement that commits independently of the handler's transaction."""
         return await self._repeat(lambda: self._alone(verb, writes=True))
 
     def losses(self) -> int:
-        """Return how often a connection is known to have broken, after a look at the one that is used next."""
+        """Return the number of broken connections so far, after a check of the connection that is used next."""
         self._pools.here.weed()
         return self._pools.losses
 
     @property
     def joins(self) -> bool:
-        """Whether verbs run inside a handler's transaction now."""
+        """Whether the current call runs inside a handler's transaction."""
         return self._entered() is not None
 
     def _entered(self) -> HandlersTransaction | None:
@@ -108,7 +108,7 @@ class PoolRunner:
         return transaction if isinstance(transaction, HandlersTransaction) else None
 
     def after_commit(self, act: Callable[[], None]) -> None:
-        """Do something once what was written can be seen: now, or when the handler's transaction has committed."""
+        """Call `act` once the writes are visible: now, or when the handler's transaction has committed."""
         transaction = self._entered()
         if transaction is not None:
             transaction.after_commit.append(act)
@@ -120,9 +120,9 @@ class PoolRunner:
         return await (self._repeat(alone) if transaction is None else self._joined(transaction, verb))
 
     async def _joined(self, transaction: HandlersTransaction, verb: Verb[T]) -> T:
-        """Run a verb in a handler's transaction, if that is whole: never outside of it, nor repeated.
+        """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it, only once.
 
-        What the server says of our own statements is told in our words; a violated key is an answer to the verb.
+        Errors of our own statements are translated, except a unique violation, which the verb itself handles.
         """
         _check_whole(transaction)
         try:
@@ -135,15 +135,15 @@ class PoolRunner:
             raise translate(error, self._where, broken=False) from error
 
     async def _repeat(self, work: Callable[[], Awaitable[T]]) -> T:
-        for number in range(1, _TRIES + 1):
+        for number in range(1, _ATTEMPTS + 1):
             try:
                 return await work()
             except psycopg.Error as error:
                 if not is_worth_repeating(error):
                     raise
-                if number == _TRIES:
+                if number == _ATTEMPTS:
                     raise translate(error, self._where, broken=False) from error
-            await asyncio.sleep(_PAUSE * number * random.random())  # noqa: S311 - spreads rivals, hides nothing
+            await asyncio.sleep(_PAUSE * number * random.random())  # noqa: S311 - jitter, not a secret
         raise AssertionError
 
     async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
@@ -209,31 +209,31 @@ class PoolRunner:
         return result
 
     def _explain(self, connection: AsyncConnection[Any], error: psycopg.Error, *, committing: bool) -> None:
-        """Raise what the driver's error means, and let go of connections that lead nowhere.
+        """Raise the translated error, and drop connections that are no longer usable.
 
-        Returns if the error itself is wanted: the verb is repeated for it, or takes another way.
+        Returns if the caller handles the driver's error: it repeats the verb, or uses another statement.
         """
         if isinstance(error, psycopg.errors.UniqueViolation) or is_worth_repeating(error):
             return
         broken = connection.closed
         if is_read_only(error):
             drop(connection)
-        if connection.closed:  # those that lie idle lead to the same place, by the same way
+        if connection.closed:  # idle connections lead to the same server, over the same network
             self._pools.drop_idle()
-        told = translate(error, self._where, broken=broken, committing=committing)
-        if isinstance(told, SchemaMismatch):
-            self._pools.lose()  # tables that are put there again have nothing in common with those of before
-        raise told from error
+        translated = translate(error, self._where, broken=broken, committing=committing)
+        if isinstance(translated, SchemaMismatch):
+            self._pools.lose()  # a new installation has new lanes: cached ids are invalid
+        raise translated from error
 
 
 def _check_whole(transaction: HandlersTransaction) -> None:
-    """Refuse to join a transaction that its handler has ended or broken by a statement of its own."""
+    """Raise `ConfigError` if a statement of the handler has ended the transaction or made it fail."""
     transaction.check_open()
     match transaction.connection.pgconn.transaction_status:
         case TransactionStatus.IDLE:
             message = (
-                "this transaction was committed or rolled back by a statement inside it, so this call would commit on "
-                "its own: leave that to the `with` block"
+                "this transaction was committed or rolled back by a statement inside it, so this call would commit "
+                "separately: leave that to the `with` block"
             )
             raise ConfigError(message)
         case TransactionStatus.INERROR:
@@ -244,14 +244,14 @@ def _check_whole(transaction: HandlersTransaction) -> None:
 
 def _has_failed() -> ConfigError:
     return ConfigError(
-        "a statement inside this transaction failed, and PostgreSQL undoes the whole transaction for that, though the "
-        "error was caught. Put what may fail into a savepoint: `with connection.transaction():`, or `async with` in "
-        "async code"
+        "a statement inside this transaction failed, so PostgreSQL rolls back the whole transaction, even though the "
+        "error was caught. Run statements that may fail in a savepoint: `with connection.transaction():`, or `async "
+        "with` in async code"
     )
 
 
 async def _roll_back(connection: AsyncConnection[Any]) -> None:
-    """Undo; a connection that cannot is dropped by the pool, and the server undoes by itself."""
+    """Roll back; if that fails, drop the connection: the server then rolls back by itself."""
     if connection.closed or is_idle(connection):
         return
     try:

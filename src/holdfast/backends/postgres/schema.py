@@ -1,4 +1,4 @@
-"""The tables: numbered files under `migrations/`, applied in order, in one transaction, by one at a time."""
+"""The schema: numbered files under `migrations/`, applied in order, in one transaction, by one process at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.backends.sql.version import require_version
 from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.store.steps import Steps
 
-# A migration that cannot have its lock soon gives up, lest all traffic queues up behind it.
+# A migration that does not get its lock soon gives up: otherwise all traffic would queue behind it.
 _LOCK_TIMEOUT = "set local lock_timeout = '5s'"
 
 MIGRATIONS = migrations("holdfast.backends.postgres")
@@ -26,20 +26,20 @@ class PostgresSchema:
         self._location = location
 
     async def install(self) -> int:
-        """Bring the tables to this version; repeatable, and safe when several do it at once."""
+        """Bring the tables to this version; idempotent, and safe when several processes do it at once."""
         return await self._runner.write(lambda: _upgrade(self._location.schema))
 
     async def check(self) -> None:
-        """Raise `SchemaMismatch` unless the tables are those of this version."""
+        """Raise `SchemaMismatch` unless the tables have this version."""
         self._compare(await self._runner.read(lambda: _version(self._location.schema)))
 
     async def open(self) -> None:
-        """Install into a database without our schema, if that is allowed; refuse an older or newer one."""
+        """Install into a database without our schema, if allowed; raise `SchemaMismatch` for an older or newer one."""
         version = await self._runner.read(lambda: _version(self._location.schema))
         if version == 0 and self._location.install:
             try:
                 version = await self._runner.write(lambda: _install_first(self._location.schema))
-            except OutcomeUnknown as error:  # whoever opens next sees what came of it, and goes on from there
+            except OutcomeUnknown as error:  # safe to open again: that finds out whether it was installed
                 raise StoreUnavailable(str(error)) from error
             except StoreUnavailable:
                 raise
@@ -51,7 +51,7 @@ class PostgresSchema:
         self._compare(version)
 
     def script(self) -> str:
-        """Return what `install` runs on an empty database."""
+        """Return the SQL that `install` runs on an empty database."""
         schema = self._location.schema
         version = TEMPLATES["set_schema_version"].replace("%(version)s", str(CURRENT)) + ";"
         parts = [f"create schema if not exists {quoted(schema)};", *MIGRATIONS.values(), version]

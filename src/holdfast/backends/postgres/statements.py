@@ -1,6 +1,6 @@
-"""The statements of this backend, read once from the `.sql` files beside it, and bound to a schema and a clock.
+"""The statements of this backend: read once from the files under `sql/`, and bound to a schema and a clock.
 
-The clock of the store is one expression, in one place: here.
+The clock of the store is a single expression, defined here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEMPLATES = statements("holdfast.backends.postgres")
 
 
 def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:
-    """Return a statement or migration with the schema's quoted name and the constants in their places."""
+    """Replace the placeholders of a statement or migration: the quoted schema name, the clock and the constants."""
     places = {
         "{schema}": quoted(schema),
         "{now}": now,
@@ -38,7 +38,7 @@ def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:
 
 
 class Statements:
-    """All statements for one schema. With `clock`, only in tests, every instant is that clock's."""
+    """All statements for one schema. With `clock`, which is for tests, every instant comes from that clock."""
 
     def __init__(self, schema: str, clock: Callable[[], int] | None) -> None:
         self.schema = schema
@@ -47,15 +47,15 @@ class Statements:
         self._texts = {name: fill_in(text, schema, now).encode() for name, text in TEMPLATES.items()}
 
     def text(self, name: str) -> bytes:
-        """Return a statement as the driver takes it."""
+        """Return the text of a statement in the form of the driver."""
         return self._texts[name]
 
     def parameters(self, given: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a statement's parameters as the driver takes them, with the instant where a clock was given.
+        """Return a statement's parameters in the form of the driver, with the instant if a clock was given.
 
-        An integer goes as eight bytes: the driver would choose by its value, and each size is a statement to prepare.
-        `Numbers` go as the text of an array: the driver looks at each element of a list, which costs more than the
-        statement.
+        Integers are sent as eight bytes: the driver would choose the size by the value, and each combination of sizes
+        is a separate prepared statement. `Numbers` are sent as the text of an array: the driver inspects each element
+        of a list, which takes longer than the statement.
         """
         bound = {name: _bound(value) for name, value in given.items()}
         if self._clock is not None:
@@ -72,6 +72,6 @@ def _bound(value: object) -> object:
 
 
 def transposed(asked: Each) -> Ask:
-    """Return a statement for many rows as one statement: its parameters are columns, each an array."""
+    """Turn a statement for many rows into one whose parameters are columns, each an array."""
     names = asked.rows[0].keys()
     return Ask(asked.statement, {name: [row[name] for row in asked.rows] for name in names})

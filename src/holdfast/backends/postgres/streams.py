@@ -1,4 +1,4 @@
-"""The port's verbs for streams, on PostgreSQL."""
+"""The stream store on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, T
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.stream_values import Fetched, NewNode, OwnedShares
 
-COPY_FROM = 150  # so many events, and COPY pays for its further round trips
+COPY_FROM = 150  # events: from this number on, COPY is worth its additional round trips
 _ATTEMPTS = 3
 
 
 class PostgresEvents(SqlEvents):
-    """`EventStore` on PostgreSQL. `appended` is called when events were written, in a transaction or by themselves."""
+    """`EventStore` on PostgreSQL. `appended` is called after each append, inside a joined transaction or not."""
 
     def __init__(self, runner: SwiftRunner, *, categories: Categories, appended: Callable[[], None]) -> None:
         super().__init__(runner)
@@ -44,9 +44,9 @@ class PostgresEvents(SqlEvents):
             try:
                 appended = await self._append(new)
             except psycopg.errors.UniqueViolation as error:
-                # Another transaction has appended one of these ids to another partition meanwhile: it is known now.
+                # Another transaction has just appended one of these ids to another partition: a repeat finds it.
                 if number == _ATTEMPTS or not self._is_alone:
-                    message = "an event of the same id was appended meanwhile, to another partition: append again"
+                    message = "an event with the same id was appended concurrently to another partition: append again"
                     raise StoreUnavailable(message) from error
             else:
                 self._appended()
@@ -64,7 +64,7 @@ class PostgresEvents(SqlEvents):
 
     @property
     def _is_alone(self) -> bool:
-        """Whether an append is a transaction of its own."""
+        """Whether an append runs in a separate transaction."""
         return isinstance(self._swift, PoolRunner) and not self._swift.joins
 
 
@@ -89,7 +89,7 @@ class PostgresAllocations(SqlAllocations):
         try:
             await self._runner.write(lambda: nodes.join(node, before_shares=wait_for_former_owner))
         except StoreUnavailable as error:
-            if waited_in_vain(error):  # for the process that had this id before: the next call finds it ended
+            if waited_in_vain(error):  # for the previous process of this node id: the next call succeeds
                 survey = await self.survey()
                 owners = {each.share: each.owner for each in survey.shares if each.owner is not None}
                 mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
@@ -136,8 +136,8 @@ class PostgresStreams:
         self.allocations = PostgresAllocations(runner, blockers)
 
     def join(self, using: object) -> PostgresEvents:  # noqa: D102
-        return PostgresEvents(self._callers(using), categories=self._categories, appended=_no_hint)
+        return PostgresEvents(self._callers(using), categories=self._categories, appended=_no_notification)
 
 
-def _no_hint() -> None:
-    """What is in the caller's transaction cannot be seen before its commit, which only the caller knows of."""
+def _no_notification() -> None:
+    """Do nothing: events in a caller's transaction become visible at a commit that only the caller knows of."""

@@ -27,10 +27,10 @@ from holdfast.concurrency.timeouts import limited, limited_blocking
 def hang_up(connection: AsyncConnection[Any] | Connection[Any]) -> None:
     """Shut the socket down; safe from any thread, while another waits for a reply on it."""
     try:
-        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
-            line.shutdown(socket.SHUT_RDWR)
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)
     except (OSError, psycopg.Error):
-        return  # it is closed already
+        return  # already closed
 
 
 def bounded(connection: AsyncConnection[Any], seconds: float | None) -> AbstractContextManager[None]:
@@ -44,7 +44,7 @@ def bounded_blocking(connection: Connection[Any], seconds: float | None) -> Abst
 
 
 def await_answers(connection: Connection[Any], seconds: float) -> None:
-    """Wait at most so long for the answers to commands that were sent; for threads that do so often.
+    """Wait at most `seconds` for the replies to commands that were sent; for threads that do so often.
 
     The wait itself is bounded, so no timer watches it: starting a thread and joining it took longer than the command.
     Raises `psycopg.Error`; the connection is then to be dropped.
@@ -60,7 +60,7 @@ def await_answers(connection: Connection[Any], seconds: float) -> None:
 
 
 def take_answers(session: PGconn) -> bool:
-    """Take what has been answered; whether that is all. Raises what the server says of a command that failed."""
+    """Read the replies that have arrived; return whether all have. Raises the server's error for a failed command."""
     while not session.is_busy():
         result = session.get_result()
         if result is None:

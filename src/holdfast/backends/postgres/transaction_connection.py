@@ -1,10 +1,10 @@
-"""The connection that an async handler is given in its transaction.
+"""The connection that an async handler gets in its transaction.
 
-It is a connection of the driver like any other, but that its transaction is begun and ended here: BEGIN goes with the
-statement behind it, and COMMIT with a position before it. That makes two round trips besides the handler's own, and for
-a task one more. What goes with BEGIN and COMMIT is not prepared: the driver drops all prepared statements of a session,
-those of others too, after a rollback. The completion of a task is a statement of the driver's, and prepared like the
-handler's own.
+It is an ordinary connection of the driver, except that its transaction begins and ends here: BEGIN is sent together
+with the statement after it, and COMMIT together with the statement that writes the position. That makes two round trips
+in addition to the handler's own, and one more for a task. Statements sent with BEGIN and COMMIT are not prepared: after
+a rollback the driver drops all prepared statements of a session, including those of others. The completion of a task is
+run by the driver, and prepared like the handler's own statements.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ _NOTHING: Mapping[str, object] = {}
 
 
 class HandlersConnection(LibpqConnection):
-    """A connection on which a handler's statements run, in a transaction that is ours to begin and to end."""
+    """A connection for a handler's statements, in a transaction that the store begins and ends."""
 
     async def begin_with(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
-        """Begin, run a statement, and return its rows."""
+        """Begin the transaction, run a statement, and return its rows."""
         return (await self._together((b"begin", _NOTHING), (text, parameters)))[1]
 
     async def commit_with(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
-        """Run a statement, commit, and return its rows; a statement that fails keeps the commit from being done."""
+        """Run a statement, commit, and return its rows; if the statement fails, nothing is committed."""
         return (await self._together((text, parameters), (b"commit", _NOTHING)))[0]
 
     async def end(self, command: bytes) -> None:
-        """Commit or roll back; raises `InFailedSqlTransaction` if the server has rolled back in place of a commit."""
+        """Commit or roll back; raises `InFailedSqlTransaction` if the server rolled back instead of committing."""
         done = (await self.execute(command)).statusmessage
         if done is not None and done.lower().encode() != command:
-            message = "the transaction had failed, so the server has rolled it back"
+            message = "the transaction had failed, so the server rolled it back"
             raise psycopg.errors.InFailedSqlTransaction(message)
 
     async def commit(self) -> NoReturn:
-        """Refuse: it would end the transaction before the completion is in it."""
+        """Raise: a commit would end the transaction before the completion is in it."""
         self._refuse("commit")
 
     async def rollback(self) -> NoReturn:
-        """Refuse."""
+        """Raise: leaving the block ends the transaction."""
         self._refuse("rollback")
 
     @staticmethod
     def _refuse(what: str) -> NoReturn:
         message = (
-            f"{what}() is not for handlers: leaving the `async with ctx.transaction()` block commits, an exception "
-            "rolls back; for a part of the work use `async with connection.transaction()`, a savepoint"
+            f"handlers must not call {what}(): leaving the `async with ctx.transaction()` block commits, an exception "
+            "rolls back; for a savepoint use `async with connection.transaction()`"
         )
         raise psycopg.ProgrammingError(message)
 
     async def _together(self, *queries: tuple[bytes, Mapping[str, object]]) -> list[list[Any]]:
         async with self.lock:
             if self.pgconn.pipeline_status != PipelineStatus.OFF:
-                message = "a pipeline of this connection is still open: leave its block before that of the transaction"
+                message = "a pipeline of this connection is still open: leave its block before the transaction block"
                 raise psycopg.ProgrammingError(message)
             filled = [fill(self, text, parameters) for text, parameters in queries]
             results = await self._answers_together([one.send for one in filled])

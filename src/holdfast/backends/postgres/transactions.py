@@ -1,4 +1,4 @@
-"""Opens handlers' transactions on PostgreSQL, on connections apart from those of the verbs."""
+"""Opens handlers' transactions on PostgreSQL, on other connections than those of the verbs."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class PostgresTransactions:
         self._place = place
 
     def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:
-        """Open a transaction for an async handler of a task."""
+        """Open a transaction for a task's async handler."""
         return self._open(fence_of_job(lease, self._place.verbs), limit)
 
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:
-        """Open a transaction for a handler of a task in a thread."""
+        """Open a transaction for a task's handler in a thread."""
         return self._open_blocking(fence_of_job(lease, self._place.verbs), limit)
 
     def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:
-        """Open a transaction for an async handler of a consumer."""
+        """Open a transaction for a consumer's async handler."""
         return self._open(fence_of_share(grant, self._place.verbs), limit)
 
     def begin_stream_blocking(
         self, grant: Grant, *, limit: timedelta
     ) -> AbstractContextManager[PostgresBlockingTransaction]:
-        """Open a transaction for a handler of a consumer in a thread."""
+        """Open a transaction for a consumer's handler in a thread."""
         return self._open_blocking(fence_of_share(grant, self._place.verbs), limit)
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
-"""Connections that can be talked to past the driver's cursors: statements go straight to libpq.
+"""Connections that bypass the driver's cursors: statements go straight to libpq.
 
-A cursor finds out anew, each time, what can be known of a statement beforehand, and sends one statement at a time.
+A cursor works out at every run what is constant for a statement, and sends one statement at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
 _PLACE = re.compile(rb"%\((\w+)\)s|%%")
-_TIMEOUT = 5.0  # with a server that was asked to cancel a statement
+_TIMEOUT = 5.0  # seconds for the server to cancel a statement
 Send = Callable[[PGconn], None]
 Exchange = Generator[Wait, Ready | None, list[PGresult]]
 
@@ -34,7 +34,7 @@ class Filled(NamedTuple):
     transformer: Adaptation
 
     def send(self, session: PGconn) -> None:
-        """Send it to be parsed, planned and run."""
+        """Send the statement, unprepared: the server parses, plans and runs it."""
         adapted = self.transformer
         session.send_query_params(
             self.query,
@@ -45,7 +45,7 @@ class Filled(NamedTuple):
         )
 
     def rows(self, result: PGresult) -> list[Any]:
-        """Return the rows of its answer."""
+        """Return the rows of the result."""
         if result.status != ExecStatus.TUPLES_OK:
             return [()] * (result.command_tuples or 0)
         self.transformer.set_pgresult(result)
@@ -53,24 +53,24 @@ class Filled(NamedTuple):
 
 
 def fill(connection: AsyncConnection[Any], text: bytes, parameters: Mapping[str, object]) -> Filled:
-    """Put parameters, adapted by the driver, in the places of a statement."""
+    """Bind parameters, adapted by the driver, to a statement."""
     query, names, formats = _numbered(text)
     transformer = Transformer(connection)
     return Filled(query, transformer.dump_sequence([parameters[name] for name in names], formats), transformer)
 
 
 class LibpqConnection(AsyncConnection[Any]):
-    """A connection with a short way to the server."""
+    """A connection with a direct path to libpq."""
 
     async def _answer(self) -> PGresult:
-        """Wait for the answer to the one statement that was sent; raises what the server says of it or its commit."""
+        """Wait for the result of the one statement that was sent; raises the server's error for it or its commit."""
         results = await self._answers(_exchange(self.pgconn, in_pipeline=False))
         return _checked(results[-1])
 
     async def _answers_together(self, send: Sequence[Send]) -> list[PGresult]:
-        """Send statements in one round trip and return all answers.
+        """Send statements in one round trip and return all results.
 
-        Raises what the server says of the first that fails: it takes all that follow with it, but none before it.
+        Raises the server's error for the first that fails: earlier statements have run, the server skips later ones.
         """
         self.pgconn.enter_pipeline_mode()
         try:
@@ -86,14 +86,14 @@ class LibpqConnection(AsyncConnection[Any]):
         try:
             if self.pgconn.status == ConnStatus.OK:
                 self.pgconn.exit_pipeline_mode()
-        except psycopg.OperationalError:  # something that was sent is still to be answered, and nobody waits for it
+        except psycopg.OperationalError:  # replies are outstanding, and no task waits for them
             self.pgconn.finish()
 
     async def _answers(self, exchange: Exchange) -> list[PGresult]:
-        """Wait for the answers to what was sent.
+        """Wait for the results of the statements that were sent.
 
-        What is cancelled here is cancelled there, and the session can be used again. Who is cancelled a second time
-        meanwhile does not wait for that, and the session is closed.
+        If the wait is cancelled, the statement is cancelled on the server, and the session stays usable. A second
+        cancellation meanwhile closes the session instead of waiting for that.
         """
         try:
             return await self._led(exchange)
@@ -113,7 +113,7 @@ class LibpqConnection(AsyncConnection[Any]):
         loop = asyncio.get_running_loop()
         descriptor = self.pgconn.socket
         reader = _Waiter(loop)
-        loop.add_reader(descriptor, reader.settle, Ready.R)  # once: a long answer comes in many pieces
+        loop.add_reader(descriptor, reader.settle, Ready.R)  # once: a long result arrives in many pieces
         try:
             wanted = next(exchange)
             while True:
@@ -133,7 +133,7 @@ class LibpqConnection(AsyncConnection[Any]):
 
 
 class _Waiter:
-    """Waits again and again for the same socket."""
+    """Waits repeatedly for the same socket."""
 
     __slots__ = ("_future", "_loop")
 
@@ -142,29 +142,29 @@ class _Waiter:
         self._future: asyncio.Future[Ready] | None = None
 
     def next(self) -> asyncio.Future[Ready]:
-        """Return what becomes ready next; the socket is still so, should it have been before."""
+        """Return a future for the socket's next readiness; readiness from before this call is reported again."""
         self._future = self._loop.create_future()
         return self._future
 
     def settle(self, how: Ready) -> None:
-        """Take note that the socket is ready."""
+        """Record that the socket is ready."""
         if self._future is not None and not self._future.done():
             self._future.set_result(how)
 
 
 def _exchange(session: PGconn, *, in_pipeline: bool) -> Exchange:
-    """Send what is still to be sent and take in all that is answered, never blocking.
+    """Flush the output and read all results, without blocking.
 
-    Returns the results up to the first that failed: one for each statement, and one more if what failed is the commit
-    that the server does by itself. Before it is ready for the next statement nothing is known to be committed, so a
-    server that hangs up earlier, and does not say why, raises `OperationalError`.
+    Returns the results up to the first that failed: one for each statement, and one more if the implicit commit of the
+    server failed. Until the server is ready for the next statement, nothing is known to be committed: if it closes the
+    connection before that without an error message, this raises `OperationalError`.
     """
     results: list[PGresult] = []
     try:
         yield from _send(session)
         yield from _take_in(session, results, in_pipeline=in_pipeline)
     except psycopg.OperationalError:
-        if not _has_failed(results):  # else the server has said why before it closed the connection
+        if not _has_failed(results):  # else the server sent the reason before it closed the connection
             raise
     return results
 
@@ -174,9 +174,9 @@ def _take_in(session: PGconn, results: list[PGresult], *, in_pipeline: bool) -> 
     while True:
         result = yield from _next_result(session)
         if result is None and (was_none or not in_pipeline):
-            # In a pipeline one stands behind each answer: behind none, nobody is there any more.
+            # In a pipeline, one None follows each result; a second None means that the connection is closed.
             if in_pipeline or not results or session.status != ConnStatus.OK:
-                message = "the server closed the connection in the middle of its answers"
+                message = "the server closed the connection before it had sent all results"
                 raise psycopg.OperationalError(message)
             return
         was_none = result is None
@@ -193,7 +193,7 @@ def _has_failed(results: Sequence[PGresult]) -> bool:
 
 def _send(session: PGconn) -> Generator[Wait, Ready | None, None]:
     while session.flush():
-        ready = yield Wait.RW  # None: the wait was cancelled, and somebody waits anew
+        ready = yield Wait.RW  # None: the wait was cancelled, and another one follows
         if ready is None or ready & Ready.R:
             session.consume_input()
 
@@ -206,7 +206,7 @@ def _next_result(session: PGconn) -> Generator[Wait, Ready | None, PGresult | No
 
 
 def _checked(result: PGresult) -> PGresult:
-    """Return a result; raises what the server says."""
+    """Return a result; raises the server's error if it is one."""
     if result.status == ExecStatus.FATAL_ERROR:
         raise psycopg.errors.error_from_result(result)
     return result
@@ -214,7 +214,7 @@ def _checked(result: PGresult) -> PGresult:
 
 @lru_cache(maxsize=1000)
 def _numbered(text: bytes) -> tuple[bytes, list[str], list[PyFormat]]:
-    """Return a statement with numbers in the places of names, and the names in the order of their numbers."""
+    """Return a statement with numbered parameters in place of named ones, and the names in numeric order."""
     names: list[str] = []
 
     def place(match: re.Match[bytes]) -> bytes:

@@ -1,1 +1,1 @@
-"""What the SQL stores share. It knows no database: each store brings its own statements and driver."""
+"""Code that the SQL stores share. It depends on no database: each store provides its statements and driver."""

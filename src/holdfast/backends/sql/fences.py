@@ -1,4 +1,4 @@
-"""What a handler's transaction rests on: a job under its lease, or a share under its grant."""
+"""The fence of a handler's transaction: a job under its lease, or a share under its grant."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from holdfast.store.values import Verdict
 
 
 class FencedVerbs(NamedTuple):
-    """The verbs at the two ends of a handler's transaction.
+    """The verbs at the start and the end of a handler's transaction.
 
-    `lock_job` and `lock_share` lock the row until the end of the transaction and return whether the fence still holds;
-    they are given the limit in milliseconds. `complete` and `commit` write the end under the fence.
+    `lock_job` and `lock_share` lock the row until the end of the transaction and return whether the fence is current;
+    they receive the limit in milliseconds. `complete` and `commit` write the completion or the position, fenced.
     """
 
     lock_job: Callable[[Lease, int], Steps[bool]]

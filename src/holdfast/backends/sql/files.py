@@ -10,7 +10,7 @@ _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
 
 
 def statements(package: str) -> dict[str, str]:
-    """Return the statements of a store's package by name; a name given twice is a mistake of ours."""
+    """Return the statements of a store's package by name; raises `RuntimeError` if a name is defined twice."""
     found: dict[str, str] = {}
     for path in sorted(files(package).joinpath("sql").iterdir(), key=lambda path: path.name):
         parts = _HEADER.split(path.read_text(encoding="utf-8"))

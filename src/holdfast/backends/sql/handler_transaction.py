@@ -7,16 +7,17 @@
               LeaseLost                    rollback             rollback, LeaseLost  OutcomeUnknown: verify
 ```
 
-For a task the lease is the job's and the end is the completion; for a consumer they are the share's and the position.
+For a task, the lease is that of the job and the fenced end is the completion; for a consumer, it is the grant of the
+share and the position.
 
-A driver keeps the transaction in one of these states. The thread that takes it out of OPEN, under the lock, decides
-what becomes of it: a handler that returns cannot commit what the limit has already rolled back.
+A transaction is in one of these states. The thread that moves it out of OPEN, under the lock, decides its outcome: a
+handler that returns cannot commit what the limit has already rolled back.
 
 ```text
-   WAITING ─▶ OPEN ─▶ SEALED ─▶ ENDED      about to commit: it can no longer expire
+   WAITING ─▶ OPEN ─▶ SEALED ─▶ ENDED      SEALED: about to commit, it can no longer expire
       │         ├───▶ EXPIRED              rolled back because it lasted longer than its limit
-      │         └───▶ UNDONE               rolled back by the store itself, at an error inside it
-      └───────▶ UNWANTED                   its handler was cancelled while it waited for its turn
+      │         └───▶ UNDONE               rolled back by the store itself, after an error inside it
+      └───────▶ UNWANTED                   its handler was cancelled while it waited to begin
 ```
 """
 
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 class TransactionState(Enum):
-    """Where a handler's transaction stands: see the module."""
+    """The state of a handler's transaction: see the module."""
 
     WAITING = "waiting"
     OPEN = "open"
@@ -51,10 +52,10 @@ class TransactionState(Enum):
 
 
 class FenceCheck(NamedTuple):
-    """What a handler's transaction rests on: a job under its lease, or a share under its grant.
+    """The fence that a handler's transaction depends on: of a job under its lease, or of a share under its grant.
 
-    `name` and `remedy` (how to get a longer limit) are for messages. `lock` locks the lease's row and raises
-    `LeaseLost` if the fence is stale; it is given the limit in milliseconds.
+    `name` and `remedy` (how to get a longer limit) are for messages. `lock` locks the row of the job or share and
+    raises `LeaseLost` if the fence is stale; it receives the limit in milliseconds.
     """
 
     name: str
@@ -63,7 +64,7 @@ class FenceCheck(NamedTuple):
 
 
 class OpenTransaction:
-    """What the drivers share. `owner` identifies the store, so that only its own verbs join."""
+    """The part that is common to all drivers. `owner` identifies the store, so that only its verbs join."""
 
     def __init__(
         self,
@@ -85,11 +86,11 @@ class OpenTransaction:
 
     @property
     def is_entered(self) -> bool:
-        """Whether its handler is inside the block: its calls join it or, once it was rolled back, are refused."""
+        """Whether its handler is inside the block: the handler's calls then join it or, after a rollback, raise."""
         return self._is_inside and self.state not in {TransactionState.SEALED, TransactionState.ENDED}
 
     def move(self, old: TransactionState, new: TransactionState) -> bool:
-        """Go from one state to another; False, with nothing changed, if it is in neither of them any more."""
+        """Move from state `old` to `new`; return False, with nothing changed, if the state is not `old`."""
         with self._lock:
             if self.state is not old:
                 return False
@@ -97,12 +98,12 @@ class OpenTransaction:
             return True
 
     def seal(self) -> None:
-        """Keep it from expiring: it is about to commit."""
+        """Prevent its expiry before a commit; raise if it is already over."""
         if not self.move(TransactionState.OPEN, TransactionState.SEALED):
             raise self.over()
 
     def check_open(self) -> None:
-        """Refuse a call inside a transaction that was rolled back: it would commit on its own."""
+        """Raise if the transaction was rolled back: a statement would commit separately."""
         if self.state is not TransactionState.OPEN:
             raise self.over()
 
@@ -111,14 +112,14 @@ class OpenTransaction:
         return self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))
 
     def committed(self) -> None:
-        """Report what waited for the commit."""
+        """Notify of jobs that became ready, and run the callbacks that waited for the commit."""
         if self.ready:
             self._became_ready(self.ready.places)
         for act in self.after_commit:
             act()
 
     def over(self) -> HoldfastError:
-        """Return why no statement can run in it any more."""
+        """Return the error that says why no further statement can run."""
         match self.state:
             case TransactionState.EXPIRED:
                 return TransactionExpired(
@@ -128,19 +129,19 @@ class OpenTransaction:
                 )
             case TransactionState.UNDONE:
                 return StoreError(
-                    f"{self.fence.name}: the store has rolled its transaction back at an error inside it (a full disk, "
-                    "or a statement that asks for a rollback). Nothing of it was written: let the error end the attempt"
+                    f"{self.fence.name}: the store rolled the transaction back after an error inside it (a full disk, "
+                    "or a statement that asks for a rollback). Nothing was written: let the error end the attempt"
                 )
             case _:
                 return ConfigError("this transaction has ended: use its connection inside the `with` block only")
 
     def explained(self) -> AbstractContextManager[None]:
-        """Return a block in which errors of the driver become what they mean for the transaction."""
+        """Return a context that translates errors of the driver into errors of the transaction."""
         return nullcontext()
 
     @contextmanager
     def joined(self) -> Generator[None]:
-        """Let calls of the handler join it."""
+        """Make the handler's calls inside the block join the transaction."""
         token = current.set(self)
         self._is_inside = True
         try:
@@ -170,19 +171,19 @@ class AsyncTransaction(OpenTransaction, ABC):
 
     @abstractmethod
     async def commit_transaction(self) -> None:
-        """Commit, unless that was done with the last statement; a cancellation does not interrupt it."""
+        """Commit, unless the last statement has done so; a cancellation does not interrupt it."""
 
     @abstractmethod
     async def undo(self) -> None:
-        """Roll back, in whatever state it is; a cancellation does not interrupt it. No harm after a commit."""
+        """Roll back, in any state; a cancellation does not interrupt it. After a commit it does nothing."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop the time limit, and let nothing join any more."""
+        """Stop the time limit; later calls no longer join."""
 
 
 class BlockingTransaction(OpenTransaction, ABC):
-    """A transaction of a handler in a thread: as `AsyncTransaction`."""
+    """A transaction of a handler that runs in a thread: as `AsyncTransaction`."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -198,7 +199,7 @@ class BlockingTransaction(OpenTransaction, ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop the time limit, and let nothing join any more."""
+        """Stop the time limit; later calls no longer join."""
 
 
 AsyncT = TypeVar("AsyncT", bound=AsyncTransaction)
@@ -223,7 +224,7 @@ async def opened(transaction: AsyncT) -> AsyncGenerator[AsyncT]:
 
 @contextmanager
 def opened_blocking(transaction: BlockingT) -> Generator[BlockingT]:
-    """Hold a transaction open for a handler in a thread."""
+    """Hold a transaction open for a handler that runs in a thread."""
     try:
         transaction.begin()
         with transaction.explained(), transaction.joined():

@@ -1,7 +1,7 @@
 """`JobRows` on SQL: rows are locked, decided on by the rules, and moved between the tables of their states.
 
-Locks are taken in one order by every verb, so that two never wait for each other: rows of jobs first, those of several
-leases by seq; then order keys, by queue and key; then the jobs that wait in them.
+Every verb takes its locks in the same order, so that no two verbs deadlock: first rows of jobs, those of several leases
+by seq; then order keys, by queue and key; then the jobs that wait in them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from holdfast.store.job_rows import (
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
-_LOOKS = 50  # so many times a job is looked for that moves between two tables while it is looked for
+_LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
 
 
 class LockedRow(NamedTuple):
-    """What the lock statements return; `state` is None if the job moved to another table meanwhile."""
+    """A row of the lock statements; `state` is None if the job moved to another table meanwhile."""
 
     now: int
     id: str
@@ -71,7 +71,7 @@ class LockedRow(NamedTuple):
 
 
 class EndedLease(NamedTuple):
-    """What the holder of a lease has written (`ended`)."""
+    """The outcome that the holder of a lease has written (`ended`)."""
 
     seq: int
     fence: int
@@ -79,7 +79,7 @@ class EndedLease(NamedTuple):
 
 
 class SqlJobRows(ABC):
-    """What the dialects share. A dialect adds its hot paths, `complete` and `promote`, and may replace `bring_up`."""
+    """Code shared by all dialects. Each adds its hot paths, `complete` and `promote`, and may replace `bring_up`."""
 
     @abstractmethod
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
@@ -91,10 +91,10 @@ class SqlJobRows(ABC):
 
     @abstractmethod
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
-        """Make the first waiting job of each locked order key, which has no head, its head; return those now ready."""
+        """Make the first waiting job of each locked order key without a head its head; return those now ready."""
 
     def text(self, text: str) -> str:
-        """Return a text for people as the dialect can keep it."""
+        """Return a human-readable text in a form that the dialect can store."""
         return text
 
     def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102 - the port states the contracts
@@ -118,7 +118,7 @@ class SqlJobRows(ABC):
             found = yield from records(LockedRow, "lock_job", id=job_id)
             if not found or found[0].state is not None:
                 return _locked(found)
-        raise StoreUnavailable(f"job {job_id} moves faster than it can be locked: try again")
+        raise StoreUnavailable(f"job {job_id} changes state faster than it can be locked: try again")
 
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: D102
         ready = yield from write_changes(now, changes, self.text)
@@ -160,7 +160,7 @@ class SqlJobRows(ABC):
         old = Numbers(seq for (seq,) in (yield from rows(f"old_{state}", keep=span, limit=limit)))
         if not old:
             return 0
-        # Between the two another process may have pruned some of them, or an operator may have retried one.
+        # Between the two statements another process may have pruned some jobs, or an operator may have retried one.
         locked = Numbers(seq for (seq,) in (yield from rows(f"lock_{state}", seqs=old, keep=span)))
         for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
             yield Ask(statement, {"seqs": locked})

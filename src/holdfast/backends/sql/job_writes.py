@@ -1,4 +1,4 @@
-"""Write changes: a statement per table that rows leave, and one per table that they go to."""
+"""Writes changes of jobs: one statement per table that rows leave, and one per table that they enter."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PUT: Mapping[JobState, Callable[[JobRow], Row]] = {
 
 
 def write_changes(now: int, changes: Sequence[Change], text: Text) -> Steps[list[Place]]:
-    """Write changes of rows that are locked; return the places of those that are ready now."""
+    """Write changes of locked rows; return the places of the jobs that are now ready."""
     left: defaultdict[str, list[Row]] = defaultdict(list)
     put: defaultdict[str, list[Row]] = defaultdict(list)
     for old, new, *_ in changes:
@@ -124,7 +124,7 @@ def minute_of(now: int) -> int:
 
 
 def count_row(now: int, lane_id: int, numbers: Mapping[str, int]) -> Row:
-    """Return the parameters of `count_events` that raise these counters of a lane."""
+    """Return the parameters of `count_events` that add these numbers to the counters of a lane."""
     return {"minute_at": minute_of(now), "lane_id": lane_id, **{name: numbers.get(name, 0) for name in COUNTS}}
 
 

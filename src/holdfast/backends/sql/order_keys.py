@@ -1,9 +1,9 @@
-"""Order keys: of each, one job, the head, is ready, scheduled or running; the others are blocked.
+"""Order keys: one job of each key, the head, is ready, scheduled or running; the others are blocked.
 
-A verb that puts a job into an order key, or ends its head, first locks the key's row and then reads, in a statement
-with a newer snapshot, which job is first. So of two concurrent enqueues one waits for the other; and an enqueue that
-meets the end of the head comes before it, and is seen, or after it, and finds the key as that end has left it. Nothing
-is counted, so the step may be repeated.
+A verb that adds a job to an order key, or ends its head, first locks the key's row and then reads, in a statement with
+a newer snapshot, which job is first. So two concurrent enqueues are serialized. An enqueue that is concurrent with the
+end of the head either commits first, and its job is seen, or it waits and then sees the key as the end has left it. No
+counter is kept, so the step may be repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_HEAD = 0
 
 
 class LockedKey(NamedTuple):
-    """An order key, locked (`lock_order_keys`), and the seq of the job that it was locked for."""
+    """A locked order key (`lock_order_keys`), and the seq of the job for which it was locked."""
 
     line_id: int
     head_seq: int
@@ -43,7 +43,7 @@ class FirstBlocked(NamedTuple):
 
 
 def put_blocked(row: JobRow) -> Steps[None]:
-    """Put a job that has ended at the end of its order key; `settle` follows."""
+    """Put an ended job at the end of its order key; the caller runs `settle` afterwards."""
     yield from run("add_order_key", queue=row.queue, order_key=row.order_key)
     ((line_id, _, _),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
     yield from run("next_place")
@@ -59,14 +59,14 @@ def put_blocked(row: JobRow) -> Steps[None]:
 
 
 def settle(seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]) -> Steps[Sequence[Place]]:
-    """Give a head to the order keys of these jobs, which were the heads or joined a key without one."""
+    """Choose new heads for the order keys of these jobs, which were the heads or joined a key without a head."""
     keys = yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))
     vacant = [key.line_id for key in keys if key.head_seq in {NO_HEAD, key.seq}]
     return (yield from bring_up(vacant)) if vacant else []
 
 
 def bring_up(line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
-    """Make the first waiting job of each locked order key its head; remove a key in which none waits."""
+    """Make the first waiting job of each locked order key its head; delete a key without waiting jobs."""
     found = yield from records(FirstBlocked, "first_blocked", line_ids=Numbers(line_ids))
     ready = [row for row in found if run_at_of(row.turn, row.priority) <= row.now]
     later = [row for row in found if run_at_of(row.turn, row.priority) > row.now]

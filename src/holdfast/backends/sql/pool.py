@@ -20,11 +20,11 @@ _SLOT_TIMEOUT: Final = 30.0
 
 
 class Connections(Protocol[D_contra]):
-    """What a pool asks of a driver."""
+    """What a pool needs from a driver."""
 
     @property
     def url(self) -> str:
-        """Where the connections lead, for messages."""
+        """The URL of the database, for messages."""
         ...
 
     @property
@@ -33,7 +33,7 @@ class Connections(Protocol[D_contra]):
         ...
 
     def is_closed(self, connection: D_contra) -> bool:
-        """Whether a returned connection has broken; costs nothing."""
+        """Whether a returned connection has broken; a cheap check."""
         ...
 
     def is_reusable(self, connection: D_contra) -> bool:
@@ -41,15 +41,15 @@ class Connections(Protocol[D_contra]):
         ...
 
     def is_broken(self, connection: D_contra) -> bool:
-        """Whether an idle connection must not be used any more."""
+        """Whether an idle connection can no longer be used."""
         ...
 
     def drop(self, connection: D_contra) -> None:
-        """Close without waiting; from any thread."""
+        """Close without waiting; callable from any thread."""
         ...
 
     def lent(self, connection: D_contra) -> AbstractContextManager[None]:
-        """Restore, in the end, what the borrower has set on the connection object."""
+        """Restore, at the end of the block, attributes of the connection object that the borrower has set."""
         ...
 
 
@@ -63,7 +63,7 @@ class _Idle(Generic[C]):
         self.is_closed = False
 
     def take(self) -> C | None:
-        """Return the last one that is whole; broken ones are dropped."""
+        """Return the last usable connection, or None; broken ones are dropped."""
         while (connection := self._popped()) is not None:
             if not self._connections.is_broken(connection):
                 return connection
@@ -91,7 +91,7 @@ class _Idle(Generic[C]):
 
 
 class AsyncPool(Generic[C]):
-    """The connections of one event loop; `lost` is called whenever one has broken, or is suspected to have."""
+    """The connections of one event loop; `lost` is called whenever one has broken, or may have."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class AsyncPool(Generic[C]):
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[C]:
-        """Lend a connection that is between transactions; one that is returned otherwise is dropped."""
+        """Lend a connection without an open transaction; one that is returned with an open one is dropped."""
         connection = await self.take()
         try:
             with self._connections.lent(connection):
@@ -142,13 +142,13 @@ class AsyncPool(Generic[C]):
         self._slots.release()
 
     def weed(self) -> None:
-        """Drop idle connections that have broken, up to the first whole one: the one to be lent next."""
+        """Drop broken idle connections, up to the first usable one, which is lent next."""
         connection = self._idle.take()
         if connection is not None:
             self._idle.put(connection)
 
     def drop_idle(self) -> None:
-        """Close idle connections; from any thread."""
+        """Close idle connections; callable from any thread."""
         self._lost()
         self._idle.drop_all()
 
@@ -167,7 +167,7 @@ class AsyncPools(Generic[C]):
         self._users = users
         self._pools: dict[asyncio.AbstractEventLoop, AsyncPool[C]] = {}
         self.losses = 0
-        """Grows whenever a connection has broken: what was cached through it may no longer be true."""
+        """Grows whenever a connection has broken: values cached from it may be out of date."""
 
     @property
     def here(self) -> AsyncPool[C]:
@@ -181,7 +181,7 @@ class AsyncPools(Generic[C]):
         return pool
 
     def lose(self) -> None:
-        """Record that a connection has broken, or leads to another database."""
+        """Record that a connection has broken, or that the database behind it has changed."""
         self.losses += 1
 
     def _forget_ended_loops(self) -> None:
@@ -191,7 +191,7 @@ class AsyncPools(Generic[C]):
                 pool.drop_idle()
 
     def drop_idle(self) -> None:
-        """Close idle connections in all of them; from any thread."""
+        """Close the idle connections of all pools; callable from any thread."""
         self.lose()
         for pool in list(self._pools.values()):
             pool.drop_idle()
@@ -215,7 +215,7 @@ class BlockingPool(Generic[C]):
 
     @contextmanager
     def connection(self) -> Generator[C]:
-        """Lend a connection that is between transactions; one that is returned otherwise is dropped."""
+        """Lend a connection without an open transaction; one that is returned with an open one is dropped."""
         if not self._slots.acquire(timeout=_SLOT_TIMEOUT):
             raise _exhausted(self._connections, self._users)
         try:
@@ -229,7 +229,7 @@ class BlockingPool(Generic[C]):
             self._slots.release()
 
     def drop_idle(self) -> None:
-        """Close idle connections; from any thread."""
+        """Close idle connections; callable from any thread."""
         self._idle.drop_all()
 
     def close(self) -> None:
@@ -241,5 +241,5 @@ class BlockingPool(Generic[C]):
 def _exhausted(connections: Connections[C], users: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{connections.url}: all connections for {users} ({connections.limit}) have been in use for "
-        f"{_SLOT_TIMEOUT:g} s: keep transactions short, or set pool= in the URL higher"
+        f"{_SLOT_TIMEOUT:g} s: keep transactions short, or raise pool= in the URL"
     )

@@ -18,7 +18,7 @@ Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class Numbers(list[int]):
-    """A list of integers, bound without a look at each element."""
+    """A list of integers, bound without a check of each element."""
 
 
 class Ask(NamedTuple):
@@ -33,9 +33,9 @@ class Ask(NamedTuple):
 
 
 class Each(NamedTuple):
-    """A statement to run for every one of these rows of parameters; a dialect may do so in one go. No answer.
+    """A statement to run for each of these rows of parameters; a dialect may run it once for all. No answer.
 
-    The rows hold numbers, texts and None: neither lists nor the clock.
+    The rows contain numbers, texts and None, but neither lists nor the clock.
     """
 
     statement: str
@@ -70,14 +70,14 @@ Place = tuple[int, int, int]
 class BecameReady(NamedTuple):
     """Jobs became ready: the runner reports it after the commit, so that waiting workers are notified. No answer.
 
-    `places` are (lane_id, turn, seq), for a store that remembers where its claims begin; empty if they are not known.
+    `places` are (lane_id, turn, seq), for a store that caches where its claims begin; empty if they are not known.
     """
 
     places: Sequence[Place] = ()
 
 
 class Ready:
-    """What became ready in a transaction; falsy if nothing did."""
+    """Jobs that became ready in a transaction; falsy if there are none."""
 
     def __init__(self) -> None:
         self._reported: list[BecameReady] = []
@@ -113,7 +113,7 @@ def records(record: type[Record], statement: str, **parameters: object) -> Steps
 
 
 def run(statement: str, **parameters: object) -> Steps[bool]:
-    """Run a statement; whether it returned or changed a row."""
+    """Run a statement; return whether it returned or changed a row."""
     return bool((yield Ask(statement, parameters)))
 
 
@@ -130,7 +130,7 @@ def value(statement: str, **parameters: object) -> Steps[Any]:
 
 
 def together(*asks: Ask | Each) -> Steps[Rows]:
-    """Run several statements in one round trip where possible; the rows of each."""
+    """Run several statements in one round trip where possible; return the rows of each."""
     found: Rows = yield Together(asks)
     return found
 
@@ -142,7 +142,7 @@ def each(statement: str, rows: Sequence[Mapping[str, object]]) -> Steps[None]:
 
 
 def load(statement: str, chunks: Iterable[bytes]) -> Steps[None]:
-    """Copy rows in."""
+    """Load rows with COPY."""
     yield Load(statement, chunks)
 
 
@@ -152,5 +152,5 @@ def script(text: str) -> Steps[None]:
 
 
 def became_ready(places: Sequence[Place] = ()) -> Steps[None]:
-    """Have waiting workers notified after the commit."""
+    """Request that waiting workers are notified after the commit."""
     yield BecameReady(places)

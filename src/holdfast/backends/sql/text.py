@@ -1,8 +1,8 @@
-"""Text that every store can keep."""
+"""Text that every store can hold."""
 
 from __future__ import annotations
 
 
 def clean(text: str) -> str:
-    """Return a text for people without what a text column refuses: NUL, and halves of surrogate pairs."""
+    """Replace the characters that a text column rejects: NUL and unpaired surrogates."""
     return text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Whether the tables that were found are those of this Holdfast."""
+"""Checks the version of the tables against this version of Holdfast."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from holdfast.errors import SchemaMismatch
 
 
 def require_version(found: int, current: int, where: str) -> None:
-    """Raise `SchemaMismatch`, with the remedy, unless the tables `where` are of the current version; 0 is none."""
+    """Raise `SchemaMismatch`, with the remedy, unless the tables `where` have the current version; 0: no tables."""
     if found > current:
         message = (
-            f"{where} are of version {found}, newer than this Holdfast knows ({current}): "
+            f"{where} have version {found}, newer than this Holdfast supports ({current}): "
             "upgrade the holdfast package in this environment"
         )
         raise SchemaMismatch(message)
@@ -17,7 +17,5 @@ def require_version(found: int, current: int, where: str) -> None:
         message = f"{where} are missing: run `holdfast schema install`"
         raise SchemaMismatch(message)
     if found < current:
-        message = (
-            f"{where} are of version {found}, this Holdfast needs version {current}: run `holdfast schema upgrade`"
-        )
+        message = f"{where} have version {found}, this Holdfast needs version {current}: run `holdfast schema upgrade`"
         raise SchemaMismatch(message)

@@ -1,4 +1,4 @@
-"""SQLite: the embedded store. Nothing to install, nothing to run; one file, many processes."""
+"""SQLite: the embedded store. No server to install or run; one file, many processes."""
 
 from __future__ import annotations
 

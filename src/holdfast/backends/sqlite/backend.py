@@ -1,11 +1,11 @@
-"""An opened SQLite store: its connections, its parts, its facts.
+"""The SQLite backend, and the connection of each of its users.
 
 ```text
-   event loop        ──▶ writer session (a thread)  ──┐
-   handlers          ──▶ a session per transaction  ──┼─ gate ──▶ the write lock of the file
-   nodes, leader     ──▶ a session for each         ──┤  (first)
-   extending thread  ──▶ a connection of its own    ──┘  (first)
-   people            ──▶ reader session (a thread)  ────────────▶ a snapshot
+   event loop        ──▶ writer thread              ──┐
+   handlers          ──▶ a thread per transaction   ──┼─ write queue ──▶ the write lock of the file
+   nodes, leader     ──▶ one thread each            ──┤  (first)
+   extending thread  ──▶ its own connection         ──┘  (first)
+   views, reads      ──▶ reader thread              ────────────▶ a snapshot
    watcher           ──▶ pragma data_version
 ```
 """
@@ -45,13 +45,13 @@ from holdfast.store.verbs.finish import complete
 
 _DURABILITY = {
     "full": "every commit is synced to disk before it is acknowledged (synchronous=FULL)",
-    "normal": "a power loss may take back the last commits that were acknowledged (synchronous=NORMAL)",
+    "normal": "a power loss may undo the last acknowledged commits (synchronous=NORMAL)",
 }
 _inherited: list[_Parts] = []
 
 
 class _Parts:
-    """What one process has open. A forked child makes its own and never touches, or closes, its parent's."""
+    """The connections and threads of one process. A forked child opens new ones and leaves its parent's untouched."""
 
     def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
         self.process = os.getpid()
@@ -68,7 +68,7 @@ class _Parts:
         )
         self._reporter = ConnectionThread(
             lambda: self.connect(checkpoints=True), "reporter"
-        )  # an idle node writes nothing else
+        )  # it checkpoints: an idle node writes nothing else
         self._leader = ConnectionThread(self.connect, "leader")
         self.reports, self.leading = (
             FirstRunner(
@@ -84,17 +84,17 @@ class _Parts:
         self.transactions = SqliteTransactions(
             lambda: ConnectionThread(self.connect, "handler"), self.gate, FENCED, lambda _: self.notifier.notify()
         )
-        steady = Steady() if clock is host_clock else None  # a clock that a test turns by hand is meant to jump
+        steady = Steady() if clock is host_clock else None  # a test's clock may jump on purpose
         self.rows = SqliteJobRows(steady)
         self.jobs = SqliteJobs(self.runner, self.rows)
 
     def connect(self, *, checkpoints: bool = False) -> Connection:
-        """Open a connection to the file; in memory there is only one."""
+        """Open a connection to the file; an in-memory database has one connection, which is shared."""
         return self._memory or Connection(self._location, self._clock, checkpoints=checkpoints)
 
     def extender(self) -> SqliteExtender:
         """Open the extending thread's connection."""
-        connection = self.connect(checkpoints=True)  # an idle node writes little but its heartbeat
+        connection = self.connect(checkpoints=True)  # an idle node writes little except its heartbeat
         return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self.notifier.unheard)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class _Parts:
 
 
 class SqliteBackend:
-    """`Backend` on SQLite, and `Transactions` with it."""
+    """`Backend` and `Transactions` on SQLite."""
 
     def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
         self._location = location
@@ -123,7 +123,7 @@ class SqliteBackend:
             return parts
         if parts is not None:
             _inherited.append(parts)
-            self._opening = threading.Lock()  # the parent's may have been held when it forked
+            self._opening = threading.Lock()  # the parent may have forked while it held the lock
             self._of_this_process = None
         with self._opening:
             parts = self._of_this_process
@@ -228,28 +228,28 @@ class SqliteBackend:
         return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.notifier.notify)
 
     def _check_callers(self, using: sqlite3.Connection) -> None:
-        """See that a transaction is open and that it leads to our file; only in the thread of the connection."""
+        """Check that a transaction is open, and on this store's file; call it only in the connection's thread."""
         _check_in_transaction(using)
         try:
             cursor = using.cursor()
-            cursor.row_factory = None  # the caller's own may make anything of a row
+            cursor.row_factory = None  # the caller's factory may turn a row into anything
             name = os.fsdecode(cursor.execute("pragma database_list").fetchone()[2])
         except sqlite3.ProgrammingError as error:
             raise _unusable(error) from error
         path = self._location.path
         if path is None or not name or not Path(name).samefile(path):
-            message = f"the connection given as using= leads to {name or 'memory'!r}, not to {self.url}"
+            message = f"the connection given as using= is open on {name or 'memory'!r}, not on {self.url}"
             raise ConfigError(message)
 
 
 def _check_in_transaction(using: sqlite3.Connection) -> None:
-    """See that a transaction is open; in any thread."""
+    """Check that a transaction is open; callable in any thread."""
     try:
         is_open = using.in_transaction
     except sqlite3.ProgrammingError as error:
         raise _unusable(error) from error
     if not is_open:
-        message = "the connection given as using= is in no transaction: execute('begin immediate') first"
+        message = "the connection given as using= has no open transaction: execute('begin immediate') first"
         raise ConfigError(message)
 
 
@@ -257,11 +257,11 @@ def _unusable(error: sqlite3.ProgrammingError) -> ConfigError:
     if "thread" not in str(error):
         return ConfigError(f"the connection given as using= cannot be used: {error}")
     return ConfigError(
-        "the connection given as using= was made in another thread than this call: make the call where the connection "
-        "was made, or connect with check_same_thread=False and let only one thread use it at a time"
+        "the connection given as using= was opened in another thread: make the call in the thread that opened the "
+        "connection, or connect with check_same_thread=False and let only one thread use it at a time"
     )
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> SqliteBackend:
-    """Return the unopened backend behind a `sqlite:` URL."""
+    """Return the backend of a `sqlite:` URL, not yet opened."""
     return SqliteBackend(SqliteLocation.parse(url), clock or host_clock)

@@ -1,11 +1,11 @@
-"""The clock of a store that is a file: the host's wall clock, read while the write lock is held."""
+"""The clock of a SQLite store: the host's wall clock, read while the write lock is held."""
 
 from __future__ import annotations
 
 import time
 from datetime import timedelta
 
-_STEP = 1_000_000  # microseconds by which a wall clock may differ from the monotonic one between two looks
+_STEP = 1_000_000  # microseconds by which a wall clock may differ from the monotonic one between two readings
 
 
 def host_clock() -> int:
@@ -14,9 +14,10 @@ def host_clock() -> int:
 
 
 class Steady:
-    """Notices when the wall clock was set: then every lease seems to have expired at once, though every worker lives.
+    """Detects that the wall clock was set: all leases then seem to have expired at once, though their workers live.
 
-    How long the clock has been steady counts like access to the store: a rescuer waits until the living have extended.
+    The time for which the clock has been steady limits a rescue in the same way as the time of unbroken access to the
+    store: live workers get the time to extend their leases first.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class Steady:
         self._steady_from = float("-inf")
 
     def since(self, wall: int, monotonic: float) -> timedelta:
-        """Return how long the wall clock has kept step with the monotonic one."""
+        """Return for how long the wall clock has advanced together with the monotonic clock."""
         offset = wall - int(monotonic * 1_000_000)
         if self._offset is not None and abs(offset - self._offset) > _STEP:
             self._steady_from = monotonic

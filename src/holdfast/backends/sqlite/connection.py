@@ -1,15 +1,15 @@
 """One connection to the database file, its transactions and the statements in them.
 
-Writers begin with `begin immediate`: a transaction that reads first and then wants to write fails at once, whatever the
-busy timeout, if another has written in between. A connection belongs to the process that opened it: in a forked child
-it is refused, and never closed there, since closing would drop the parent's locks on the file.
+Writers begin with `begin immediate`: a transaction that reads first and writes later fails at once, whatever the busy
+timeout, if another connection has written in between. A connection belongs to the process that opened it: a forked
+child must not use it, and must not close it either, because closing would drop the parent's locks on the file.
 
-Processes do not queue for the write lock, they ask for it again and again. SQLite's own waiting asks ever less often,
-up to every tenth of a second; a neighbour that writes without a pause has the lock for all but a fiftieth of its time,
-and who asks so seldom misses the moments when it is free: waits of 1.7 s on average and of 7.5 s at most were measured,
-long enough for leases and shares to run out in healthy hands. So we ask ourselves, every eight milliseconds on average,
-however long it takes. Not more often: eight processes that asked every millisecond or two kept one another from work.
-At random times, lest two that keep time never meet.
+SQLite has no queue for the write lock between processes: each process polls. SQLite's own busy handler polls less and
+less often, down to once in 100 ms. Another process that writes without a pause holds the lock for 98 % of the time, and
+such rare polls miss the moments when it is free: we measured waits of 1.7 s on average and of 7.5 s at most, long
+enough for the leases and shares of healthy processes to expire. So `begin` polls by itself, every 8 ms on average, for
+as long as it takes. Not more often: eight processes that polled every 1 to 2 ms slowed one another down. The interval
+is random, so that two processes cannot stay out of step forever.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ from holdfast.errors import StoreError
 Parameters = Mapping[str, object] | Sequence[object]
 _NOTHING: tuple[object, ...] = ()
 
-# Not the plain words: a handler's own "commit" must not meet a statement prepared, and so permitted, here.
+# The comment makes the text unique: sqlite3 caches prepared statements by text, and preparing is what the authorizer
+# checks, so a handler's plain "commit" would find the permitted statement in the cache.
 _COMMIT = "commit /* holdfast */"
 _ROLLBACK = "rollback /* holdfast */"
 
-_ASK_AGAIN = (0.001, 0.015)  # seconds, from and to
+_ASK_AGAIN = (0.001, 0.015)  # shortest and longest interval between two polls, in seconds
 
 _inherited: list[sqlite3.Connection] = []
 
 
 class Tx:
-    """An open transaction. `now` is the store's clock, read once the transaction had begun."""
+    """An open transaction. `now` is the store's clock, read after the transaction began."""
 
     def __init__(self, raw: sqlite3.Connection, now: int) -> None:
         self.raw = raw
         self.now = now
 
     def run(self, statement: str, parameters: Parameters = _NOTHING) -> int:
-        """Run a statement that returns no rows; how many it changed."""
+        """Run a statement that returns no rows; return how many rows it changed."""
         return self.raw.execute(STATEMENTS[statement], parameters).rowcount
 
     def rows(self, statement: str, parameters: Parameters = _NOTHING) -> list[Any]:
@@ -57,7 +58,7 @@ class Tx:
         return self.raw.execute(STATEMENTS[statement], parameters).fetchall()
 
     def each(self, statement: str, parameters: Parameters = _NOTHING) -> Iterator[Any]:
-        """Go over the rows one by one; the rest is not read."""
+        """Iterate over the rows, read one by one; rows after the last one taken are not read."""
         return self.raw.execute(STATEMENTS[statement], parameters)
 
     def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
@@ -75,7 +76,7 @@ class Tx:
         self.raw.executemany(STATEMENTS[statement], rows)
 
     def pragma(self, name: LiteralString) -> Any:
-        """Return a setting of SQLite."""
+        """Return the value of a SQLite pragma."""
         return self.raw.execute(f"pragma {name}").fetchone()[0]
 
     def script_step(self, statement: str) -> None:
@@ -84,7 +85,7 @@ class Tx:
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
-        """Undo what is done inside if it raises; the transaction goes on."""
+        """Undo the writes of the block if it raises; the transaction stays open."""
         self.raw.execute("savepoint holdfast")
         try:
             yield
@@ -98,7 +99,7 @@ class Tx:
 
 @contextmanager
 def looking_at(path: Path, *, timeout: float) -> Generator[Tx]:
-    """See what is in a file without changing it: a `Connection` would switch it to a write-ahead log, for good."""
+    """Read a file without changing it: a `Connection` would switch it to a write-ahead log permanently."""
     try:
         uri = f"file:{quote(os.fsencode(path))}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as raw:
@@ -109,7 +110,7 @@ def looking_at(path: Path, *, timeout: float) -> Generator[Tx]:
 
 
 class Connection:
-    """A connection of this process, with the settings that the promises rest on."""
+    """A connection of this process, with the settings that the guarantees depend on."""
 
     def __init__(self, location: SqliteLocation, clock: Callable[[], int], *, checkpoints: bool = False) -> None:
         self.where = str(location.path or "the in-memory database")
@@ -137,18 +138,18 @@ class Connection:
             journal = self._write_ahead()
             if journal != "wal":
                 message = (
-                    f"{self.where}: SQLite cannot keep a write-ahead log here (journal mode is {journal}): "
-                    "network file systems cannot hold this database; put it on a local disk"
+                    f"{self.where}: SQLite cannot use a write-ahead log here (journal mode is {journal}): "
+                    "network file systems are not supported; put the database on a local disk"
                 )
                 raise StoreError(message)
         execute(f"pragma synchronous = {location.synchronous}")
         execute("pragma trusted_schema = off")
         execute("pragma mmap_size = 0")  # a mapped file turns an I/O error into SIGBUS
-        # One connection of a process moves the log into the database, lest several start doing so at once.
+        # Few connections of a process checkpoint the log: several at once would only get in each other's way.
         execute(f"pragma wal_autocheckpoint = {1000 if checkpoints else 0}")
 
     def _write_ahead(self) -> str:
-        """Switch to the write-ahead log; of several that open a new file at once, SQLite lets one and fails others."""
+        """Switch to the write-ahead log; if several processes open a new file at once, SQLite fails all except one."""
         give_up = time.monotonic() + self._timeout
         while True:
             try:
@@ -159,7 +160,7 @@ class Connection:
                 time.sleep(0.01)
 
     def _authorize(self, action: int, *_: object) -> int:
-        """Let no statement of a handler begin, commit or roll back; savepoints are its own affair."""
+        """Deny begin, commit and rollback to a handler's statements; savepoints are allowed."""
         denied = action == sqlite3.SQLITE_TRANSACTION and not self._in_control
         return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
@@ -177,13 +178,13 @@ class Connection:
 
     @contextmanager
     def write(self) -> Generator[Tx]:
-        """Hold the write lock; commit at the end, roll back if it raises."""
+        """Open a write transaction; commit at the end of the block, roll back if it raises."""
         with self._transaction(self.begin) as tx:
             yield tx
 
     @contextmanager
     def read(self) -> Generator[Tx]:
-        """See one snapshot."""
+        """Open a read transaction, which sees one snapshot."""
         with self._transaction(self._begin_reading) as tx:
             yield tx
 
@@ -201,7 +202,7 @@ class Connection:
         self.commit()
 
     def begin(self) -> None:
-        """Begin a transaction that holds the write lock, as soon as it is free; fails when that takes too long."""
+        """Begin a write transaction as soon as the write lock is free; raises when the busy timeout is over."""
         self._check_process()
         give_up = time.monotonic() + self._timeout
         try:
@@ -214,7 +215,7 @@ class Connection:
         except sqlite3.Error as error:
             self.rollback()
             raise translate(error, self.where) from error
-        except BaseException:  # as with a commit
+        except BaseException:  # as in `commit`
             self.rollback()
             raise
 
@@ -235,27 +236,27 @@ class Connection:
             raise translate(error, self.where) from error
 
     def tx(self) -> Tx:
-        """Return the face of the transaction that `begin` opened."""
+        """Return the transaction that `begin` opened."""
         return Tx(self.raw, self._clock())
 
     def commit(self) -> None:
-        """Commit; raises `OutcomeUnknown` when nobody can tell whether it happened."""
+        """Commit; raises `OutcomeUnknown` if the commit may or may not have happened."""
         try:
             self._control(_COMMIT)
         except sqlite3.Error as error:
             self.rollback()
             raise translate(error, self.where, committing=True) from error
-        except BaseException:  # no memory, say: a transaction left open would keep every writer waiting
+        except BaseException:  # for example MemoryError: a transaction left open would block every writer
             self.rollback()
             raise
 
     def rollback(self) -> None:
-        """Undo; a disk that is full has made SQLite undo by itself already."""
+        """Roll back, unless SQLite has rolled back by itself, as it does when the disk is full."""
         if self.raw.in_transaction:
             self._control(_ROLLBACK)
 
     def close(self) -> None:
-        """Close, but in a forked child only forget."""
+        """Close; in a forked child, keep the parent's connection open and unused."""
         if os.getpid() == self._process:
             self.raw.close()
         else:

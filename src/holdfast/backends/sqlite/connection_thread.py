@@ -1,4 +1,4 @@
-"""Connections with a thread each."""
+"""A connection with its own thread."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ConnectionThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=store_thread_name(f"sqlite-{name}"))
 
     def _started(self) -> ThreadPoolExecutor:
-        """Start the thread, if need be, with nothing to do.
+        """Start the thread if it does not run yet, with an empty work item.
 
-        Where the system refuses a thread, `submit` raises and yet keeps the work for the next thread to come: a
-        transaction would then be begun that nobody knows of.
+        If the system refuses a new thread, `submit` raises but keeps the work item queued for a later thread: a real
+        item would begin a transaction after its caller has given up.
         """
         if not self._has_thread:
             self._thread.submit(lambda: None)
@@ -39,27 +39,27 @@ class ConnectionThread:
         return work(self._connection)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` in the session's thread.
+        """Run `work` in the connection's thread.
 
-        A caller that is cancelled meanwhile does not stop the work: what was begun is committed or rolled back whole.
+        Cancelling the caller does not stop the work: a transaction once begun is committed or rolled back as a whole.
         """
         return await asyncio.get_running_loop().run_in_executor(self._started(), self._call, work)
 
     def submit(self, work: Callable[[Connection], T]) -> Future[T]:
-        """Have `work` done in the session's thread, after what it was asked before."""
+        """Queue `work` for the connection's thread, after earlier work."""
         return self._started().submit(self._call, work)
 
     def run_blocking(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` in the session's thread and wait for it."""
+        """Run `work` in the connection's thread and wait for it."""
         return self.submit(work).result()
 
     def interrupt(self) -> None:
-        """Break off the statement that runs, if one does."""
+        """Interrupt the running statement, if there is one."""
         if self._connection is not None:
             self._connection.raw.interrupt()
 
     def close(self) -> None:
-        """Close the connection in its own thread, and end the thread."""
+        """Close the connection in its thread, then end the thread."""
 
         def close() -> None:
             if self._connection is not None:
@@ -70,7 +70,7 @@ class ConnectionThread:
         self._thread.shutdown()
 
     def abandon(self) -> None:
-        """In a forked child: forget the parent's connection without closing it."""
+        """In a forked child: drop the parent's connection without closing it."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

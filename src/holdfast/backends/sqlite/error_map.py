@@ -1,4 +1,4 @@
-"""From an error of SQLite to an error of Holdfast, with the remedy in its text."""
+"""Maps errors of SQLite to errors of Holdfast, with the remedy in the message."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _PRIMARY = 0xFF  # the low byte of an extended error code
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Tell whether another has a lock that was asked for, and may have left it the next time."""
+    """Return whether the error says that another connection holds the lock; a later attempt may succeed."""
     return (error.sqlite_errorcode & _PRIMARY) == sqlite3.SQLITE_BUSY
 
 
 def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> HoldfastError:
     """Return what to raise in place of `error`.
 
-    Whatever fails before the commit was not done. A failed commit was not done either if SQLite says that the lock or
-    the space was missing; after an I/O error nobody knows.
+    A transaction that fails before its commit was not written. A failed commit was not written either if SQLite reports
+    a missing lock or a full disk; after an I/O error the outcome is unknown.
     """
     code = getattr(error, "sqlite_errorcode", 0) or 0
     primary = code & _PRIMARY
@@ -26,11 +26,12 @@ def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> 
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return StoreUnavailable(
             f"{where} is locked: another process has held the write lock for too long ({name}). "
-            "Look for a long transaction of your own on this file; busy_timeout in the URL sets how long to wait"
+            "Look for a long transaction of your application on this file; busy_timeout in the URL sets how long to "
+            "wait"
         )
     if primary == sqlite3.SQLITE_FULL:
         return StoreUnavailable(
-            f"the disk under {where} is full; nothing was written. Free some space: work goes on by itself"
+            f"the disk under {where} is full; nothing was written. Free some space: processing then resumes by itself"
         )
     if primary == sqlite3.SQLITE_IOERR:
         text = f"the disk under {where} failed ({name}: {error})"
@@ -39,6 +40,6 @@ def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> 
         return StoreUnavailable(f"{where} cannot be opened for writing ({name}): check the path and its permissions")
     if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return StoreError(
-            f"{where} is damaged or is no SQLite database ({name}): restore a backup or name another file"
+            f"{where} is damaged or is not a SQLite database ({name}): restore a backup or name another file"
         )
     return StoreError(f"{where}: {error} ({name})")

@@ -1,4 +1,4 @@
-"""Run the steps of a verb in an open transaction of SQLite."""
+"""Runs the steps of a verb in an open SQLite transaction."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _CONSTANTS = {"priority_step": span_micros(PRIORITY_STEP)}
 
 
 class Direct(NamedTuple):
-    """Work of a hot path, done on the open transaction itself: one request for many statements."""
+    """A step for hot paths: a function that runs many statements on the open transaction."""
 
     work: Callable[[Tx], Any]
 
 
 def direct(work: Callable[[Tx], T]) -> Verb[T]:
-    """Return the verb that does `work` on the open transaction."""
+    """Return the verb that calls `work` with the open transaction."""
 
     def verb() -> Steps[T]:
         answer: T = yield Direct(work)
@@ -37,7 +37,7 @@ def direct(work: Callable[[Tx], T]) -> Verb[T]:
 
 
 def drive(tx: Tx, steps: Steps[T], ready: Ready) -> T:
-    """Run a verb to its end; the clock of `tx` is the clock of all its statements."""
+    """Run a verb to its end; all its statements use the clock of `tx`."""
     try:
         asked = next(steps)
         while True:
@@ -64,7 +64,7 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
             ready.add(asked)
             return []
         case _:
-            raise TypeError(asked)  # COPY is PostgreSQL's; migrations run by themselves
+            raise TypeError(asked)  # COPY exists only on PostgreSQL; migrations do not run as steps
 
 
 def _rows(tx: Tx, ask: Ask) -> Rows:
@@ -79,7 +79,7 @@ def _rows(tx: Tx, ask: Ask) -> Rows:
 
 
 def check_columns(ask: Ask, columns: tuple[str, ...]) -> None:
-    """Raise `RuntimeError` unless a statement names its columns as the fields of its record: rows go by name."""
+    """Raise `RuntimeError` unless the columns of a statement are named, and ordered, as the fields of its record."""
     fields: Any = ask.record._fields
     if columns != fields:
         message = f"the statement {ask.statement} returns {columns}, {ask.record.__name__} has {fields}"
@@ -87,5 +87,5 @@ def check_columns(ask: Ask, columns: tuple[str, ...]) -> None:
 
 
 def bound(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return parameters as SQLite takes them: a list as its JSON text."""
+    """Return parameters in the form that SQLite accepts: a list as JSON text."""
     return {name: _encode(value).decode() if isinstance(value, list) else value for name, value in parameters.items()}

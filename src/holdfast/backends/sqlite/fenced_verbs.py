@@ -1,4 +1,4 @@
-"""The verbs at the two ends of a handler's transaction, on SQLite."""
+"""The verbs at the start and the end of a handler's transaction, on SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler writes through in its transaction on SQLite."""
+"""The connection that a handler uses in its transaction on SQLite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.backends.sqlite.connection_thread import ConnectionThread
 
 
 class Rows:
-    """The result of a statement in a handler's transaction: all of it, already read."""
+    """The result of a statement in a handler's transaction, read completely."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._rows: list[Any] = cursor.fetchall()
@@ -51,7 +51,7 @@ def _many(sql: str, rows: Iterable[Sequence[object]]) -> Work:
 
 
 class AsyncConnection:
-    """What an async handler writes through: an async sqlite3 connection without transaction control."""
+    """The connection of an async handler: like sqlite3's, but async and without transaction control."""
 
     def __init__(self, session: ConnectionThread, guarded: Guarded) -> None:
         self._session = session
@@ -67,7 +67,7 @@ class AsyncConnection:
 
 
 class BlockingConnection:
-    """The same for a handler in a thread."""
+    """The connection of a handler that runs in a thread."""
 
     def __init__(self, session: ConnectionThread, guarded: Guarded) -> None:
         self._session = session

@@ -1,7 +1,7 @@
-"""A handler's transaction on SQLite, run by the thread of its own connection.
+"""A handler's transaction on SQLite, run by the thread of its connection.
 
-SQLite has one write lock, so such a transaction stops every other writer, the lease keeper included. Hence its limit: a
-third of the lease. Extension begins at half of the lease, so that a whole transaction fits into what is left.
+SQLite has one write lock, so such a transaction blocks every other writer, including the lease keeper. Therefore it is
+limited to a third of the lease: extension begins at half of the lease, and a whole transaction fits into the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Work = Callable[[Connection], T]
 
 
 class PutBack(Protocol):
-    """Returns the connection; one whose thread is not free yet, only when it is."""
+    """Returns the connection to its owner; if its thread is still busy, only after that work has ended."""
 
     def __call__(self, *, is_free: bool) -> None:
         """Return it."""
@@ -47,7 +47,7 @@ class PutBack(Protocol):
 
 
 class SqlitePlace(NamedTuple):
-    """Where one transaction runs: a connection with its thread, lent until `put_back`, and what all of them share."""
+    """What one transaction runs on: a connection with its thread, lent until `put_back`, and the shared parts."""
 
     session: ConnectionThread
     queue: WriteQueue
@@ -60,7 +60,7 @@ class SqlitePlace(NamedTuple):
 class SqliteTransaction:
     """The steps of a transaction, in the thread of its connection.
 
-    Whatever takes it out of OPEN lets the next writer through the write queue.
+    Every transition out of OPEN admits the next writer of the write queue.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class SqliteTransaction:
             drive(connection.tx(), self._state.lock_steps(), self._state.ready)
             self._limit()
         except BaseException:
-            self._roll_back(connection)  # a transaction left open would keep every writer waiting
+            self._roll_back(connection)  # a transaction left open would block every writer
             raise
 
     def _limit(self) -> None:
         try:
             self._deadline = self._deadlines.set(self._state.limit.total_seconds(), self._expire)
         except DeadlinesClosedError as error:
-            message = "the store was closed while a transaction waited for its turn"
+            message = "the store was closed while a transaction waited for the write lock"
             raise StoreUnavailable(message) from error
         if not self._state.move(TransactionState.WAITING, TransactionState.OPEN):
-            message = "the handler that waited for this transaction was cancelled"
+            message = "the handler was cancelled while its transaction waited for the write lock"
             raise ConfigError(message)
 
     def _expire(self) -> None:
@@ -99,7 +99,7 @@ class SqliteTransaction:
             self._session.submit(self._roll_back)
 
     def commit(self, connection: Connection) -> None:
-        """Commit; raise if it is over already."""
+        """Commit; raise if the transaction is already over."""
         self._note_undone(connection)
         self._state.seal()
         try:
@@ -109,12 +109,12 @@ class SqliteTransaction:
             self._queue.leave()
 
     def abandon(self, connection: Connection) -> None:
-        """Roll back, unless it is over already."""
+        """Roll back, unless the transaction is already over."""
         if self._state.move(TransactionState.OPEN, TransactionState.ENDED):
             self._roll_back(connection)
 
     def guarded(self, work: Work[T]) -> Work[T]:
-        """Return `work` refusing to run once the transaction is over, and with errors that explain themselves."""
+        """Wrap `work`: it raises once the transaction is over, and errors of SQLite are explained."""
 
         def guarded(connection: Connection) -> T:
             self._state.check_open()
@@ -124,9 +124,9 @@ class SqliteTransaction:
                 self._note_undone(connection)
                 if self._state.state is TransactionState.EXPIRED:
                     raise self._state.over() from error
-                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:  # only this is: see `Connection`
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:  # see `Connection._authorize`
                     message = (
-                        "begin, commit and rollback are Holdfast's here: leave the `with` block to commit, raise to "
+                        "begin, commit and rollback are not allowed here: leave the `with` block to commit, raise to "
                         "roll back, or use a savepoint"
                     )
                     raise ConfigError(message) from error
@@ -137,16 +137,16 @@ class SqliteTransaction:
         return guarded
 
     def steps(self, steps: Steps[T]) -> Work[T]:
-        """Return the work that runs a verb in it."""
+        """Return the work that runs a verb in the transaction."""
         return self.guarded(lambda connection: drive(connection.tx(), steps, self._state.ready))
 
     def stop_limit(self) -> None:
-        """Stop the limit. A rollback that it has begun is queued in the connection's thread when this returns."""
+        """Stop the time limit. If it has expired, its rollback is queued in the connection's thread on return."""
         if self._deadline is not None:
             self._deadline.drop()
 
     def _note_undone(self, connection: Connection) -> None:
-        """Notice that SQLite has rolled back by itself: later statements would commit on their own, one by one."""
+        """Detect that SQLite has rolled back by itself: each later statement would commit separately."""
         if not connection.raw.in_transaction and self._state.move(TransactionState.OPEN, TransactionState.UNDONE):
             self._queue.leave()
 
@@ -170,7 +170,7 @@ class SqliteAsyncTransaction(AsyncTransaction):
         await self._place.session.run(self._thread.begin)
 
     def joining(self, work: Work[T]) -> Awaitable[T]:
-        """Run work of a call that joins it."""
+        """Run the work of a call that joins the transaction."""
         return self._place.session.run(self._thread.guarded(work))
 
     async def complete(self, lease: Lease, result: str | None) -> Verdict:
@@ -185,7 +185,7 @@ class SqliteAsyncTransaction(AsyncTransaction):
         await uncancellable(self._place.session.run(self._thread.commit))
 
     async def undo(self) -> None:  # noqa: D102
-        # One that has not begun yet is rolled back as soon as it begins: its thread may wait for the write lock.
+        # A transaction whose thread still waits for the write lock is rolled back as soon as it begins.
         if not self.move(TransactionState.WAITING, TransactionState.UNWANTED):
             await uncancellable(self._place.session.run(self._thread.abandon))
 
@@ -207,7 +207,7 @@ class SqliteBlockingTransaction(BlockingTransaction):
         self._place.session.run_blocking(self._thread.begin)
 
     def joining(self, work: Work[T]) -> Awaitable[T]:
-        """Run work of a call that joins it, while the handler's thread waits for that."""
+        """Run the work of a call that joins the transaction, while the handler's thread waits for it."""
         return self._place.session.run(self._thread.guarded(work))
 
     def complete(self, lease: Lease, result: str | None) -> Verdict:

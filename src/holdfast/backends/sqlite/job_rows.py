@@ -1,4 +1,4 @@
-"""The rows of jobs on SQLite: the shared code, and its own hot paths."""
+"""The rows of jobs on SQLite: the shared code, with hot paths for SQLite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.store.values import Finish
 
 
 class SqliteJobRows(SqlJobRows):
-    """`JobRows` on SQLite. `steady` None: the clock is set by hand, and is meant to jump."""
+    """`JobRows` on SQLite. With `steady` None the clock may jump: a test sets it."""
 
     def __init__(self, steady: Steady | None = None) -> None:
         self._steady = steady
@@ -39,5 +39,5 @@ class SqliteJobRows(SqlJobRows):
         if unbroken is None or self._steady is None:
             return unbroken
         steady = self._steady.since((yield from value("clock")), time.monotonic())
-        # Half of it, because a lease needs access for half its duration: workers extend at about half a lease.
+        # Half of it: a rescue needs access for half the lease's duration, because workers extend at about that time.
         return min(unbroken, steady / 2)

@@ -1,4 +1,4 @@
-"""Jobs on SQLite: the shared contract over rows, with this store's enqueue and claim."""
+"""Jobs on SQLite: the shared verbs over rows, with an enqueue and a claim for SQLite."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class SqliteJobs(JobsOverRows):
         return await self._runner.write(lambda: enqueue(jobs))
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
-        # Looking first costs a snapshot; an idle worker that polls must not take the write lock for nothing. After a
-        # full claim there is probably more, so a busy one does not look.
+        # A read first costs only a snapshot: an idle worker that polls must not take the write lock in vain. After a
+        # full claim there are probably more jobs, so a busy worker skips the read.
         if not self._was_full and not await self._runner.look(direct(lambda tx: claiming.claimable(tx, request))):
             return Claim([])
         claim = await self._runner.write(direct(lambda tx: claiming.claim(tx, request)))
@@ -54,9 +54,9 @@ class SqliteJobs(JobsOverRows):
         return claim
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> bool:  # noqa: ARG002
-        """Do not look first: take the write lock before judging, though nearly always nothing has expired.
+        """Return True without a read: the rescue takes the write lock first, though rarely a lease has expired.
 
-        Access to the store counts for a rescue only if the caller could write, as workers that extend leases must.
+        Access to the store counts for a rescue only if the caller could write, because extending a lease is a write.
         """
         return True
 
@@ -81,7 +81,7 @@ class SqliteInsight(InsightOverRows):
 
 
 class SqliteExtender:
-    """`Extender` on SQLite: the extending thread's own connection, which goes first in the write queue."""
+    """`Extender` on SQLite: the extending thread's connection, which goes first in the write queue."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SqliteExtender:
         return self._write(direct(lambda tx: extend_many(tx, leases, duration)))
 
     def _read(self, verb: Verb[T]) -> T:
-        if not self._owns:  # in memory there is one connection for all
+        if not self._owns:  # an in-memory database has one connection for all users
             return self._write(verb)
         with self._connection.read() as tx:
             return drive(tx, verb(), Ready())
@@ -120,7 +120,7 @@ class SqliteExtender:
         sent = time.monotonic()
 
         with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
-            after.enter_context(self._unheard(self._connection))  # a heartbeat is no notification to its own node
+            after.enter_context(self._unheard(self._connection))  # a heartbeat must not wake its own node
             waited = timedelta(seconds=time.monotonic() - sent)
             return msgspec.structs.replace(drive(tx, nodes.heartbeat(node, timing), Ready()), waited=waited)
 

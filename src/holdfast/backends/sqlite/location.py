@@ -1,4 +1,4 @@
-"""From a URL to a place on disk or in memory.
+"""Parses the URL of a SQLite store, and creates its file.
 
 `sqlite:///relative.db` (to the current directory), `sqlite:////absolute.db`, `sqlite://` (in memory), with these
 settings after `?`: `synchronous=full|normal` and `busy_timeout=<seconds>`.
@@ -24,7 +24,7 @@ _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}")
 
 
 class SqliteLocation(msgspec.Struct, frozen=True):
-    """Where the database lies and how it is to be written; `path` None is in memory."""
+    """The path of the database and its settings; with `path` None it is in memory."""
 
     path: Path | None
     synchronous: str = "full"
@@ -39,16 +39,16 @@ class SqliteLocation(msgspec.Struct, frozen=True):
 
     @property
     def full_url(self) -> str | None:
-        """The URL that leads another process here, whatever its directory, with the settings; None in memory."""
+        """The URL for another process, in any working directory, with the settings; None in memory."""
         if self.path is None:
             return None
-        # Only what would be read as something else: a name that is not text must stay as the system spells it.
+        # Quote only ASCII: a file name that is not valid text must keep its surrogate escapes.
         path = "".join(quote(letter) if letter.isascii() else letter for letter in str(self.path))
         return f"sqlite:///{path}?synchronous={self.synchronous}&busy_timeout={self.busy_timeout:f}"
 
     @classmethod
     def parse(cls, url: str) -> SqliteLocation:
-        """Read a URL; raise `ConfigError` with examples where it cannot be one."""
+        """Parse a URL; raise `ConfigError`, with examples, if it is not valid."""
         parts = urlsplit(url)
         if parts.scheme != "sqlite" or parts.netloc or parts.fragment:
             shown = "this" if "@" in parts.netloc else repr(url)  # a password is not repeated
@@ -58,10 +58,10 @@ class SqliteLocation(msgspec.Struct, frozen=True):
         if "\0" in name:
             message = f"{url!r} contains a NUL character"
             raise ConfigError(message)
-        if parts.path == "/":  # in memory it would be gone with this process, and whoever wrote this meant a file
+        if parts.path == "/":  # a file was meant; an in-memory store would be lost with this process
             message = (
-                f"{url!r} names no file (was the variable empty that should have?): it must look like {_EXAMPLES}; a "
-                "store in memory is lost with its process"
+                f"{url!r} names no file (is a variable empty?): it must look like {_EXAMPLES}; a store in memory is "
+                "lost with its process"
             )
             raise ConfigError(message)
         path = None if name in {"", ":memory:"} else Path(name).absolute()
@@ -76,24 +76,24 @@ def _with_settings(location: SqliteLocation, url: str, query: str) -> SqliteLoca
             location = msgspec.structs.replace(location, busy_timeout=float(value))
         else:
             message = (
-                f"{url!r}: the setting {name}={value} is not known: "
-                "there are synchronous=full|normal and busy_timeout=<seconds>"
+                f"{url!r}: invalid setting {name}={value}; supported: synchronous=full|normal and "
+                "busy_timeout=<seconds>"
             )
             raise ConfigError(message)
     return location
 
 
 def prepare_file(path: Path) -> None:
-    """Create the database file, readable by its owner alone, unless it is there.
+    """Create the database file, readable only by its owner, unless it exists.
 
-    Creation never follows a link: whoever can write to the directory must not choose what is written.
+    Creation never follows a link: write access to the directory must not decide which file is written.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         _check_file(path)
     except FileNotFoundError:
-        message = f"{path.parent} does not exist: create the directory, or name another place for the database"
+        message = f"{path.parent} does not exist: create the directory, or choose another path for the database"
         raise StoreUnavailable(message) from None
     except OSError as error:
         message = f"{path} cannot be created: {error.strerror}"
@@ -106,7 +106,7 @@ def _check_file(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        message = f"{path} is a link that leads nowhere: remove it, or create its target yourself"
+        message = f"{path} is a dangling link: remove it, or create its target yourself"
         raise StoreUnavailable(message) from None
     if not stat.S_ISREG(mode):
         message = f"{path} is not a file: name the database file, not a directory or a device"

@@ -1,16 +1,16 @@
-"""Wake-ups: at once within the process, and for others by watching `data_version`.
+"""Notifications: immediate within the process, and across processes by polling `data_version`.
 
-SQLite has no way to call another process. But `pragma data_version` of a connection changes whenever another one has
-committed; reading it costs about two microseconds and touches no file. So a thread looks every 5 ms while
-somebody listens, which is what another process's enqueue waits for at most.
+SQLite cannot call another process. But `pragma data_version` of a connection changes whenever another connection has
+committed; reading it takes about 2 µs and no file access. So a thread polls it every 5 ms while there is a listener:
+that is the longest delay of a notification from another process.
 
-It changes with the commits of our own process, too. Those that others here should know of are followed by `notify`; the
-rest would only wake us for what we did ourselves. A commit that is to be `unheard` is told from those of others by two
-connections, the one that looks and the one that commits, whose own `data_version` is moved by others alone:
+The version also changes with the commits of this process. Those that matter to others here are followed by `notify`;
+the rest would only wake this process for its own writes. A commit inside `unheard` is distinguished from commits of
+others by two connections, the polling one and the committing one, whose own commits do not change its `data_version`:
 
 ```text
-   committing  begin ── its version: b ──────────── commit ───────────────── still b? then nobody else has committed
-   looking            └ nothing new until here                └ moved ────┘  since then, and it was us who moved it
+   committing  begin ── its version: b ──────────── commit ───────────── still b? then no other connection has
+   polling            └ no change until here                └ changed ┘  committed: the change is this commit
 ```
 """
 
@@ -33,7 +33,7 @@ _logger = logging.getLogger("holdfast.sqlite")
 
 
 class _Watch:
-    """A connection that looks for commits of others."""
+    """A connection that polls for commits of other connections."""
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.lock = threading.Lock()
@@ -42,14 +42,14 @@ class _Watch:
         self._seen = _version(raw)
 
     def has_moved(self) -> bool:
-        """Tell whether anybody has committed since the last look; under the lock."""
+        """Return whether another connection has committed since the last call; hold the lock."""
         before, self._seen = self._seen, _version(self._raw)
         return before != self._seen
 
     def beside(self, raw: sqlite3.Connection) -> tuple[bool, int] | None:
-        """Tell whether anybody has committed, and the version that another connection sees, read later.
+        """Return whether another connection has committed, and then the version that `raw` sees; hold the lock.
 
-        None if it cannot be told: no commit fails of that. Under the lock.
+        None if a version cannot be read: that must not fail a commit.
         """
         if not self.is_open:
             return None
@@ -60,7 +60,7 @@ class _Watch:
 
 
 class SqliteNotifier:
-    """Hints of new work; `connect` None means that nobody outside this process can write."""
+    """Notifies listeners of new jobs and events; `connect` None means that no other process can write."""
 
     def __init__(self, connect: Callable[[], Connection] | None) -> None:
         self._connect = connect
@@ -75,13 +75,13 @@ class SqliteNotifier:
         for wake in tuple(self._listeners):
             try:
                 wake()
-            except Exception as error:  # noqa: BLE001 - a hint never fails whoever gives it
-                _logger.debug("a listener that cannot be woken is dropped: %s", error)
+            except Exception as error:  # noqa: BLE001 - a listener's error must not reach the caller
+                _logger.debug("dropped a listener that cannot be woken: %s", error)
                 with contextlib.suppress(ValueError):
                     self._listeners.remove(wake)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at each hint until the returned function is called."""
+        """Call `wake` at each notification until the returned function is called."""
         with self._lock:
             self._listeners.append(wake)
             if self._watcher is None and self._connect is not None:
@@ -110,19 +110,19 @@ class SqliteNotifier:
             watcher.join()
 
     def close(self) -> None:
-        """Forget all listeners."""
+        """Remove all listeners and stop polling."""
         with self._lock:
             self._listeners.clear()
             self._end_watch()
 
     @contextmanager
     def unheard(self, connection: Connection) -> Generator[None]:
-        """Wake nobody here by what this connection commits inside; enter it in the transaction, leave it after it."""
+        """Wake no listener for the commit of this connection; enter inside the transaction, leave after its commit."""
         watch = self._watch_now
         if watch is None:
             yield
             return
-        has_moved = True  # where it cannot be told, a hint too many does less harm than one too few
+        has_moved = True  # if unknown: a needless notification does less harm than a missing one
         try:
             with watch.lock:
                 before = watch.beside(connection.raw)
@@ -137,7 +137,7 @@ class SqliteNotifier:
                 self.notify()
 
     def _watch(self, connect: Callable[[], Connection], stop: threading.Event) -> None:
-        """Look until told to stop; trouble costs only wake-ups, so it is logged and tried again."""
+        """Poll until `stop` is set; an error only delays notifications, so it is logged and polling starts again."""
         while not stop.is_set():
             try:
                 connection = connect()
@@ -146,7 +146,7 @@ class SqliteNotifier:
                 finally:
                     connection.close()
             except (sqlite3.Error, StoreError) as error:
-                _logger.warning("wake-ups from other processes are off for a moment: %s", error)
+                _logger.warning("notifications from other processes are delayed: %s", error)
                 stop.wait(_AGAIN_AFTER)
 
     def _look(self, raw: sqlite3.Connection, stop: threading.Event) -> None:

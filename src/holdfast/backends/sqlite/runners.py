@@ -1,4 +1,4 @@
-"""Where the verbs are run."""
+"""Runners: execute verbs in a transaction of the right connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SessionRunner:
-    """Runs each verb in a transaction of its own, or inside the transaction that the calling handler holds open."""
+    """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class SessionRunner:
         if joined is None:
             joined = self._writer.run(lambda connection: self._transact(connection, verb, ready))
         result = await joined
-        if ready:  # inside a handler's transaction early: a woken worker waits for the write lock
+        if ready:  # early inside a handler's transaction, but a woken worker waits for the write lock
             self._became_ready()
         return result
 
@@ -93,9 +93,9 @@ class SessionRunner:
 class FirstRunner(SessionRunner):
     """Runs the verbs of nodes and their leader.
 
-    A report that comes late costs its node all it holds. So it waits neither in the writer's thread, behind verbs that
-    wait for transactions of handlers, nor behind others at the gate. And it wakes nobody here: what nodes write most is
-    that they live, and if that were a hint to themselves, each report would bring about the next.
+    A late heartbeat costs its node all its shares. So it waits neither in the writer's thread, behind verbs that wait
+    for handlers' transactions, nor behind other writers in the write queue. And it wakes no listener of this process:
+    otherwise each heartbeat would notify its own node and cause the next one.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class FirstRunner(SessionRunner):
 
 
 class CallersRunner:
-    """Runs each verb at once on the caller's own connection, inside the transaction that the caller has open."""
+    """Runs each verb immediately on the caller's connection, inside the caller's open transaction."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class CallersRunner:
         self._became_ready = became_ready
 
     async def write(self, verb: Verb[T]) -> T:
-        """Run a verb now: here, or in the thread that waits for this call, to which the connection belongs."""
+        """Run a verb now: in this thread, or in the thread that waits for this call and owns the connection."""
         thread = calling_thread()
         if thread is None:
             return self.run(verb)
@@ -152,7 +152,7 @@ class CallersRunner:
         return await self.write(verb)
 
     def run(self, verb: Verb[T]) -> T:
-        """Run a verb now, undone as a whole if it raises; raises `ConfigError` if the connection cannot be used."""
+        """Run a verb now; undo all of it if it raises. Raises `ConfigError` if the connection cannot be used."""
         self._check()
         tx = Tx(self._raw, self._now())
         ready = Ready()
@@ -168,7 +168,7 @@ class CallersRunner:
 
 @contextmanager
 def _plain_rows(raw: sqlite3.Connection) -> Generator[None]:
-    """Have rows as tuples of str, whatever the caller makes of them."""
+    """Read rows as tuples and texts as str, whatever factories the caller has set."""
     row_factory, text_factory = raw.row_factory, raw.text_factory
     raw.row_factory, raw.text_factory = None, str
     try:

@@ -26,14 +26,15 @@ class SqliteSchema:
         self._location = location
 
     async def install(self) -> int:
-        """Bring the tables to this version; repeatable, and safe when several do it at once."""
+        """Upgrade the tables to this version; idempotent, and safe when several processes call it at once."""
         return await self._runner.write(direct(_upgrade))
 
     async def check(self) -> None:
-        """Raise `SchemaMismatch` unless the tables are those of this version. The file of somebody else stays as it is.
+        """Raise `SchemaMismatch` unless the tables are those of this version; never change another program's file.
 
-        So it is first read by a connection that cannot write. One that keeps a write-ahead log already is then read as
-        ever, which changes nothing: whoever closes it last tidies up, but for a connection that cannot write.
+        So the file is first read through a read-only connection. A file that already uses a write-ahead log is then
+        read through a normal connection, which changes nothing: the last connection to close removes the log, which a
+        read-only one cannot do.
         """
         if self._location.path is not None:
             path, timeout = self._location.path, self._location.busy_timeout
@@ -45,19 +46,19 @@ class SqliteSchema:
         _compare(version)
 
     async def open(self) -> None:
-        """Install into an empty database; refuse an older or newer one."""
+        """Install into an empty database; raise `SchemaMismatch` for an older or newer one."""
         version = await self._runner.read(direct(_version))
         if version == 0:
             version = await self._runner.write(direct(lambda tx: _upgrade(tx) if _version(tx) == 0 else _version(tx)))
         _compare(version)
 
     def script(self) -> str:
-        """Return what `install` runs on an empty database."""
+        """Return the SQL that `install` runs on an empty database."""
         return "\n".join(MIGRATIONS.values())
 
 
 def _look(path: Path, timeout: float) -> int | None:
-    """Return the version of the tables in a file, 0 if there is none; None if it keeps a write-ahead log."""
+    """Return the version of the tables in a file, 0 without tables; None if the file uses a write-ahead log."""
     if not path.exists():
         return 0
     with looking_at(path, timeout=timeout) as tx:

@@ -1,4 +1,4 @@
-"""The statements of this backend, read once from the `.sql` files beside this module."""
+"""The statements of this backend, read once from its `.sql` files."""
 
 from __future__ import annotations
 

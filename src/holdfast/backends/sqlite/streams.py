@@ -1,4 +1,4 @@
-"""The port's verbs for streams, on SQLite: each one transaction."""
+"""The port's verbs for streams on SQLite, one transaction each."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class SqliteConsumers(SqlConsumers):
 class SqliteAllocations(SqlAllocations):
     """`AllocationStore` on SQLite.
 
-    Both runners go before other writers, but a heartbeat does not wait for the leader's verbs either: it would wait
-    behind them in their thread, while the next transaction of a handler takes the write lock.
+    Both runners go before other writers, each with its own thread: in a shared thread a heartbeat would wait behind the
+    leader's verbs while the next handler's transaction takes the write lock.
     """
 
     def __init__(self, *, heartbeats: Runner, leading: Runner) -> None:

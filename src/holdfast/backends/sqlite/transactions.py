@@ -1,4 +1,4 @@
-"""Opens handlers' transactions on SQLite, each on a connection with its own thread; both are kept for the next."""
+"""Opens handlers' transactions on SQLite, each on a connection with its own thread; both are reused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SqliteTransactions:
         return self._open(fence_of_job(lease, self._verbs), limit)
 
     def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[SqliteBlockingTransaction]:
-        """Open a transaction for a handler of a task in a thread."""
+        """Open a transaction for a task's handler that runs in a thread."""
         return self._open_blocking(fence_of_job(lease, self._verbs), limit)
 
     def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:
@@ -57,7 +57,7 @@ class SqliteTransactions:
     def begin_stream_blocking(
         self, grant: Grant, *, limit: timedelta
     ) -> AbstractContextManager[SqliteBlockingTransaction]:
-        """Open a transaction for a handler of a consumer in a thread."""
+        """Open a transaction for a consumer's handler that runs in a thread."""
         return self._open_blocking(fence_of_share(grant, self._verbs), limit)
 
     @asynccontextmanager
@@ -85,15 +85,15 @@ class SqliteTransactions:
         return SqlitePlace(session, self._queue, self._deadlines, self._verbs, self._became_ready, put_back)
 
     def _put_back(self, session: ConnectionThread) -> None:
-        """Keep a connection for the next transaction, or close it if the store was closed."""
+        """Keep a connection for the next transaction, or close it if the store is closed."""
         with self._closing:
             if not self._is_closed:
                 self._idle.append(session)
                 return
-        session.submit(lambda connection: connection.close())  # not waited for: this may be the connection's own thread
+        session.submit(lambda connection: connection.close())  # do not wait: this may be the connection's thread
 
     def close(self) -> None:
-        """Roll back what is still open, so that no stuck handler keeps the write lock, and close the connections."""
+        """Roll back open transactions, so that no stuck handler keeps the write lock, and close the connections."""
         self._deadlines.close()
         with self._closing:
             self._is_closed = True

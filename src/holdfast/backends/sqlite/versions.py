@@ -1,4 +1,4 @@
-"""Versions of SQLite that this backend refuses or warns of."""
+"""Versions of SQLite that this backend rejects, or warns about."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _warned: set[str] = set()
 
 
 def known_faults(version: tuple[int, int, int]) -> list[str]:
-    """Return what is known to be wrong with a version, as sentences."""
+    """Return the known faults of a version, as sentences."""
     if version < WAL_RESET_FIXED:
         return [_WAL_RESET]
     return []
 
 
 def check_version() -> None:
-    """Refuse a SQLite that is too old; warn, once per process, of one with a known fault."""
+    """Raise `ConfigError` if SQLite is too old; warn, once per process, about known faults."""
     version = sqlite3.sqlite_version_info
     if version < OLDEST:
         message = (

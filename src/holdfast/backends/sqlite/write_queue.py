@@ -1,9 +1,9 @@
-"""The gate through which the writers of one process pass one by one.
+"""The queue of the writers of one process: one holds the write lock, the others wait their turn.
 
-SQLite has one write lock per file, and those who wait for it poll. Within a process that would be waste, and unfair:
-whoever stands at SQLite's own door while others hand the lock on within microseconds may wait for ever. So all writers
-of a process queue here, first come, first served, but for the extending thread and the reports of nodes, which go
-before all others: jobs and shares are lost when they wait too long.
+SQLite has one write lock per file, and connections that wait for it poll. Within a process, polling would be wasteful
+and unfair: a polling connection may wait forever while others hand the lock on within microseconds. So all writers of a
+process queue here, first in, first out, except the extending thread and the heartbeats of nodes. These go first,
+because leases and shares are lost if they wait too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.errors import StoreUnavailable
 
 
 class WriteQueue:
-    """Lets one writer of this process through at a time."""
+    """Admits one writer of this process at a time."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -27,7 +27,7 @@ class WriteQueue:
         self._waiting: deque[threading.Event] = deque()
 
     def enter(self, *, first: bool = False) -> None:
-        """Wait for the turn, before all others if `first`; raise `StoreUnavailable` when it does not come."""
+        """Wait for the turn, before all others if `first`; raise `StoreUnavailable` after the timeout."""
         with self._lock:
             if not self._is_taken:
                 self._is_taken = True
@@ -38,7 +38,7 @@ class WriteQueue:
         if turn.wait(self._timeout):
             return
         with self._lock:
-            if turn.is_set():  # it came at the last moment
+            if turn.is_set():  # the turn came between the timeout and the lock
                 return
             line.remove(turn)
         message = (
@@ -48,17 +48,17 @@ class WriteQueue:
         raise StoreUnavailable(message)
 
     def leave(self) -> None:
-        """Let the next one through; may be called from another thread than `enter`."""
+        """Admit the next writer; may be called from another thread than `enter`."""
         with self._lock:
             line = self._first or self._waiting
             if line:
-                line.popleft().set()  # handed over: nobody can slip in between
+                line.popleft().set()  # `_is_taken` stays set: no other writer can enter in between
             else:
                 self._is_taken = False
 
     @contextmanager
     def passage(self, *, first: bool = False) -> Generator[None]:
-        """Enter, and leave at the end."""
+        """Enter, and leave at the end of the block."""
         self.enter(first=first)
         try:
             yield

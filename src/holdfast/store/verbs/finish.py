@@ -1,7 +1,7 @@
-"""Write the ends of attempts, a verdict for each.
+"""Writes the outcomes of attempts, with a verdict for each.
 
-Completions, nearly all there is, take the store's own path. The other outcomes are locked, decided by the rules of the
-model, and written.
+Completions, nearly all outcomes in practice, take a path of the store. For the others, rows are locked, decided on by
+the rules of the model, and written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def only_completes(finishes: Sequence[Finish]) -> bool:
 
 
 def finish(rows: JobRows, finishes: Sequence[Finish]) -> Steps[list[Verdict]]:
-    """Write each outcome whose lease is held; LOST for the others, but DONE for what was written before."""
+    """Write each outcome whose lease is held; return LOST for the others, but DONE for a repeat."""
     completions = [item for item in finishes if type(item.outcome) is Completed]
     refused: set[Key] = set()
     heads: Sequence[int] = ()
@@ -59,7 +59,7 @@ def finish(rows: JobRows, finishes: Sequence[Finish]) -> Steps[list[Verdict]]:
 
 
 def _is_open(item: Finish, others: dict[Key, Finish], done: set[Key]) -> bool:
-    """Whether this call has not written the outcome: of two outcomes for one lease the first is written."""
+    """Whether this call has not written the outcome: of two outcomes for one lease, only the first is written."""
     key = (item.lease.seq, item.lease.fence)
     return type(item.outcome) is not Completed and (key not in done or others[key] is not item)
 
@@ -87,7 +87,7 @@ def _ended(row: JobRow, now: int, outcome: Outcome) -> Change:
 
 
 def verdicts(rows: JobRows, finishes: Sequence[Finish], refused: set[Key]) -> Steps[list[Verdict]]:
-    """Answer for each; a lease in `refused` may have been ended so before, in a call whose reply was lost."""
+    """Return the verdicts; a lease in `refused` may have ended with this outcome in a call whose reply was lost."""
     leases = [item.lease for item in finishes if (item.lease.seq, item.lease.fence) in refused]
     ended = yield from rows.ended(leases)
     return [
@@ -107,7 +107,7 @@ def complete(rows: JobRows, lease: Lease, result: str | None) -> Steps[Verdict]:
 
 
 def verify(rows: JobRows, lease: Lease) -> Steps[Standing]:
-    """Return how a lease stands, after the end of any transaction that has its row locked."""
+    """Return the state of a lease, after the end of any transaction that has locked its row."""
     if (yield from rows.lock(ByLeases([lease]))).rows:
         return Standing.HELD
     ended = yield from rows.ended([lease])

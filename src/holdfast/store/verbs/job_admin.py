@@ -1,4 +1,4 @@
-"""What an operator does to one job: cancel, retry, reset."""
+"""Operator actions on one job: cancel, retry, reset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def not_found(job_id: str) -> JobNotFound:
 
 
 def _by_id(rows: JobRows, job_id: str, decide: Callable[[JobRow, int], tuple[T, Change | None]]) -> Steps[T]:
-    """Decide on one job, whatever its state; again if its row changed meanwhile. Raises `JobNotFound`."""
+    """Decide on one job, in any state; decide again if its row changed meanwhile. Raises `JobNotFound`."""
     for _ in range(DECISIONS):
         found = yield from rows.lock(ById(job_id))
         if not found.rows:
@@ -36,7 +36,7 @@ def _by_id(rows: JobRows, job_id: str, decide: Callable[[JobRow, int], tuple[T, 
 
 
 def cancel(rows: JobRows, job_id: str, reason: str) -> Steps[Cancellation]:
-    """Cancel a job that is waiting; request it for a job that runs; too late for a job that has ended."""
+    """Cancel a waiting job; request it for a running job; return TOO_LATE for an ended job."""
 
     def decide(row: JobRow, now: int) -> tuple[Cancellation, Change | None]:
         if row.state in ENDED:
@@ -49,7 +49,7 @@ def cancel(rows: JobRows, job_id: str, reason: str) -> Steps[Cancellation]:
 
 
 def retry(rows: JobRows, job_id: str) -> Steps[bool]:
-    """Make a failed or cancelled job due now, with a fresh budget; with an order key, at the end of it."""
+    """Make a failed or cancelled job due now, with a fresh budget; at the end of its order key, if it has one."""
 
     def decide(row: JobRow, now: int) -> tuple[bool, Change | None]:
         if row.state not in {JobState.FAILED, JobState.CANCELLED}:
@@ -71,7 +71,7 @@ def retry(rows: JobRows, job_id: str) -> Steps[bool]:
 
 
 def reset(rows: JobRows, job_id: str) -> Steps[bool]:
-    """Take a running job's lease away: its holder is stale from now on, and the attempt is excused."""
+    """Revoke a running job's lease: its fence is stale from now on, and the attempt is excused."""
 
     def decide(row: JobRow, now: int) -> tuple[bool, Change | None]:
         if row.state is not JobState.RUNNING:

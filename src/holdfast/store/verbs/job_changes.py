@@ -1,4 +1,4 @@
-"""How a job leaves the state it is in: the changes that rules decide on."""
+"""The changes of a job's state that rules decide on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.turn import turn_of
 from holdfast.store.job_rows import AttemptRecord, ByLeases, Change, JobRow, JobRows, Key
 from holdfast.store.steps import Steps
 
-DECISIONS = 50  # so many times a decision is made again, because its row changed between `lock` and `write`
+DECISIONS = 50  # how often a decision is repeated because its row changed between `lock` and `write`
 
 
 def recorded(row: JobRow, now: int, outcome: str, failure: Failure | None, *, by_holder: bool = True) -> AttemptRecord:
@@ -34,7 +34,7 @@ def recorded(row: JobRow, now: int, outcome: str, failure: Failure | None, *, by
 def to_ready(
     row: JobRow, now: int, counters: Counters, record: AttemptRecord | None, counts: tuple[str, ...] = ()
 ) -> Change:
-    """Make it ready again at its old turn; cancel it if a cancellation was requested."""
+    """Make the job ready again at its old turn; cancel it if a cancellation was requested."""
     if row.cancel_asked:
         return to_cancelled(row, now, row.cancel_reason or "", record, counts, lost=counters.lost)
     return Change(row, _counted(row, counters, JobState.READY), record, counts)
@@ -43,7 +43,7 @@ def to_ready(
 def to_scheduled(
     row: JobRow, now: int, counters: Counters, run_at: int, record: AttemptRecord, counts: tuple[str, ...] = ()
 ) -> Change:
-    """Make it due again at an instant; cancel it if a cancellation was requested."""
+    """Schedule the job for an instant; cancel it if a cancellation was requested."""
     if row.cancel_asked:
         return to_cancelled(row, now, row.cancel_reason or "", record, counts, lost=counters.lost)
     new = _counted(row, counters, JobState.SCHEDULED)
@@ -60,7 +60,7 @@ def to_failed(
     *,
     lost: int | None = None,
 ) -> Change:
-    """Move it to failed."""
+    """Move the job to failed."""
     return Change(row, _ended(row, JobState.FAILED, now, reason, lost), record, (*counts, "failed"))
 
 
@@ -73,7 +73,7 @@ def to_cancelled(
     *,
     lost: int | None = None,
 ) -> Change:
-    """Move it to cancelled."""
+    """Move the job to cancelled."""
     return Change(row, _ended(row, JobState.CANCELLED, now, reason, lost), record, (*counts, "cancelled"))
 
 
@@ -108,4 +108,4 @@ def under_leases(
         if not again:
             return done
         left, heads = {key: left[key] for key in again}, ()
-    raise StoreUnavailable("jobs changed again and again while their ends were written: try again")
+    raise StoreUnavailable("jobs changed repeatedly while their outcomes were written: try again")

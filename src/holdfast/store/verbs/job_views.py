@@ -1,4 +1,4 @@
-"""Jobs and leases as people see them."""
+"""Views of jobs and leases for operators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def job(rows: JobRows, job_id: str) -> Steps[JobDetails]:
-    """Return all that is known of a job; raises `JobNotFound`."""
+    """Return everything that is stored about a job; raises `JobNotFound`."""
     found = yield from rows.page(ListedJob, "job_view", id=job_id)
     if not found:
         raise not_found(job_id)
@@ -51,7 +51,7 @@ def job(rows: JobRows, job_id: str) -> Steps[JobDetails]:
 
 
 def readable(payload: bytes | str) -> str:
-    """Return the text of a payload; bytes that are not UTF-8 become a text that is not JSON, so that it is refused."""
+    """Return the text of a payload; invalid UTF-8 becomes a text that is not JSON, so that decoding it fails."""
     if isinstance(payload, str):
         return payload
     try:
@@ -61,7 +61,7 @@ def readable(payload: bytes | str) -> str:
 
 
 def headers_of(text: bytes | str | None) -> dict[str, str] | None:
-    """Return the headers; None if they cannot be read: a job is worth running without them."""
+    """Return the headers; None if they cannot be read: the job runs without them."""
     if not text:
         return None
     try:
@@ -125,7 +125,7 @@ def _cursor(selection: JobFilter) -> Mapping[str, int]:
 
 
 def _place(text: str) -> int:
-    """Return a part of a cursor; raises `ValueError` for what no page has returned."""
+    """Return a part of a cursor; raises `ValueError` if no page can have returned it."""
     place = int(text)
     if abs(place) > _LATEST:
         raise ValueError(text)
@@ -176,6 +176,6 @@ def cancel_asked(rows: JobRows, worker_id: str) -> Steps[list[Lease]]:
 
 
 def unacknowledged_leases(rows: JobRows, worker_id: str, after: int) -> Steps[list[Lease]]:
-    """Return the worker's leases under larger fences than it has been given."""
+    """Return the worker's leases under fences larger than `after`, the largest that it has received."""
     found = yield from rows.page(HeldLease, "unacknowledged_leases", worker_id=worker_id, after=after)
     return [Lease(*row) for row in found]

@@ -1,4 +1,4 @@
-"""Promote due jobs; prune what is past its retention; the steps of a lease that need no rule."""
+"""Promotes due jobs, prunes jobs past their retention, and runs the steps of leases and workers that need no rule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def promote(rows: JobRows, limit: int) -> Steps[Promotion]:
 
 
 def prune(rows: JobRows, retention: Retention, limit: int) -> Steps[int]:
-    """Delete at most `limit` finished jobs with all that belongs to them, the oldest first; return how many."""
+    """Delete at most `limit` finished jobs with their records, the oldest first; return how many."""
     pruned = 0
     for state in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED):
         keep: timedelta | None = getattr(retention, state)

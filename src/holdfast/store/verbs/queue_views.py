@@ -1,4 +1,4 @@
-"""Queues, workers and counts as people see them, and what is left to do for a worker that stops when nothing is."""
+"""Views of queues, workers and counts for operators, and the jobs left for a worker that stops when there are none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Count, Outstanding, QueueView, WorkerHeartbeat, WorkerView
 
-_decode_beat = msgspec.json.Decoder(WorkerHeartbeat).decode
+_decode_heartbeat = msgspec.json.Decoder(WorkerHeartbeat).decode
 
 
 def queues(rows: JobRows) -> Steps[list[QueueView]]:
@@ -37,18 +37,18 @@ def queues(rows: JobRows) -> Steps[list[QueueView]]:
 def workers(rows: JobRows) -> Steps[list[WorkerView]]:
     """List the workers that have sent a heartbeat and were not forgotten."""
     return [
-        WorkerView(_decode_beat(row.beat), row.started_at, timedelta(microseconds=row.silent))
+        WorkerView(_decode_heartbeat(row.beat), row.started_at, timedelta(microseconds=row.silent))
         for row in (yield from rows.page(ListedWorker, "workers"))
     ]
 
 
 def counts(rows: JobRows, since: timedelta) -> Steps[list[Count]]:
-    """Return the counts per minute of the time since."""
+    """Return the counts per minute for the last `since`."""
     return [Count(*row) for row in (yield from rows.page(ListedCount, "counts", since=span_micros(since)))]
 
 
 def outstanding(rows: JobRows, tasks: Sequence[str], served: Sequence[str] | None) -> Steps[Outstanding]:
-    """Count what is left to do."""
+    """Count the jobs that are left."""
     known = set(tasks)
     counted: Counter[str] = Counter()
     for row in (yield from rows.page(OutstandingJobs, "outstanding")):

@@ -1,6 +1,6 @@
-"""Take leases from workers that are dead or silent, and release jobs.
+"""Takes leases from workers that are dead or silent, and releases jobs.
 
-Expiry is judged by the step that locks the row: a lease that was extended a moment ago is not expired, and one that is
+Expiry is judged by the step that locks the row: a lease that was just extended is not expired, and a lease that is
 taken is stale for its holder from this commit on.
 """
 
@@ -40,7 +40,7 @@ def any_expired(rows: JobRows, unbroken: timedelta | None) -> Steps[bool]:
 def rescue(rows: JobRows, unbroken: timedelta | None, limit: int, *, asked_at: float) -> Steps[list[Rescued]]:
     """Take expired leases. `asked_at`, by the monotonic clock, is when the call began: a slow call takes none.
 
-    A call that waited for a lock, or for the network, finds leases expired that could not be extended meanwhile either.
+    While the call waited for a lock or for the network, workers may have been unable to extend their leases too.
     """
     access = yield from rows.access(unbroken)
     found = yield from rows.lock(Expired(access, limit))
@@ -50,7 +50,7 @@ def rescue(rows: JobRows, unbroken: timedelta | None, limit: int, *, asked_at: f
 
 
 def rescue_worker(rows: JobRows, worker_id: str, reason: str, limit: int) -> Steps[list[Rescued]]:
-    """Take all leases of a dead worker; forget it once none is left."""
+    """Take at most `limit` leases of a dead worker; forget the worker when none is left."""
     found = yield from rows.lock(OfWorker(worker_id, limit))
     rescued = yield from _take(rows, found.now, found.rows, reason)
     if len(found.rows) < limit:
@@ -79,7 +79,7 @@ def _take(
 
 
 def release(rows: JobRows, leases: Sequence[Lease], *, started: bool) -> Steps[list[Verdict]]:
-    """Make jobs ready again: interrupted if their handlers had started, else as if they had not been claimed."""
+    """Make jobs ready again: as interrupted if their handlers had started, else as if they had not been claimed."""
     decide = _interrupted if started else _unstarted
     held = yield from under_leases(rows, leases, decide)
     answers: list[Verdict] = []

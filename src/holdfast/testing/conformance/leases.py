@@ -187,15 +187,15 @@ class TestExtend(Conformance):
     async def test_a_heartbeat_registers_the_worker_and_ends_its_silence(
         self, backend: Backend, clock: ManualClock
     ) -> None:
-        beat = WorkerHeartbeat(
+        heartbeat = WorkerHeartbeat(
             worker_id="worker-a", host="here", pid=7, queues=("mail",), concurrency=4, lease=LEASE, running=0
         )
-        await in_extender(backend, lambda extender: extender.heartbeat(beat))
+        await in_extender(backend, lambda extender: extender.heartbeat(heartbeat))
         started = clock()
         clock.advance(5)
         (worker,) = await backend.insight.workers()
-        assert (worker.beat, worker.started_us, worker.silent) == (beat, started, timedelta(seconds=5))
-        await in_extender(backend, lambda extender: extender.heartbeat(beat))
+        assert (worker.beat, worker.started_us, worker.silent) == (heartbeat, started, timedelta(seconds=5))
+        await in_extender(backend, lambda extender: extender.heartbeat(heartbeat))
         (worker,) = await backend.insight.workers()
         assert (worker.started_us, worker.silent) == (started, timedelta(0))
 

@@ -60,8 +60,8 @@ class TestPromote(Conformance):
         assert await backend.jobs.promote(MANY) == Promotion(moved=0, next_due=None)
 
 
-def _beat(beat: WorkerHeartbeat, extender: Extender) -> None:
-    extender.heartbeat(beat)
+def _send_heartbeat(heartbeat: WorkerHeartbeat, extender: Extender) -> None:
+    extender.heartbeat(heartbeat)
 
 
 class TestRescue(Conformance):
@@ -180,10 +180,10 @@ class TestRescue(Conformance):
 
     async def test_a_worker_that_is_known_to_be_dead_is_forgotten(self, backend: Backend) -> None:
         for worker_id in ("worker-z", "worker-a"):
-            beat = WorkerHeartbeat(
+            heartbeat = WorkerHeartbeat(
                 worker_id=worker_id, host="here", pid=7, queues=None, concurrency=1, lease=LEASE, running=0
             )
-            await in_extender(backend, partial(_beat, beat))
+            await in_extender(backend, partial(_send_heartbeat, heartbeat))
         await backend.jobs.rescue_worker("worker-z", "killed", MANY)
         assert [worker.beat.worker_id for worker in await backend.insight.workers()] == ["worker-a"]
 

@@ -82,8 +82,8 @@ class AttemptsCounted(Invariant):
             counted = outcomes["retried"] + (row.state == "completed")
             if counted > limit:
                 yield self.broken(f"was retried {outcomes['retried']} times; the limit is {limit}", job=job)
-            given_back = sum(kept.outcome == "released" and kept.error != _BROKEN_OFF for kept in row.attempts)
-            most = limit + MAX_INTERRUPTED + MAX_LOST + outcomes["snoozed"] + given_back
+            released = sum(kept.outcome == "released" and kept.error != _BROKEN_OFF for kept in row.attempts)
+            most = limit + MAX_INTERRUPTED + MAX_LOST + outcomes["snoozed"] + released
             if row.attempt > most:
                 what = f"was claimed {row.attempt} times; including all excusable ones, {most} are allowed"
                 yield self.broken(what, job=job)

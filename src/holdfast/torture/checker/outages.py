@@ -59,10 +59,10 @@ class Outages:
         self._sure = sorted(
             Outage(fault.at_us, ended_us, fault.total or (fault.fault, fault.target) == _SERVER_DOWN)
             for fault, ended_us in self._suspected
-            if fault.total or fault.fault != _STOP or not self._anybody_wrote(fault.at_us, ended_us)
+            if fault.total or fault.fault != _STOP or not self._any_write(fault.at_us, ended_us)
         )
 
-    def _anybody_wrote(self, began_us: int, ended_us: int) -> bool:
+    def _any_write(self, began_us: int, ended_us: int) -> bool:
         first = -(-(began_us + _SETTLING_US) // _PROMPT_US)  # the first span that lies completely inside
         last = ended_us // _PROMPT_US - 2  # a write in the last one may extend into the next
         return any(span in self._writes for span in range(first, last + 1))

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.torture.programs.settings import Produced, ProducerSettings
 
-_TELL_EVERY = 0.5  # seconds
+_REPORT_EVERY = 0.5  # seconds
 _TRICKLE = 5  # times slower, once all planned jobs are created
 _LOOK_EVERY = 1.0  # seconds
 
@@ -24,7 +24,7 @@ class ProducerPace:
         self._settings = settings
         self._stopped = asyncio.Event()
         self._began = time.monotonic()
-        self._told_at = 0.0
+        self._reported_at = 0.0
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopped.set)
 
     @property
@@ -35,8 +35,8 @@ class ProducerPace:
     async def keep(self, produced: Produced) -> None:
         """Wait until more is due, for a while at most."""
         now = time.monotonic()
-        if now >= self._told_at + _TELL_EVERY:
-            self._told_at = now
+        if now >= self._reported_at + _REPORT_EVERY:
+            self._reported_at = now
             self.tell(produced)
         ahead = self._due(produced.jobs) - (now - self._began)
         if ahead > 0:

@@ -31,8 +31,8 @@ class SimulatedLeaseKeeper:
         self._holdings = shell.machine.holdings
         lease = shell.seat.settings.lease
         self._tick = int(min(lease / _TICKS, _CANCEL_POLL) * SECOND)
-        self._beat_every = min(lease / 2, 10.0)
-        self._beat_at = 0.0
+        self._heartbeat_every = min(lease / 2, 10.0)
+        self._heartbeat_at = 0.0
         self._stuck_grace = lease
         self._has_turned = False
         self.limits: dict[tuple[int, int], float] = {}
@@ -105,8 +105,8 @@ class SimulatedLeaseKeeper:
     def _heartbeat(self) -> None:
         shell = self._shell
         now = shell.clock()
-        if now >= self._beat_at:
-            self._beat_at = now + self._beat_every
+        if now >= self._heartbeat_at:
+            self._heartbeat_at = now + self._heartbeat_every
             if not self._store.status.down:
                 self._store.beat(shell.beat())
         self._rest()

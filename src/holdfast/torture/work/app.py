@@ -25,8 +25,8 @@ AGAIN: Final = 0.2
 LEASE_VARIABLE: Final = "HOLDFAST_TORTURE_LEASE"
 lease: Final = float(os.environ.get(LEASE_VARIABLE, str(LEASE)))
 
-_FOR_EVER: Final = timedelta(days=36_500)
-EVERYTHING: Final = Retention(completed=_FOR_EVER, failed=_FOR_EVER, cancelled=_FOR_EVER, counts=_FOR_EVER)
+_FOREVER: Final = timedelta(days=36_500)
+EVERYTHING: Final = Retention(completed=_FOREVER, failed=_FOREVER, cancelled=_FOREVER, counts=_FOREVER)
 """Nothing is pruned during a run: the checker reads every job at the end."""
 
 app: Final = App(os.environ.get(URL, "sqlite://"), retention=EVERYTHING)

@@ -13,7 +13,7 @@ from holdfast.torture.work.attempt import attempt, take_effect
 from holdfast.torture.work.base import Follow, Work, calls_of
 
 _FIRST = 30  # before most others, however large the backlog
-_TRIES = 60
+_MAX_ATTEMPTS = 60
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
@@ -25,7 +25,7 @@ async def reset_midway(ctx: Context) -> None:
 
 
 async def _once_it_runs(producer: Follow, job_id: str, chance: random.Random) -> None:
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         if not await producer.after(lease * chance.uniform(0.1, 0.5)) or await producer.reset(job_id):
             return
 

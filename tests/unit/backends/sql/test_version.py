@@ -12,8 +12,8 @@ from holdfast.errors import SchemaMismatch
     ("found", "said"),
     [
         (0, "the tables are missing: run `holdfast schema install`"),
-        (2, "the tables are of version 2, this Holdfast needs version 3: run `holdfast schema upgrade`"),
-        (4, "the tables are of version 4, newer than this Holdfast knows (3): upgrade the holdfast package"),
+        (2, "the tables have version 2, this Holdfast needs version 3: run `holdfast schema upgrade`"),
+        (4, "the tables have version 4, newer than this Holdfast supports (3): upgrade the holdfast package"),
     ],
 )
 def test_other_tables_are_refused_with_the_remedy(found, said):

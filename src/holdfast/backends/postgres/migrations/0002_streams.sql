@@ -1,10 +1,9 @@
 -- The tables of streams on PostgreSQL: events, consumers, allocation.
 --
--- Instants are microseconds since 1970 (UTC); durations are microseconds. Names sort by their code points, as everywhere
--- else in Holdfast.
+-- Instants are microseconds since 1970 (UTC); durations are microseconds. Names sort by their code points, as
+-- everywhere else in Holdfast.
 --
--- Order of locks, which all verbs keep to: leadership, consumer, node, allocation, parked; and head for itself, in
--- ascending order.
+-- Lock order of all verbs: leadership, consumer, node, allocation, parked; and separately head, in ascending order.
 
 create table {schema}.category (
     category_id integer primary key generated always as identity,
@@ -12,10 +11,10 @@ create table {schema}.category (
     partitions integer not null
 );
 
--- The end of each partition. Its events have the positions 1 to `position_id`, of which those up to `trimmed` are gone.
+-- The end of each partition. Its events have the positions 1 to `position_id`; those up to `trimmed` are deleted.
 -- `recorded_at` is that of the last event: the next one is not recorded earlier, even if the clock was set back.
--- Whoever appends holds the row until the end of its transaction, so that positions are in the order of commits.
--- Few rows, written with every append: no column that is indexed changes, and fillfactor leaves room for the versions.
+-- An append locks the row until the end of its transaction, so that positions are in commit order.
+-- Few rows, updated by every append: no indexed column changes, and fillfactor leaves room for the row versions.
 create table {schema}.head (
     category_id integer not null,
     partition_id integer not null,
@@ -29,7 +28,7 @@ create table {schema}.head (
     vacuum_truncate = false
 );
 
--- Written once, never updated. The unique id is what a repeated append runs into.
+-- Written once, never updated. The unique id detects a repeated append.
 create table {schema}.event (
     category_id integer not null,
     partition_id integer not null,
@@ -46,7 +45,7 @@ create table {schema}.event (
 
 create unique index holdfast_event_by_stream on {schema}.event (category_id, stream, version);
 
--- The version of streams whose first events were trimmed; when all are gone it goes on from there.
+-- The version of streams whose first events were trimmed; a stream without events continues from there.
 create table {schema}.trimmed_stream (
     category_id integer not null,
     stream text collate "C" not null,
@@ -54,8 +53,8 @@ create table {schema}.trimmed_stream (
     primary key (category_id, stream)
 );
 
--- `category` and `stream` null: it reads the log. A consumer that was forgotten keeps its row, with the largest
--- generation it ever had, so that grants of its former life stay stale.
+-- `category` and `stream` null: it reads the log. A forgotten consumer keeps its row, with the largest generation that
+-- it ever had, so that its old grants stay stale if it is added again.
 create table {schema}.consumer (
     consumer text collate "C" primary key,
     category text collate "C",
@@ -65,8 +64,8 @@ create table {schema}.consumer (
     generation bigint not null default 0
 );
 
--- Generation and position lie in one row: a commit and a seizure cannot pass one another. A commit changes no column
--- that is indexed.
+-- Generation and position are in one row, so a commit and a seizure exclude each other. A commit changes no indexed
+-- column.
 create table {schema}.allocation (
     consumer text collate "C" not null,
     category_id integer not null,
@@ -105,7 +104,7 @@ create table {schema}.parked (
     primary key (consumer, category_id, partition_id, position_id)
 );
 
--- The stream of a consumer has parked events, and some that are to be retried: each a look at the end of a range.
+-- Whether a consumer has parked events of a stream, and whether any is to be retried: one lookup at the end of a range.
 create index holdfast_parked_stream on {schema}.parked (consumer, category_id, partition_id, stream, retrying);
 create index holdfast_parked_retrying on {schema}.parked (consumer, category_id, partition_id, position_id)
 where retrying;
@@ -126,7 +125,7 @@ create table {schema}.node (
     autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
--- One row. The epoch only grows; nobody leads while `node_id` is null.
+-- One row. The epoch only increases; there is no leader while `node_id` is null.
 create table {schema}.leadership (
     only_row boolean primary key default true check (only_row),
     epoch bigint not null,

@@ -1,9 +1,9 @@
--- What is past its retention is found by its age, however many jobs have finished since.
+-- Jobs past their retention are found by their age, regardless of how many jobs have finished since.
 --
--- Of the jobs that were completed by one statement, which are of one age, only one is in the index: an entry for each of
--- them was a ninth more log to write for a job. That one has in `batch` what the statement was given; in the others it is
--- null. A row that says nothing, as those that were there before, stands for itself. To compress the batch would cost more
--- than to write it.
+-- Jobs that were completed by one statement have the same age, so only one of them is in the index: an entry for each
+-- would add a ninth to the WAL of a job. The `batch` of that row lists the input of the statement; in the others it is
+-- null. A row with an empty batch, such as the rows from before this migration, represents only itself. The batch is
+-- not compressed: that would cost more than writing it.
 alter table {schema}.completed add column batch bigint[] default '{}';
 alter table {schema}.completed alter column batch set storage external;
 

@@ -64,8 +64,9 @@ where node_id = any(array(
 select epoch, node_id, incarnation, until_at, until_at - {now} as lease_left from {schema}.leadership;
 
 -- name: write_leadership
--- Only if it is as it was read. A leader that moves shares holds the row until the end of its transaction: this waits for
--- it, or comes first. It waits for a second: a frozen leader is ended by those that wait no longer.
+-- Only if the row is unchanged since it was read. A leader that moves shares locks the row until the end of its
+-- transaction: this either waits for that, or is first. The wait is limited to a second: the sessions of a frozen
+-- leader are ended by `end_stuck_sessions`.
 with bounded as materialized (select set_config('lock_timeout', '1s', true))
 update {schema}.leadership
 set epoch = %(epoch)s::bigint, node_id = %(node_id)s::text, incarnation = %(incarnation)s::text,
@@ -94,7 +95,7 @@ order by allocation.consumer, category.category, allocation.partition_id;
 select consumer from {schema}.consumer where paused;
 
 -- name: missing_shares
--- Partitions of which a consumer of their category, or of the log, has no share yet.
+-- Partitions in which a consumer of their category, or of the log, has no share yet.
 select consumer.consumer, category.category_id, head.partition_id, consumer.stream, consumer.generation,
        category.partitions
 from {schema}.consumer as consumer
@@ -116,7 +117,7 @@ from unnest(
 on conflict (consumer, category_id, partition_id) do nothing;
 
 -- name: hold_consumers
--- None of them can be paused, reset or forgotten meanwhile.
+-- Until the end of the transaction, none of them can be paused, reset or forgotten.
 select consumer, paused from {schema}.consumer where consumer = any(%(consumers)s::text[])
 order by consumer for key share;
 
@@ -135,17 +136,17 @@ cross join lateral (
 where allocation.owner is not null;
 
 -- name: hold_nodes
--- None of them can join under a new incarnation, leave or drain meanwhile.
+-- Until the end of the transaction, none of them can join under a new incarnation, leave or drain.
 select node_id, incarnation, draining, beat_at as heartbeat_at, ttl from {schema}.node
 where node_id = any(%(node_ids)s::text[]) order by node_id for key share;
 
 -- name: stop_nodes
--- Nor can one of these send a heartbeat meanwhile.
+-- As `hold_nodes`; nor can one of these send a heartbeat.
 select node_id, incarnation, draining, beat_at as heartbeat_at, ttl from {schema}.node
 where node_id = any(%(node_ids)s::text[]) order by node_id for share;
 
 -- name: lock_shares
--- The caller sorts them.
+-- The caller sorts the shares.
 select given.consumer, given.category, allocation.category_id, given.partition_id, allocation.state,
        allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
        allocation.losses, allocation.trying
@@ -160,7 +161,7 @@ cross join lateral (
 ) as allocation;
 
 -- name: lock_shares_to_seize
--- The same; waits for transactions of the owners.
+-- As `lock_shares`, but waits for transactions of the owners.
 select given.consumer, given.category, allocation.category_id, given.partition_id, allocation.state,
        allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
        allocation.losses, allocation.trying

@@ -1,13 +1,13 @@
--- Sessions that hold rows for which recovery waits, and how they are ended.
+-- Find and end the sessions that lock rows which recovery needs.
 --
--- A row names the transaction that has locked it, in `xmax`, and pg_locks names the session of each transaction that is
--- open. So a session is ended only while it holds this very row. `xmax` is the number of a group of transactions where
--- several share a lock. It is that of a savepoint where the row was locked inside one, and when the savepoint was released
--- no view tells whose it is: the server tells it only of a session that waits for the row.
+-- The `xmax` of a row is the transaction that has locked it, and pg_locks maps each open transaction to its session. So
+-- a session is ended only while it holds this very row. Where several transactions share a lock, `xmax` is a multixact
+-- id. Where the row was locked inside a savepoint, it is the id of the subtransaction. Once the savepoint is released,
+-- no view maps that id to a session: the server reports the blocking session only for a session that waits for the row.
 
 -- name: holders_of_leases
--- Of leases that have expired: who holds the row, or the row of the order key that the end of the job must lock; for how
--- long a transaction may; and for how long the lease has been over. A handler's transaction may last a third of the lease.
+-- For expired leases: the transaction that holds the row, or the row of the order key that the end of the job must
+-- lock; for how long it may; and how long ago the lease expired. A handler's transaction may last a third of the lease.
 with expired as materialized (
     select running.seq, running.xmax::text as holder, running.keyed, running.lease_span / 2 as allowed,
            instant.now - running.lease_until as overdue
@@ -27,7 +27,7 @@ cross join lateral (
 where expired.keyed;
 
 -- name: holders_of_shares
--- The same of shares that are to be seized. A handler's transaction may last less than the time to live of its node.
+-- The same for shares that are to be seized. A handler's transaction is shorter than the time to live of its node.
 select allocation.holder, coalesce(node.ttl, longest.ttl),
        coalesce(instant.now - node.beat_at - node.ttl, longest.ttl), null::bigint
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
@@ -43,9 +43,9 @@ left join {schema}.node as node on node.node_id = allocation.owner
 where allocation.holder <> '0';
 
 -- name: end_holders
--- End the sessions of these transactions, or those for which the session `waiting` waits, if their transactions have been
--- open for longer than is allowed. The start of a transaction of another role may be hidden: then the lease must have been
--- over for so long. Null: we have no right to.
+-- End the sessions of these transactions, or those that block the session `waiting`, if their transactions have been
+-- open for longer than is allowed. The start of a transaction of another role may be hidden: then the lease must have
+-- expired that long ago. Null: this role may not end the session.
 with given as materialized (
     select holder::xid as holder, min(allowed) as allowed, min(overdue) as overdue
     from unnest(%(holders)s::text[], %(allowed)s::bigint[], %(overdue)s::bigint[]) as given (holder, allowed, overdue)
@@ -57,7 +57,7 @@ lock as materialized (
         locktype = 'transactionid' or locktype = 'relation' and mode in ('RowShareLock', 'RowExclusiveLock')
     )
 ),
--- To ask for the members of a group that there is not, or no longer, would be an error.
+-- Querying the members of a multixact id that does not exist, or no longer exists, would be an error.
 grouped as materialized (
     select * from given
     where mxid_age(holder) between 1 and (select max(mxid_age(datminmxid)) from pg_database)
@@ -90,7 +90,7 @@ late as materialized (
             and pg_class.relnamespace = (select relnamespace from pg_class where oid = '{schema}.job'::regclass)
       )
 ),
--- One row for each session, however many of our rows it holds.
+-- One row per session, regardless of how many of our rows it holds.
 session as materialized (
     select pid, usesysid, usename, max(age) as age from late group by pid, usesysid, usename
 )
@@ -103,10 +103,10 @@ join pg_roles as victim on victim.oid = session.usesysid
 join pg_roles as ourselves on ourselves.rolname = current_user;
 
 -- name: end_stuck_sessions
--- A client that is stopped in the middle of what it sends leaves a session that is active, and waits for the rest of it:
--- no timeout of the server ends it. Rows of leadership and node are locked only by our own verbs, which take
--- milliseconds. Others may be held by a transaction of a handler or of a caller: it is ended if it has been open for
--- longer than any handler's may, and for `least`, and another session has been waiting for one of our rows that it holds.
+-- A client that is stopped in the middle of sending leaves an active session that waits for the rest of the input: no
+-- timeout of the server ends it. Rows of leadership and node are locked only by our own verbs, which take milliseconds.
+-- Other rows may be locked by a transaction of a handler or of a caller: it is ended if it has been open for longer
+-- than the limit of any handler's transaction and for at least `least`, and blocks another session on one of our rows.
 with stuck as materialized (
     select pid, usesysid, usename, xact_start, state_change from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid() and state = 'active'
@@ -174,7 +174,7 @@ for update;
 select set_config('lock_timeout', %(milliseconds)s::text, true);
 
 -- name: locked_order_keys
--- Lock the order keys of those of these jobs whose keys nobody else has locked; return the other jobs.
+-- Lock the order keys of these jobs, except keys that other sessions have locked; return the jobs of those.
 with line as materialized (
     select given.seq, line.line_id
     from unnest(%(seqs)s::bigint[]) as given (seq)
@@ -190,7 +190,8 @@ free as materialized (
 select seq from line where line_id not in (select line_id from free);
 
 -- name: free_shares
--- Lock those of these shares that nobody else has locked; return their places among those given, and their owners.
+-- Lock these shares, except those that other sessions have locked; return the places (in the input) and owners of the
+-- locked ones.
 select given.place, allocation.owner
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[]) with ordinality
     as given (consumer, category, partition_id, place)
@@ -202,7 +203,7 @@ cross join lateral (
 ) as allocation;
 
 -- name: locked_nodes
--- Lock those of these nodes that nobody else has locked; return the others.
+-- Lock these nodes, except those that other sessions have locked; return the latter.
 with free as materialized (
     select node_id from {schema}.node where node_id = any(%(node_ids)s::text[]) for share skip locked
 )

@@ -1,8 +1,9 @@
--- Consumers: their positions, what they have parked, and what operators see and do.
+-- Consumers: their positions, their parked events, and the views and actions of operators.
 --
--- How a row of allocation is locked: a handler's transaction holds it `for key share`, which lets the leader revoke the
--- share and the owner commit, and makes a seizure, which locks it `for update`, wait. A commit that parks holds it
--- `for no key update`, a verb that drops what is parked `for share`: so one of them sees what the other has done.
+-- Lock modes of a row of allocation: a handler's transaction locks it `for key share`, which lets the leader revoke the
+-- share and the owner commit, and makes a seizure, which locks it `for update`, wait. A commit that parks events locks
+-- it `for no key update`, a verb that drops parked events `for share`: so the later of the two sees the effect of the
+-- first.
 
 -- name: find_consumer
 select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text;
@@ -12,7 +13,7 @@ select category, stream, paused, forgotten, generation from {schema}.consumer wh
 for update;
 
 -- name: add_consumer
--- Waits for a transaction in flight that adds the same one; it is known then.
+-- Waits for a concurrent transaction that adds the same consumer; after its commit, adds nothing.
 insert into {schema}.consumer (consumer, category, stream)
 values (%(consumer)s::text, %(category)s::text, %(stream)s::text)
 on conflict (consumer) do nothing;
@@ -23,8 +24,8 @@ set category = %(category)s::text, stream = %(stream)s::text, paused = false, fo
 where consumer = %(consumer)s::text;
 
 -- name: lock_share
--- For a handler's transaction: from here on no leader can take the share away. If this process falls silent, the server
--- ends the session after the limit, and the row is free.
+-- For a handler's transaction: until its end, no leader can seize the share. If this process stops responding, the
+-- server ends the session after the limit, which unlocks the row.
 select position_id, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
 from {schema}.allocation
 where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
@@ -33,7 +34,7 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
 for key share;
 
 -- name: find_granted
--- The share under a live grant; none if the grant is stale.
+-- The share of a valid grant; no row if the grant is stale.
 select category_id, position_id, state, replay_until, losses, (
     select stream from {schema}.consumer where consumer = allocation.consumer
 ) as stream
@@ -77,8 +78,8 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking');
 
 -- name: commit_position_or_fail
--- The same for a statement behind which a COMMIT is on its way already: a stale grant must make it fail. SQL knows no
--- way to raise an error but to do what cannot be done.
+-- The same for a statement that is sent together with its COMMIT: a stale grant must make it fail. Plain SQL cannot
+-- raise an error, so the statement casts a text that is no integer.
 with moved as (
     update {schema}.allocation
     set position_id = %(position)s::bigint,
@@ -91,8 +92,8 @@ with moved as (
 select case when count(*) = 1 then 1 else ('holdfast: stale grant, ' || count(*) || ' rows')::integer end from moved;
 
 -- name: fetch
--- All of it as of one instant, so in one statement. `kind` tells what a row is: 0 the share (its numbers in the places
--- of an event's), 1 an event, 2 an event to retry, 3 a stream among those of the events that has parked ones.
+-- One statement, so that all rows come from one snapshot. `kind` of a row: 0 the share (its numbers in the columns of
+-- an event), 1 an event, 2 an event to retry, 3 a stream, among those of the events, that has parked events.
 with share as materialized (
     select allocation.*, category.category, consumer.stream
     from {schema}.category as category
@@ -130,7 +131,7 @@ measured as materialized (
            row_number() over running_total as number
     from next window running_total as (order by next.position_id)
 ),
--- Nothing is parked as a rule, and one look tells so; else one for each stream that is handed out.
+-- Usually nothing is parked, which takes one index lookup; otherwise one lookup for each stream of the events.
 parked_stream as (
     select given.stream
     from share
@@ -179,7 +180,7 @@ select 3, null, null, stream, null, null, null, null, null, null, null, 0, 0 fro
 order by kind, number;
 
 -- name: parked_among
--- Which of these streams have parked events besides those at `handled`.
+-- Those of these streams that have parked events other than the ones at `handled`.
 select given.stream
 from unnest(%(streams)s::text[]) as given (stream)
 cross join lateral (
@@ -191,7 +192,7 @@ cross join lateral (
 ) as parked;
 
 -- name: retrying_among
--- Of which of these streams the last parked event is to be retried.
+-- Those of these streams whose last parked event is to be retried.
 select given.stream
 from unnest(%(streams)s::text[]) as given (stream)
 cross join lateral (
@@ -203,7 +204,7 @@ cross join lateral (
 where parked.retrying;
 
 -- name: retrying_at
--- Which of these positions have a parked event that is being retried.
+-- Those of these positions that have a parked event to be retried.
 select position_id, stream from {schema}.parked
 where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
   and partition_id = %(partition_id)s::integer and retrying
@@ -237,7 +238,7 @@ where parked.consumer = given.consumer and parked.category_id = given.category_i
   and parked.position_id >= given.position_id;
 
 -- name: park_by_position
--- A repeat finds the row there already; an event that was trimmed meanwhile is not parked.
+-- Idempotent: a repeat finds the row. An event that was trimmed meanwhile is not parked.
 insert into {schema}.parked (
     consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at
 )
@@ -284,7 +285,7 @@ where category.category >= %(after_category)s::text
 order by category.category, parked.partition_id, parked.position_id limit %(limit)s::bigint;
 
 -- name: lock_shares_of_consumer
--- In the order of all verbs that lock several.
+-- Locked in the order that all verbs use.
 select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
        category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
 from {schema}.allocation as allocation
@@ -316,7 +317,7 @@ update {schema}.consumer set paused = true where consumer = %(consumer)s::text a
 update {schema}.consumer set paused = false where consumer = %(consumer)s::text and paused;
 
 -- name: list_consumers
--- A few looks at indexes for each share.
+-- A few index lookups for each share.
 select consumer.consumer, consumer.category, consumer.stream, consumer.paused, share.*
 from {schema}.consumer as consumer
 cross join (select {now} as now) as instant

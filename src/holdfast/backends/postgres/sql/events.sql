@@ -1,14 +1,14 @@
 -- Categories and their events.
 --
--- An append is two statements of one transaction. The first locks the heads of the partitions, in ascending order; the
--- second begins, and takes its snapshot, only when all are locked, so it sees what the former holders have committed:
--- the heads, the versions of streams, the ids that are known.
+-- An append is two statements in one transaction. The first locks the heads of the partitions, in ascending order. The
+-- second starts, and takes its snapshot, only when all are locked, so it sees what earlier appends have committed: the
+-- heads, the versions of streams, the known ids.
 
 -- name: find_categories
 select category, category_id, partitions from {schema}.category where category = any(%(categories)s::text[]);
 
 -- name: add_category
--- Waits for a transaction in flight that makes one of them, and then leaves it as it is.
+-- Waits for a concurrent transaction that adds one of these categories, and then leaves that one unchanged.
 insert into {schema}.category (category, partitions)
 select category, partitions
 from unnest(%(category)s::text[], %(partitions)s::integer[]) as given (category, partitions) order by category
@@ -21,14 +21,14 @@ from unnest(%(category_id)s::integer[], %(partition_id)s::integer[]) as given (c
 on conflict (category_id, partition_id) do nothing;
 
 -- name: list_heads
--- The partitions of a category, or of all.
+-- The partitions of one category, or of all categories.
 select category.category_id, category.category, category.partitions, head.partition_id, head.position_id, head.trimmed
 from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
 where %(category)s::text is null or category.category = %(category)s::text
 order by category.category, head.partition_id;
 
 -- name: lock_heads
--- The caller sorts the places, so that two appends cannot lock each other out.
+-- The caller sorts the partitions, so that two appends cannot deadlock.
 select head.position_id
 from unnest(%(category_ids)s::integer[], %(partition_ids)s::integer[]) with ordinality
     as given (category_id, partition_id, place)
@@ -39,9 +39,9 @@ cross join lateral (
 ) as head;
 
 -- name: append_events
--- Under the locks of `lock_heads`. Writes all that is new, or nothing if the version of a stream is not the one expected;
--- says of each event where it lies, whether it is new, or that its version was in conflict (then `version` is the actual
--- one).
+-- Requires the locks of `lock_heads`. Writes all new events, or none if a stream does not have the expected version.
+-- Returns for each event its place and whether it is new, or that its version is in conflict (then `version` is the
+-- actual one).
 with given as materialized (
     select * from unnest(
         %(ids)s::uuid[], %(category_ids)s::integer[], %(partition_ids)s::integer[], %(streams)s::text[],
@@ -110,7 +110,7 @@ union all
 select place, 'conflict', version - 1, partition_id, 0 from placed where conflicts;
 
 -- name: append_event
--- The same for a single event, which most appends are: fewer parameters for the driver, no windows for the server.
+-- The same for a single event, the most frequent case: fewer parameters for the driver, no window functions.
 with known as materialized (
     select version, partition_id, position_id from {schema}.event where event_id = %(event_id)s::uuid limit 1
 ),
@@ -148,7 +148,7 @@ select 1::bigint, 'conflict', version, %(partition_id)s::integer, 0 from stream
 where coalesce(%(expected)s::bigint, version) <> version;
 
 -- name: heads_and_clock
--- Under the locks of `lock_heads`.
+-- Requires the locks of `lock_heads`.
 select given.category_id, given.partition_id, head.position_id, greatest(instant.now, head.recorded_at)
 from (select {now} as now) as instant
 cross join unnest(%(category_ids)s::integer[], %(partition_ids)s::integer[]) as given (category_id, partition_id)
@@ -234,7 +234,7 @@ select coalesce(
 from {schema}.category as category where category.category = %(category)s::text;
 
 -- name: position_at
--- Positions have no holes and the times of recording never fall, so a binary search finds it.
+-- Binary search: positions have no gaps, and `recorded_at` never decreases.
 with recursive search (category_id, low, high) as (
     select head.category_id, head.trimmed, head.position_id
     from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
@@ -284,9 +284,9 @@ search (category_id, low, high) as (
 select low as version from search where low >= high limit 1;
 
 -- name: readers_of_partition
--- The consumers that read a partition: those of its category, of single streams of it, of the log; with the position of
--- their share, if they have it already, and the position of the first event that they have parked. In one statement:
--- what a commit has parked is seen with the position that it has moved.
+-- The consumers that read a partition: those of its category, of single streams in it, and of the log; with the
+-- position of their share, if it exists already, and the position of their first parked event. One statement, so that a
+-- commit's parked events are seen together with its position.
 select consumer.stream, allocation.position_id, (
     select position_id from {schema}.event where event_id = (
         select event_id from {schema}.parked as parked
@@ -306,7 +306,7 @@ where category_id = %(category_id)s::integer and stream = %(stream)s::text and v
 order by version limit 1;
 
 -- name: note_trimmed_streams
--- The versions of streams whose events go: a stream with none left goes on from there.
+-- Record the versions of streams whose events are trimmed: a stream without events continues from there.
 insert into {schema}.trimmed_stream (category_id, stream, version)
 select %(category_id)s::integer, stream, max(version) from {schema}.event
 where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer

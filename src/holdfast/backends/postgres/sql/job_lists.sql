@@ -1,4 +1,4 @@
--- Lists and counts for people; read only.
+-- Lists and counts for operators; read only.
 
 -- name: job_result
 select completed.result as result
@@ -53,7 +53,7 @@ from {schema}.attempt where seq = %(seq)s order by attempt;
 select id::text as id from {schema}.job where id >= %(first)s::uuid and id <= %(last)s::uuid order by id limit %(limit)s;
 
 -- name: list_ready
--- Each lane in the order in which its jobs will be claimed, merged.
+-- The lanes, each in claim order, merged.
 select job.id::text as id, job.seq, next.queue, next.task, 'ready' as state, job.priority, next.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
        null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
@@ -170,7 +170,7 @@ counted as (
            sum(number) filter (where state = 'failed') as failed
     from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
 ),
--- Of each queue the job whose turn is next, of whatever task; it is due later than its turn by its head start.
+-- For each queue the job with the first turn, of any task; its due time is its turn plus its head start.
 heads as (
     select distinct on (lane.queue) lane.queue, head.turn + job.priority::bigint * {priority_step} as due
     from {schema}.lane as lane cross join lateral (
@@ -221,7 +221,7 @@ select 'running', lane.queue, lane.task, false, count(*)
 from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
 group by lane.queue, lane.task
 union all
--- Waiting jobs count as the heads of their order keys do, by the task of the head.
+-- Blocked jobs count under the state and the task of the head of their order key.
 select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
             else 'blocked' end,
        line.queue, lane.task, queue.paused, sum(state.number)::bigint

@@ -1,11 +1,10 @@
--- The rows of jobs: locked, ended, moved from state to state. What writes under a lease does so on rows that the same
--- transaction has locked by their fence.
+-- The rows of jobs: lock them, end them, move them from state to state. Writes under a lease change only rows that the
+-- same transaction has locked by their fence.
 --
--- Lists come as arrays, one per column. See jobs.sql on plans.
+-- Lists are passed as arrays, one per column. jobs.sql explains the query plans.
 
 -- name: lock_leases
--- Waits for the transaction that has a row locked. The caller sorts the leases, so that two such calls do not wait for
--- each other.
+-- Waits for transactions that have locked a row. The caller sorts the leases, so that two such calls cannot deadlock.
 select {now} as now, job.id, running.seq, running.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
        job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.keyed,
        false as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
@@ -24,8 +23,8 @@ cross join lateral (
 order by given.place;
 
 -- name: lock_expired
--- Skips rows that a handler's transaction has locked: their holder is at work. The leases of a worker are counted in the
--- same snapshot: of two calls that take from one worker at once, each counts what the other takes.
+-- Skips rows that a handler's transaction has locked: their holder is active. The leases of a worker are counted in the
+-- same snapshot: of two concurrent calls that rescue jobs of one worker, each also counts those that the other takes.
 with expired as materialized (
     select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, keyed,
            cancel_asked, cancel_reason
@@ -68,8 +67,8 @@ cross join lateral (
 ) as job;
 
 -- name: lock_job
--- One job in whatever state it is: at most one of these rows exists. A job that moves to another table while its row is
--- waited for is in none of them by this snapshot: its state is null.
+-- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
+-- the snapshot contains none of its rows: its state is null.
 select {now} as now, job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
        case
            when running.seq is not null then 'running'
@@ -111,7 +110,7 @@ left join {schema}.completed as completed on completed.seq = job.seq
 where job.id = %(id)s::uuid;
 
 -- name: ended
--- What the holders of these leases have written under their fences: the reply of an earlier attempt was lost.
+-- The outcomes that the holders of these leases wrote under their fences: for a repeat of a call whose reply was lost.
 select given.seq, given.fence, ended.outcome
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) as given (seq, fence)
 cross join lateral (
@@ -189,8 +188,8 @@ set cancel_asked = true, cancel_reason = (%(reason)s::text[])[array_position(%(s
 where seq = any(array(select unnest(%(seq)s::bigint[])));
 
 -- name: clear_isolation
--- The other leases of workers that have lost some. To wait for locked rows could be a deadlock: such a row stays as it
--- is, and the worst that follows is that its job is blamed for one loss.
+-- For the other leases of workers that have lost some. Waiting for locked rows could deadlock: such a row stays as it
+-- is, and at worst its job is blamed for one loss.
 update {schema}.running set isolated = false
 where seq = any(array(
     select seq from {schema}.running where worker_id = any(%(worker_ids)s::text[]) and isolated for update skip locked
@@ -207,7 +206,7 @@ select * from unnest(
 );
 
 -- name: thin_attempts
--- Of very many attempts the first few and the last few are kept: a job that retries for weeks stays small.
+-- Keep only the first and the last few attempts: a job that retries for weeks stays small.
 delete from {schema}.attempt as old
 using unnest(%(seq)s::bigint[], %(after)s::integer[], %(up_to)s::integer[]) as given (seq, after, up_to)
 where old.seq = any(array(select unnest(%(seq)s::bigint[]))) and old.seq = given.seq

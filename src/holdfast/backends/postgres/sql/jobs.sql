@@ -1,8 +1,8 @@
--- Putting jobs in, leasing them, and the ends of attempts. Every statement that writes under a lease carries its fence.
+-- Enqueue, claim and complete jobs. Every statement that writes under a lease carries its fence.
 --
--- Plans must not hang on statistics. Rows are found through `cross join lateral (… limit 1)`, which is a nested loop
--- over the primary key whatever the planner believes, and moved by `= any(array(select …))`, which it takes for
--- ten rows at most: of a long array it may believe that to read the whole table were quicker.
+-- Plans must not depend on statistics. Rows are found through `cross join lateral (… limit 1)`, which is a nested loop
+-- over the primary key whatever the planner estimates, and moved by `= any(array(select …))`, which it estimates at ten
+-- rows at most: for a long literal array it might prefer to scan the whole table.
 
 -- name: add_lanes
 with given as materialized (
@@ -24,8 +24,8 @@ from given cross join lateral (
 ) as lane;
 
 -- name: enqueue
--- The insert into job comes first: it waits for a transaction in flight that inserts the same id, and then leaves the
--- known job alone in whatever state it is.
+-- The insert into job comes first: it waits for a concurrent transaction that inserts the same id, and then leaves the
+-- existing job unchanged, in any state.
 with instant as materialized (select {now} as now),
 given as materialized (
     select given.*, instant.now as now,
@@ -62,7 +62,7 @@ counted as (
 select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
 
 -- name: enqueue_one
--- The same for a single job, without arrays: the driver takes less time for its parameters.
+-- The same for a single job, without arrays: its parameters take the driver less time.
 with instant as materialized (select {now} as now),
 made as (
     insert into {schema}.job (
@@ -105,12 +105,14 @@ copy {schema}.ready (lane_id, turn, seq, payload_bytes) from stdin (format binar
 copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 
 -- name: claim
--- `front`: how many of the first jobs over all lanes each lane has, whoever else is taking some of them. `locked`: that
--- many of each lane that nobody else is taking; a lone lane needs no merging. So as many rows are locked as are wanted.
+-- `front`: the number of jobs in each lane among the first over all lanes, including those that other sessions are
+-- claiming. `locked`: that many jobs of each lane, skipping those of other sessions; a single lane needs no merge. So
+-- no more rows are locked than are wanted.
 --
--- The fence is a sequence's next value, taken after the statement's snapshot. A job that this statement can take came
--- to ready by a transaction that the snapshot sees, so its last claim had taken its fence before: of one job, a later
--- claim always has the larger fence. A row of ready that left and came back meanwhile is a new row, which is not seen.
+-- The fence is the next value of a sequence, taken after the statement's snapshot. A job that this statement can claim
+-- was put into ready by a transaction that the snapshot sees, so its previous claim took its fence earlier: for one
+-- job, a later claim always has the larger fence. If a row leaves ready and returns meanwhile, it is a new row,
+-- invisible here.
 with lanes as materialized (
     select lane.lane_id, lane.queue, lane.task,
            coalesce(hint.turn, {lowest}) as floor_turn, coalesce(hint.seq, 0) as floor_seq
@@ -179,9 +181,10 @@ cross join lateral (
 order by gone.turn, gone.seq;
 
 -- name: complete
--- A running row keeps its fence for life, so what `held` has matched in the snapshot is what the delete finds, if
--- anything. Heads of order keys are completed only if `keyed`, in a transaction that settles their keys; else a
--- batch with one of them is left as it is, and they are named. One row of the ledger gets the whole batch: see `old_completed`.
+-- The fence of a running row never changes, so the delete finds exactly the rows that `held` matched in the snapshot,
+-- if they still exist. Heads of order keys are completed only if `keyed`, in a transaction that settles their keys;
+-- without it, a batch with a head is left unchanged, and its heads are returned. One row of `completed` gets the whole
+-- batch: see `old_completed`.
 with held as materialized (
     select running.seq, running.keyed, given.fence, given.result
     from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
@@ -208,7 +211,7 @@ counted as (
     select now - now %% {minute}, lane_id, count(*), sum(now - started_at) from gone cross join instant
     group by now, lane_id
 )
--- One row for all, as a rule without naming any: to read a row for each took a tenth of the client's time in a drain.
+-- One result row for all jobs, usually without a list: reading one row per job took a tenth of the client's time.
 select (select count(*) from gone),
        case when (select count(*) from gone) < %(number)s::bigint then array(select seq from gone) end,
        case when (select count(*) from gone) < %(number)s::bigint then array(select fence from gone) end,

@@ -1,7 +1,7 @@
 -- Leases and the workers that hold them. Every statement that writes under a lease carries its fence.
 
 -- name: extend_many
--- `held` skips rows that a transaction has locked; such a row is not lost, but is answered as not extended.
+-- `held` skips rows that a transaction has locked; such a lease is not lost, but is returned as not extended.
 with instant as materialized (select {now} as now),
 given as materialized (
     select seq, fence from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) as given (seq, fence)
@@ -46,8 +46,8 @@ set percent = coalesce(%(percent)s::double precision, percent), note = coalesce(
 where seq = %(seq)s and fence = %(fence)s;
 
 -- name: lock_lease
--- For a handler's transaction: from here on the lease cannot be taken away. If this process stops answering, the server
--- ends the session after the limit, and the row is free.
+-- For a handler's transaction: until its end, no rescue can take the lease. If this process stops responding, the
+-- server ends the session after the limit, which unlocks the row.
 select seq, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
 from {schema}.running where seq = %(seq)s and fence = %(fence)s for update;
 

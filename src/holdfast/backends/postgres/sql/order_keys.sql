@@ -1,12 +1,12 @@
 -- Order keys: which job is the head, and which one follows. The table is named key_line.
 --
--- A key is changed only by a transaction that has its row locked. The row is locked in a statement of its own: the next
--- one has a newer snapshot, and sees all that was done before under that lock. Keys are locked in order of queue and key,
--- so that two transactions that need several do not wait for each other, and after the rows of the jobs that left them.
+-- A key is changed only by a transaction that has locked its row. A separate statement locks the row: the next one has
+-- a newer snapshot, and sees all that was done earlier under that lock. Keys are locked in the order of queue and key,
+-- so that two transactions cannot deadlock, and after the rows of the jobs that left them.
 
 -- name: take_order_keys
--- For an enqueue: lock these keys, and add those that are missing, without a head. The update changes nothing, but it
--- makes a caller's transaction of a stricter isolation fail if its snapshot of the key is old.
+-- For an enqueue: lock these keys, and add the missing ones, without a head. The update changes no value, but makes a
+-- caller's transaction with a stricter isolation level fail if its snapshot of the key is old.
 insert into {schema}.key_line as known (queue, order_key, head_seq)
 select queue, order_key, 0
 from unnest(%(queues)s::text[], %(order_keys)s::text[]) as given (queue, order_key)
@@ -75,7 +75,7 @@ where line.line_id = any(array(select unnest(%(line_ids)s::bigint[]))) and line.
 delete from {schema}.key_line where line_id = any(array(select unnest(%(line_ids)s::bigint[])));
 
 -- name: add_order_key
--- Add a key that is missing, without a head. As in `take_order_keys`, the update only detects an old snapshot.
+-- Add a missing key, without a head. As in `take_order_keys`, the update only detects an old snapshot.
 insert into {schema}.key_line as known (queue, order_key, head_seq) values (%(queue)s, %(order_key)s, 0)
 on conflict (queue, order_key) do update set head_seq = known.head_seq;
 
@@ -99,13 +99,13 @@ cross join lateral (
 select nextval('{schema}.job_seq');
 
 -- name: put_blocked
--- At the end of its key: behind the places of all enqueues before.
+-- At the end of its key: after the places of all earlier enqueues.
 insert into {schema}.blocked (seq, line_id, place, attempt, excused, interrupted, lost)
 values (%(seq)s, %(line_id)s, currval('{schema}.job_seq'), %(attempt)s, %(excused)s, %(interrupted)s, %(lost)s);
 
 -- name: bring_up
--- Of each of these keys, which are locked and have no head, the first waiting job becomes the head; a key in which none
--- waits is removed. A job that is being cancelled is waited for: then it stays, or the next one is first.
+-- These keys are locked and have no head. The first blocked job of each becomes its head; a key without one is removed.
+-- Waits for a job that is being cancelled: then it becomes the head after all, or the next one does.
 with instant as materialized (select {now} as now),
 first as materialized (
     select given.line_id, waiting.seq, waiting.attempt, waiting.excused, waiting.interrupted, waiting.lost

@@ -1,8 +1,8 @@
--- Promotion, pruning, queues, and the schema's own state.
+-- Promotion, pruning, queues, and the version of the schema.
 
 -- name: promote
--- `(select {now})`, here and below, is an instant by which an index can be entered; a clock that may go on from row to row
--- is none, and everything that is not yet due would be read.
+-- `(select {now})`, here and below, is one constant instant, which an index scan can use as its bound; a volatile clock
+-- cannot be a bound, and every row that is not yet due would be read.
 with due as materialized (
     select ctid as place from {schema}.scheduled where run_at <= (select {now}) order by run_at, seq limit %(limit)s
     for update skip locked
@@ -23,9 +23,10 @@ returning lane_id, turn, seq;
 select greatest(0, run_at - {now}) as wait from {schema}.scheduled order by run_at, seq limit 1;
 
 -- name: old_completed
--- The oldest first, by the rows that stand for their batches: the others of a batch before that row, so that it is there
--- for as long as any of them. What was given with a batch but completed by another statement is not of its age; what an
--- earlier call has taken of the first batch is passed over. `between_them` counts the jobs between that batch and this.
+-- The oldest first, found by the row that represents each batch; the other rows of a batch are pruned before it, so
+-- that it exists as long as any of them. Jobs that are listed in a batch but were completed by another statement do not
+-- have its age; those of the first batch that an earlier call has pruned are skipped. `between_them` counts the jobs
+-- between that batch and this one.
 with oldest as materialized (
     select seq, batch, finished_at,
            sum(cardinality(batch)) over by_age - cardinality(batch)
@@ -123,7 +124,7 @@ update {schema}.queue set paused = false where queue = %(queue)s and paused;
 select exists (select 1 from pg_catalog.pg_namespace where nspname = %(schema)s);
 
 -- name: has_meta_table
--- Asked of the catalogue, not of to_regclass(): a session remembers what that did not find.
+-- From the catalogue, not by to_regclass(): a session caches its negative results.
 select exists (
     select 1 from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
     where n.nspname = %(schema)s and c.relname = 'meta'
@@ -136,5 +137,5 @@ select schema_version from {schema}.meta;
 update {schema}.meta set schema_version = %(version)s;
 
 -- name: migration_lock
--- Held until the transaction ends, so it works through a transaction pooler; whoever else migrates waits.
+-- Held until the transaction ends, so it works through a transaction pooler; concurrent migrations wait.
 select pg_advisory_xact_lock(hashtextextended(%(name)s, 0));

@@ -1,4 +1,4 @@
--- What a session sees, asked of the caller's own connection and of ours: two that see the same are in one database.
+-- What a session sees. Runs on the caller's connection and on ours: equal results mean the same database.
 
 -- name: identify
 select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint, current_database()::text,

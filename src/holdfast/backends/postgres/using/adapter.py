@@ -1,4 +1,4 @@
-"""What a kind of connection comes down to: a way to the driver's own connection, blocking or async."""
+"""What each kind of connection provides: access to the driver's connection, blocking or async."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.errors import ConfigError
 
 
 class AsyncpgStatement(Protocol):
-    """What is used of asyncpg's `PreparedStatement`."""
+    """The part of asyncpg's `PreparedStatement` that is used here."""
 
     async def fetch(self, *args: object) -> list[Any]:
-        """Run it."""
+        """Run the statement."""
         ...
 
     def get_attributes(self) -> Sequence[object]:
-        """Describe its columns."""
+        """Describe the columns of its result."""
         ...
 
     def get_statusmsg(self) -> str:
@@ -27,7 +27,7 @@ class AsyncpgStatement(Protocol):
 
 
 class AsyncpgConnection(Protocol):
-    """What is used of asyncpg's `Connection`."""
+    """The part of asyncpg's `Connection` that is used here."""
 
     def is_closed(self) -> bool:
         """Whether it is closed."""
@@ -38,7 +38,7 @@ class AsyncpgConnection(Protocol):
         ...
 
     async def prepare(self, query: str, *, name: str) -> AsyncpgStatement:
-        """Let the server read a statement; under the empty name it keeps it only until the next one."""
+        """Prepare a statement; under the empty name, the server keeps it only until the next one."""
         ...
 
 
@@ -59,7 +59,7 @@ Kind = Blocking | Async
 
 def no_transaction(remedy: str) -> ConfigError:
     """Return the error for a connection on which each statement would commit by itself."""
-    return ConfigError(f"the connection given as using= is in no transaction: open {remedy} first")
+    return ConfigError(f"the connection given as using= is not in a transaction: open {remedy} first")
 
 
 def is_closed() -> ConfigError:
@@ -68,8 +68,8 @@ def is_closed() -> ConfigError:
 
 
 def has_failed() -> ConfigError:
-    """Return the error for a transaction in which a statement has failed before."""
+    """Return the error for a transaction in which an earlier statement failed."""
     return ConfigError(
-        "the transaction of the connection given as using= has failed already, so that the server takes nothing more "
-        "in it: roll it back, or back to a savepoint, first"
+        "the transaction of the connection given as using= has already failed, so the server rejects further "
+        "statements in it: roll it back, or roll back to a savepoint, first"
     )

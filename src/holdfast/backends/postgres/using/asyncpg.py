@@ -1,12 +1,12 @@
-"""asyncpg: its connections, also those lent by its pool; and how the steps of a verb run on one.
+"""asyncpg: its connections, including those from its pool; and how the steps of a verb run on one.
 
-Statements are written for psycopg: `%(name)s`, mostly with the type after it. asyncpg numbers its parameters and
-encodes each as the type that the server tells. So a parameter with a type goes as text, which the server turns into
-that type, an array too: it needs no codec, be it one that asyncpg would have to ask the server for, or one that the
-caller has put in its place. One without a type goes as it is.
+Statements are written for psycopg: `%(name)s`, mostly followed by a cast. asyncpg numbers its parameters and encodes
+each as the type that the server reports. So a parameter with a cast is sent as text, which the server converts to that
+type, arrays too: it needs no codec, neither one for which asyncpg would have to query the server nor one that the
+caller has installed. A parameter without a cast is passed unchanged.
 
-A statement is prepared under no name, so that nothing of ours stays in the session or in the caller's cache of
-statements, and a transaction pooler may stand in between.
+A statement is prepared under the empty name, so that nothing remains in the session or in the caller's statement cache,
+and so that it works through a transaction pooler.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ T = TypeVar("T")
 _PARAMETER = re.compile(r"%\((\w+)\)s(::)?|%%")
 _ESCAPED = re.compile(r'(["\\])')
 
-Place = tuple[str, bool]  # a parameter's name, and whether it goes as text
+Place = tuple[str, bool]  # a parameter's name, and whether it is sent as text
 
 
 def is_asyncpg(using: object) -> TypeGuard[AsyncpgConnection]:
-    """Tell whether it is a connection of asyncpg, or what its pool lends."""
+    """Return whether it is a connection of asyncpg, or one from its pool."""
     return comes_from(using, "asyncpg.connection", "Connection") or comes_from(
         using, "asyncpg.pool", "PoolConnectionProxy"
     )
 
 
 def recognise(using: object) -> Kind | None:
-    """Return how to reach it; None if it is something else."""
+    """Return how to reach its connection; None for objects of other libraries."""
     if not is_asyncpg(using):
         return None
     connection = check_open(using)
@@ -53,7 +53,7 @@ def recognise(using: object) -> Kind | None:
 
 
 def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
-    """See that a transaction is open, and that it can be used here."""
+    """Check that a transaction is open, and that the connection belongs to this event loop."""
     if getattr(connection, "_con", connection) is None or connection.is_closed():
         raise is_closed()
     loop = getattr(connection, "_loop", None)
@@ -76,7 +76,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def drive(connection: AsyncpgConnection, statements: Statements, steps: Steps[T]) -> T:
-    """Run a verb to its end; raises the errors of psycopg, by what the server said."""
+    """Run a verb to its end; errors of the server are raised as those of psycopg."""
     try:
         asked = next(steps)
         while True:
@@ -95,7 +95,7 @@ async def _answer(connection: AsyncpgConnection, statements: Statements, asked: 
     if isinstance(asked, Each):
         asked = transposed(asked)
     if not isinstance(asked, Ask):
-        raise TypeError(asked)  # COPY and migrations run only on connections of our own
+        raise TypeError(asked)  # COPY and migrations run only on the store's connections
     text, places = numbered(statements.text(asked.statement))
     values = arguments(places, statements.parameters(asked.parameters))
     try:
@@ -106,23 +106,23 @@ async def _answer(connection: AsyncpgConnection, statements: Statements, asked: 
         return [tuple(row) if asked.record is None else asked.record(*row) for row in found]
     except errors_of("asyncpg", "PostgresError", "InterfaceError", "InternalClientError") as error:
         raise as_psycopg(error) from error
-    except OSError as error:  # the link; or the connection's own limit for a command, a TimeoutError
+    except OSError as error:  # a network error, or TimeoutError: the connection's command timeout
         raise as_psycopg(error) from error
 
 
 def _changed(status: str) -> int:
-    """Return how many rows a statement without columns has changed, from a tag such as `INSERT 0 5`."""
+    """Return how many rows a statement without columns changed, from a command tag such as `INSERT 0 5`."""
     number = status.rpartition(" ")[2]
     return int(number) if number.isdecimal() else 0
 
 
 def as_psycopg(error: Any) -> psycopg.Error:
-    """Return an error of asyncpg as psycopg would have raised it: told apart by the same codes of the server."""
+    """Return an error of asyncpg as the one that psycopg raises for the same SQLSTATE."""
     code = getattr(error, "sqlstate", None)
     text = str(error) or type(error).__name__
     if comes_from(error, "asyncpg", "InterfaceError") and not comes_from(error, "asyncpg", "InternalClientError"):
         return psycopg.InterfaceError(text)
-    if code is None:  # the link; a connection that is just being told of its end raises InternalClientError
+    if code is None:  # a network error; a connection that is just being closed raises InternalClientError
         return psycopg.OperationalError(text)
     try:
         return psycopg.errors.lookup(code)(text)
@@ -132,7 +132,7 @@ def as_psycopg(error: Any) -> psycopg.Error:
 
 @lru_cache(maxsize=1024)
 def numbered(text: bytes) -> tuple[str, tuple[Place, ...]]:
-    """Return a statement of psycopg's as asyncpg takes it, and what belongs in its places."""
+    """Convert a statement from psycopg's to asyncpg's form, and return its parameters in order."""
     places: dict[Place, int] = {}
 
     def replace(found: re.Match[str]) -> str:
@@ -146,12 +146,12 @@ def numbered(text: bytes) -> tuple[str, tuple[Place, ...]]:
 
 
 def arguments(places: tuple[Place, ...], parameters: Mapping[str, object]) -> list[object]:
-    """Return the parameters in their order."""
+    """Return the values of the parameters in order."""
     return [as_text(parameters[name]) if typed else parameters[name] for name, typed in places]
 
 
 def as_text(value: Any) -> str | None:
-    """Return a value as the server reads it from text."""
+    """Return a value in the server's text format."""
     match value:
         case None | str():
             return value

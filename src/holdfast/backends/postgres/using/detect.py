@@ -1,4 +1,4 @@
-"""Which kind of connection is it?"""
+"""Detect the kind of a caller's connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RECOGNISE = (psycopg.recognise, asyncpg.recognise, sqlalchemy.recognise, django
 
 
 def recognise(using: object) -> Kind:
-    """Return how to reach the driver's connection; raises `ConfigError` where there is none, or it cannot be used."""
+    """Return how to reach the driver's connection; raises `ConfigError` if there is none or it is unusable."""
     for recognise_one in _RECOGNISE:
         kind = recognise_one(using)
         if kind is not None:

@@ -13,10 +13,10 @@ from holdfast.errors import ConfigError
 
 
 def recognise(using: Any) -> Kind | None:
-    """Return how to reach it; None if it is something else."""
+    """Return how to reach its connection; None for objects of other libraries."""
     if comes_from(using, "django.utils.connection", "ConnectionProxy"):
         message = (
-            "django.db.connection, given as using=, stands for another connection in each thread: pass the connection "
+            "django.db.connection, given as using=, is a different connection in each thread: pass the connection "
             'itself, `using=connections["default"]` (from django.db import connections)'
         )
         raise ConfigError(message)
@@ -37,12 +37,12 @@ def _check(using: Any) -> Connection[Any]:
     if is_blocking(raw):
         return check_open(raw)
     driver = type(raw).__module__.partition(".")[0]
-    message = f"the Django connection given as using= goes over {driver}: install psycopg 3, which Django then prefers"
+    message = f"the Django connection given as using= uses {driver}: install psycopg 3, which Django then prefers"
     raise ConfigError(message)
 
 
 def _same(before: Connection[Any], now: Connection[Any]) -> Connection[Any]:
-    """Between being given and being used nothing may have happened to it."""
+    """Check that Django has not reconnected since the connection was passed."""
     if before is not now:
-        raise ConfigError("the Django connection given as using= has connected anew since")
+        raise ConfigError("the Django connection given as using= has reconnected since the call")
     return now

@@ -1,7 +1,7 @@
-"""Whether the caller's connection leads to our tables.
+"""Check whether the caller's connection leads to our tables.
 
-Names do not tell: a pooler gives a database another name, and two servers may have databases of one name. So both
-sessions are asked what server, database and table they see. A connection is asked once.
+Names prove nothing: a pooler may rename a database, and two servers may have databases of the same name. So both
+sessions are asked which server, database and table they see. Each connection is asked once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.store.steps import Steps
 
 
 class StoreIdentity(NamedTuple):
-    """What a session sees: when its server was started, the database, and the table of jobs."""
+    """What a session sees: the start time of its server, the database, and the table of jobs."""
 
     server: int
     database: str
@@ -32,12 +32,12 @@ class StoreIdentity(NamedTuple):
 
 
 def look() -> Steps[StoreIdentity]:
-    """Ask a session what it sees."""
+    """Ask a session for its identity."""
     return StoreIdentity(*(yield from row("identify")))
 
 
 class Identity:
-    """Knows our own place, and the connections that were seen to lead there."""
+    """The identity of our own store, and the connections that were found to lead to it."""
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self._location = location
@@ -47,13 +47,13 @@ class Identity:
         self._known: WeakSet[Any] = WeakSet()
 
     def is_known(self, raw: object) -> bool:
-        """Tell whether a connection was seen to lead to our tables."""
+        """Return whether a connection was found to lead to our tables."""
         with self._lock:
             return _itself(raw) in self._known
 
     def compare(self, raw: object, found: StoreIdentity) -> None:
-        """Remember a connection that sees what we see; raise `ConfigError` for any other. Blocks."""
-        if found != self._ours:  # nobody has asked yet, or our own server was started again since
+        """Remember a connection that sees the same as ours; raise `ConfigError` for any other. Blocks."""
+        if found != self._ours:  # ours is unknown as yet, or our server was restarted since
             ours = self._ours = self._ask()
             if found != ours:
                 raise ConfigError(f"the connection given as using= leads {self._elsewhere(found, ours)}")
@@ -75,10 +75,10 @@ class Identity:
         if found.database != ours.database:
             return f"to the database {found.database!r}, not to {ours.database!r} of {url}"
         if found.server != ours.server:
-            return f"to the database {found.database!r} of another server than {url}"
+            return f"to the database {found.database!r} of a different server than {url}"
         return f"to no tables of the schema {self._location.schema!r} that {url} sees"
 
 
 def _itself(raw: object) -> object:
-    """What asyncpg's pool lends is a stand-in, new each time, for a connection that stays."""
+    """Return the connection behind a proxy: asyncpg's pool creates a new proxy each time."""
     return getattr(raw, "_con", raw)

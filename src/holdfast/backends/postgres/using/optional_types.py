@@ -7,7 +7,7 @@ from typing import Any
 
 
 def comes_from(using: Any, module: str, *names: str) -> bool:
-    """Tell whether an object is of one of these classes; whose library is not loaded, there is no object."""
+    """Return whether an object is of one of these classes; no if the library is not loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(using, tuple(getattr(loaded, name) for name in names))
 

@@ -13,7 +13,7 @@ Raw = TypeVar("Raw", Connection[Any], AsyncConnection[Any])
 
 
 def recognise(using: object) -> Kind | None:
-    """Return how to reach it; None if it is something else."""
+    """Return how to reach its connection; None for objects of other libraries."""
     raw = using.connection if _is_cursor(using) else using
     if is_blocking(raw):
         blocking = check_open(raw)
@@ -29,7 +29,7 @@ def recognise(using: object) -> Kind | None:
 
 
 def is_blocking(raw: object) -> TypeGuard[Connection[Any]]:
-    """Tell whether it is a blocking connection."""
+    """Return whether it is a blocking connection."""
     return isinstance(raw, Connection)
 
 
@@ -42,7 +42,7 @@ def _is_cursor(using: object) -> TypeGuard[Cursor[Any] | AsyncCursor[Any]]:
 
 
 def check_open(raw: Raw) -> Raw:
-    """See that a transaction is open, or opens by itself with the next statement."""
+    """Check that a transaction is open, or begins with the next statement."""
     if raw.closed:
         raise is_closed()
     if raw.autocommit and raw.pgconn.transaction_status == TransactionStatus.IDLE:

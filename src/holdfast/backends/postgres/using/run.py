@@ -1,7 +1,7 @@
-"""Run verbs in the transaction that the caller has open.
+"""Run verbs in the caller's open transaction.
 
-What a statement of ours breaks there, the server has broken: the transaction, or what came after its last savepoint,
-is then the caller's to roll back. Nothing is begun, committed, rolled back or repeated here.
+If one of our statements fails, the transaction has failed: the caller must roll it back, or roll back to its last
+savepoint. Nothing is begun, committed, rolled back or repeated here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAILED_BEFORE = "25P02"
 
 
 class Callers:
-    """The connections that callers give, of whatever kind."""
+    """The connections that callers pass, of any kind."""
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
         self._statements = statements
@@ -47,8 +47,7 @@ class Callers:
         kind = recognise(using)
         if isinstance(kind, Async):
             message = (
-                f"{type(using).__name__} is async, and this call cannot wait for it: in an `async def`, "
-                "await ctx.complete(using=…)"
+                f"{type(using).__name__} is async, and this call is not: in an `async def`, await ctx.complete(using=…)"
             )
             raise Unsupported(message)
         return self.drive_blocking(kind, steps)
@@ -77,9 +76,9 @@ class Callers:
 
 
 class CallersRunner:
-    """`Runner` in one caller's transaction: whatever a verb is, it runs now and there.
+    """`Runner` in one caller's transaction: every kind of verb runs immediately, in that transaction.
 
-    Nothing is reported as ready: what is in the caller's transaction becomes visible at a commit that is not seen here.
+    No job is reported as ready: the caller's writes become visible at a commit that is not observed here.
     """
 
     def __init__(self, callers: Callers, kind: Kind) -> None:
@@ -87,7 +86,7 @@ class CallersRunner:
         self._kind = kind
 
     async def write(self, verb: Verb[T]) -> T:
-        """Run a verb; a blocking connection is used in a thread, so that waiting for a lock stops no event loop."""
+        """Run a verb; a blocking connection is used in a thread, so that lock waits do not block the event loop."""
         kind, callers = self._kind, self._callers
         if isinstance(kind, Async):
             return await callers.drive(kind, verb())

@@ -1,7 +1,7 @@
 """SQLAlchemy: sessions and connections, blocking over psycopg and async over psycopg or asyncpg.
 
-SQLAlchemy begins its own transaction with the first statement that goes through it. A verb goes past it, straight to
-the driver, so the transaction is begun here in the same way: else a later `commit()` would find nothing to commit.
+SQLAlchemy begins its transaction with the first statement that goes through it. A verb bypasses it and uses the driver,
+so the transaction is begun here in the same way: otherwise a later `commit()` would find nothing to commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ASYNC = {"psycopg", "psycopg_async", "asyncpg"}
 
 
 def recognise(using: Any) -> Kind | None:
-    """Return how to reach it; None if it is something else."""
+    """Return how to reach its connection; None for objects of other libraries."""
     if comes_from(using, "sqlalchemy.orm", "Session"):
         _check_dialect(using, _dialect(using), is_async=False)
         return Blocking(lambda: _reach(using, using.connection))
@@ -44,7 +44,7 @@ def recognise(using: Any) -> Kind | None:
         using, "sqlalchemy.ext.asyncio", "async_scoped_session"
     ):
         message = (
-            f"the {type(using).__name__} given as using= stands for another session in each thread or task: pass the "
+            f"the {type(using).__name__} given as using= is a different session in each thread or task: pass the "
             "session itself, `using=session()`"
         )
         raise ConfigError(message)
@@ -59,15 +59,15 @@ def _dialect(session: Any) -> Any:
 def _check_dialect(using: object, dialect: Any, *, is_async: bool) -> None:
     if dialect.is_async and not is_async:
         message = (
-            f"the {type(using).__name__} given as using= lies inside an async one: pass that AsyncSession or "
+            f"the {type(using).__name__} given as using= belongs to an async one: pass that AsyncSession or "
             "AsyncConnection, and await the call"
         )
         raise ConfigError(message)
     if dialect.name != "postgresql" or dialect.driver not in (_ASYNC if is_async else _BLOCKING):
         ways = "postgresql+psycopg or postgresql+asyncpg" if is_async else "postgresql+psycopg"
         message = (
-            f"the SQLAlchemy {type(using).__name__} given as using= goes over {dialect.name}+{dialect.driver}: "
-            f"make its engine with a URL that begins with {ways}"
+            f"the SQLAlchemy {type(using).__name__} given as using= uses {dialect.name}+{dialect.driver}: "
+            f"create its engine with a URL that begins with {ways}"
         )
         raise ConfigError(message)
 
@@ -96,14 +96,14 @@ async def _reach_async(using: Any, connect: Any) -> AsyncConnection[Any] | Async
         if isinstance(raw, AsyncConnection):
             return raw
         if not raw.is_in_transaction():
-            # Over asyncpg the server hears of the transaction only with the first statement.
+            # Over asyncpg the transaction begins on the server only with the first statement.
             await connection.exec_driver_sql("select 1")
         return check_asyncpg(raw)
 
 
 @contextmanager
 def _explained(using: object) -> Generator[None]:
-    """SQLAlchemy's own refusals, as of a session that must be rolled back first, and a server that is not there."""
+    """Translate SQLAlchemy's errors: a session that must be rolled back first, a server that cannot be reached."""
     try:
         yield
     except errors_of("sqlalchemy.exc", "DBAPIError") as error:

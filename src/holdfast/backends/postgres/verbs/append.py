@@ -1,8 +1,8 @@
 """Append events, all or none.
 
-The heads of the partitions are locked in ascending order by one statement, and all is written by the next. Very many
-events are copied in, under the same locks: then what the second statement looks up is asked for, and their places are
-found here.
+One statement locks the heads of the partitions in ascending order, and the next one writes all events. Large batches
+are copied in, under the same locks: then the data that the second statement would look up is queried, and the places of
+the events are computed here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.store.steps import Steps
 
 
 def append(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
-    """Append events to categories that are there."""
+    """Append events to existing categories."""
     distinct = _distinct(events)
     places = places_of(distinct, categories)
     write = _write_one(distinct[0], places[0]) if len(distinct) == 1 else _write(distinct, places)
@@ -38,7 +38,7 @@ def append(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> St
 
 
 def _distinct(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return each event once: one that is given again has the place of its first."""
+    """Return each event once: a repeated id gets the place of its first occurrence."""
     firsts: dict[str, NewEvent] = {}
     for event in events:
         firsts.setdefault(event.id, event)
@@ -117,7 +117,7 @@ def _ids(events: Sequence[NewEvent]) -> str:
 
 
 def _check_first_versions(events: Sequence[NewEvent]) -> None:
-    """Before a category is made: nothing may be, if a stream of it were expected to have events."""
+    """Check expected versions before a category is created: its streams have no events yet."""
     versions: dict[tuple[str, str], int] = defaultdict(int)
     for event in events:
         key = (event.category, event.stream)
@@ -126,11 +126,11 @@ def _check_first_versions(events: Sequence[NewEvent]) -> None:
         versions[key] += 1
 
 
-# --- very many --------------------------------------------------------------------------------------------------------
+# --- large batches ----------------------------------------------------------------------------------------------------
 
 
 def copy(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
-    """Copy events in, in a transaction that is rolled back when this raises."""
+    """Copy events in; the transaction is rolled back if this raises."""
     places = places_of(events, categories)
     partitions = sorted(set(places))
     streams = list({(place[0], event.stream) for place, event in zip(places, events, strict=True)})

@@ -17,14 +17,14 @@ _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Taken(NamedTuple):
-    """What a claim statement took, and the last place in each lane."""
+    """The jobs that a claim statement leased, and the last place in each lane."""
 
     claim: Claim
     places: list[tuple[int, int, int]]
 
 
 def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
-    """Take what is first by turn and seq over all lanes, from their floors on; one fence for all of it."""
+    """Claim the first jobs by turn and seq over all lanes, from their floors on; one fence for all of them."""
     found = yield from rows(
         "claim",
         worker_id=request.worker_id,

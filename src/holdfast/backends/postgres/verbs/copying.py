@@ -1,4 +1,4 @@
-"""Rows as COPY takes them in binary: made by hand, since for very many rows this is most of the work."""
+"""Rows in the binary format of COPY: encoded by hand, since for large batches this is most of the CPU time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ready_row(lane_id: int, turn: int, seq: int, payload_bytes: int) -> bytes:
 
 
 def scheduled_row(run_at: int, seq: int) -> bytes:
-    """Return a row of scheduled that its caller delayed."""
+    """Return a row of scheduled, for a job that its caller delayed."""
     return _SCHEDULED(3, 8, run_at, 8, seq, 1, False)
 
 
@@ -87,7 +87,7 @@ def event_row(
 
 
 def stream(rows: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what COPY reads, some rows at a time, which are made no earlier than that."""
+    """Yield the input of COPY in chunks of rows; rows are encoded only when needed."""
     yield _HEADER
     left = iter(rows)
     while some := b"".join(islice(left, _ROWS_AT_A_TIME)):

@@ -1,9 +1,10 @@
 """Enqueue jobs, all or none.
 
-A few are inserted by one statement. Many are copied in, in a transaction that first reserves their seqs; if one of the
-ids is known already, that fails as a whole, and they are inserted by the statement, which can skip what is known.
+Small batches are inserted by one statement. Large ones are copied in, in a transaction that first reserves their seqs;
+if one of the ids exists already, the COPY fails as a whole, and the jobs are inserted by the statement, which can skip
+existing ids.
 
-Each verb reports to waiting workers, also for jobs that run later: an idle worker waits for the next that is due.
+Every verb notifies waiting workers, also of jobs that run later: an idle worker waits until the next due time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _headers(job: NewJob) -> str | None:
 
 
 def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs by statement; False for each whose id is known."""
+    """Insert jobs by statement; False for each whose id exists already."""
     found: Rows = []
     if len(jobs) == 1:
         found = yield from _insert_one(jobs[0], lanes)
@@ -80,14 +81,14 @@ def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
 
 
 class OrderKey(NamedTuple):
-    """An order key that is locked until the end of the transaction; `head_seq` 0: it has no head yet."""
+    """An order key, locked until the end of the transaction; `head_seq` 0: it has no head yet."""
 
     line_id: int
     head_seq: int
 
 
 def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs of which some have an order key; the keys are locked first, so that seqs grow along each of them."""
+    """Insert jobs, some with an order key; the keys are locked first, so that seqs increase along each key."""
     keys = yield from _take_order_keys([(job.queue, job.order_key) for job in jobs if job.order_key is not None])
     vacant = [key.line_id for key in keys.values() if not key.head_seq]
     heads: dict[int, int] = {}
@@ -134,7 +135,7 @@ def _delay(job: NewJob) -> int | None:
 
 
 def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:
-    """Answer for each job; an id that is given twice is new only once."""
+    """Return for each job whether it is new; an id that is given twice is new only once."""
     verdicts: list[bool] = []
     for job in jobs:
         verdicts.append(job.id in made)
@@ -143,9 +144,10 @@ def _verdicts(jobs: Sequence[NewJob], made: set[str]) -> list[bool]:
 
 
 def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Copy jobs in; fails as a whole with a unique violation if an id is known.
+    """Copy jobs in; fails as a whole with a unique violation if an id exists already.
 
-    The rows are made while the server takes them in: a transaction that waited for all of them would be ended as idle.
+    Rows are encoded while the server reads them: encoding all of them first could exceed the idle timeout of the
+    transaction.
     """
     ((now, seqs),) = yield from rows("reserve_seqs", number=len(jobs))
     ready: list[bytes] = []

@@ -13,7 +13,7 @@ from holdfast.store.values import Extension
 
 
 def extend_many(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension]:
-    """Extend those that are held under their fence, expired or not; skip what a transaction has locked."""
+    """Extend the leases that are held under their fence, expired or not; skip rows that a transaction has locked."""
     found = yield from rows(
         "extend_many",
         seqs=Numbers(lease.seq for lease in leases),

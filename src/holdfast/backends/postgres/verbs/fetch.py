@@ -1,4 +1,4 @@
-"""Fetch the next events of a share, in one statement and so as of one instant."""
+"""Fetch the next events of a share in one statement, and so from one snapshot."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from holdfast.store.values import Finish
 
 
 def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[CompletedRows]:
-    """Complete what is held; without `keyed` nothing, if one of them is the head of an order key."""
+    """Complete the jobs whose leases are held; without `keyed`, none if one of them is the head of an order key."""
     wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in reversed(finishes)}
     ordered = sorted(wanted)
     results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]

@@ -1,7 +1,7 @@
-"""How long the leader's moves wait for rows that other sessions have locked.
+"""Lock timeouts for the leader's moves.
 
-A seizure waits for a transaction of the owner, for a moment. A call that has waited in vain is repeated without
-waiting: the moves whose rows are locked elsewhere are refused then, and the others are carried out.
+A seizure waits briefly for a transaction of the owner. A call that times out is repeated without waiting: moves whose
+rows are locked by other sessions are rejected then, and the others are carried out.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from holdfast.backends.sql.streams.shares import share_lists
 from holdfast.model.allocation import GrantTo, Move
 from holdfast.store.steps import Steps
 
-_WAIT = 500  # milliseconds for one lock: a verb of an owner takes less, and a seizure in vain is planned again
+_WAIT = 500  # milliseconds for one lock: a verb of an owner takes less, and a failed seizure is planned again
 _WAIT_TO_JOIN = 1000  # milliseconds for a transaction of the process that had the same node id
 
 
 def wait_for_former_owner() -> Steps[None]:
-    """Let a node that joins wait for a transaction of its older incarnation, for a moment."""
+    """Make a joining node wait briefly for a transaction of its older incarnation."""
     yield from rows("wait_at_most", milliseconds=_WAIT_TO_JOIN)
 
 
 def waiting_briefly(moves: Sequence[Move]) -> Steps[set[Move]]:
-    """Let every move wait for its locks; one that waits too long fails with the server's error for a lock timeout."""
+    """Make every move wait for its locks; after the timeout, the call fails with the server's lock timeout error."""
     yield from rows("wait_at_most", milliseconds=_WAIT)
     return set(moves)
 
 
 def without_waiting(moves: Sequence[Move]) -> Steps[set[Move]]:
-    """Lock what moves need as far as no other session has, without waiting; return the moves for which that is all."""
+    """Lock the rows of moves without waiting for other sessions; return the moves whose rows are all locked here."""
     yield from rows("wait_at_most", milliseconds=_WAIT)
     shares = sorted({move.share for move in moves})
     found, consumers = yield from together(

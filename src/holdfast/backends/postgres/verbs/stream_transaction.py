@@ -1,4 +1,4 @@
-"""The two ends of a consumer's transaction, each one statement: lock the share, commit its position."""
+"""The begin and the end of a consumer's transaction, each one statement: lock the share, commit its position."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
 
 
 def commit_or_fail(grant: Grant, step: Commit) -> Ask:
-    """Move the position forward and nothing else, by a statement that fails if the grant is stale (`is_stale`).
+    """Return the statement that advances only the position, and fails if the grant is stale (`is_stale`).
 
-    So a COMMIT can be sent with it, before its answer is known.
+    So a COMMIT can be sent together with it, before its result is known.
     """
     return Ask("commit_position_or_fail", {**grant_names(grant), **position_step(step)})
 
 
 def is_stale(error: psycopg.Error) -> bool:
-    """Return whether `commit_or_fail` has failed because the grant is stale."""
+    """Return whether the statement of `commit_or_fail` failed because the grant is stale."""
     return isinstance(error, psycopg.errors.InvalidTextRepresentation) and "holdfast: stale grant" in str(error)

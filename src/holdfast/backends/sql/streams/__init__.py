@@ -1,1 +1,1 @@
-"""Streams on SQL stores: every rule once, as verbs over named statements; a store adds its statements and runners."""
+"""Streams on SQL stores: each rule once, as verbs over named statements; a store adds statements and runners."""

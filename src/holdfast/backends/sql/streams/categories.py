@@ -16,7 +16,7 @@ from holdfast.store.stream_values import CategoryView
 
 
 class Category(NamedTuple):
-    """A category as it is stored."""
+    """A category, as stored."""
 
     category: str
     category_id: int
@@ -31,11 +31,11 @@ def find_categories(names: Iterable[str]) -> Steps[dict[str, Category]]:
 
 def no_category(name: str) -> CategoryNotFound:
     """Return the error for a category that does not exist."""
-    return CategoryNotFound(f"there is no category {name!r}: the first append to it makes it")
+    return CategoryNotFound(f"there is no category {name!r}: the first append to it creates it")
 
 
 def require_category(name: str) -> Steps[Category]:
-    """Return a category; raise `CategoryNotFound`."""
+    """Return a category; raise `CategoryNotFound` if it does not exist."""
     found = yield from find_categories([name])
     if name not in found:
         raise no_category(name)
@@ -43,7 +43,7 @@ def require_category(name: str) -> Steps[Category]:
 
 
 def make_categories(names: Iterable[str], partitions: int = DEFAULT_PARTITIONS) -> Steps[dict[str, Category]]:
-    """Make categories, and return them; one that another transaction makes meanwhile stays as it is there."""
+    """Create categories, and return them; one that another transaction creates meanwhile stays as it is."""
     listed = sorted(names)
     yield from each("add_category", [{"category": name, "partitions": partitions} for name in listed])
     made = yield from find_categories(listed)
@@ -53,13 +53,13 @@ def make_categories(names: Iterable[str], partitions: int = DEFAULT_PARTITIONS) 
 
 
 def open_category(name: str, partitions: int | None) -> Steps[CategoryView]:
-    """Return a category, made now if there was none."""
+    """Return a category; create it if it does not exist."""
     if not (yield from find_categories([name])):
         yield from make_categories([name], DEFAULT_PARTITIONS if partitions is None else partitions)
     (view,) = yield from categories(name)
     if partitions not in {None, view.partitions}:
         message = (
-            f"category {name!r} has {view.partitions} partitions, which is fixed for ever: "
+            f"category {name!r} has {view.partitions} partitions, which cannot be changed: "
             f"append to a new category if it must have {partitions}"
         )
         raise ConfigError(message)

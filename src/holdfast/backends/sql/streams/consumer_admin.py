@@ -1,4 +1,4 @@
-"""What operators do to consumers: list, pause, resume, reset, forget, retry and drop parked events."""
+"""Operator actions on consumers: list, pause, resume, reset, forget, retry and drop parked events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.store.stream_values import ConsumerView, ParkedView, ShareView, St
 
 
 class _Listed(NamedTuple):
-    """A consumer with one of its shares, or with none: then the columns of the share are None."""
+    """A consumer with one of its shares; if it has none, the columns of the share are None."""
 
     consumer: str
     category: str | None
@@ -69,20 +69,20 @@ def _share_view(row: _Listed, category: str) -> ShareView:
 
 
 def pause(consumer: str) -> Steps[bool]:
-    """Let no share be granted; the lock waits for a grant that is under way."""
+    """Stop the granting of shares; the lock waits for a grant in flight."""
     yield from require_consumer(consumer, lock=True)
     return (yield from run("pause_consumer", consumer=consumer))
 
 
 def resume(consumer: str) -> Steps[bool]:
-    """Let shares be granted again."""
+    """Allow shares to be granted again."""
     yield from require_consumer(consumer, lock=True)
     return (yield from run("resume_consumer", consumer=consumer))
 
 
 def _is_free(consumer: str, *, paused: bool, verb: str) -> Steps[bool]:
     if not paused:
-        message = f"consumer {consumer!r} is not paused: pause it before you {verb} it, so that no node consumes"
+        message = f"consumer {consumer!r} is not paused: pause it before you {verb} it, so that no node runs it"
         raise ConfigError(message)
     return not (yield from run("held_by_live_node", consumer=consumer))
 
@@ -115,7 +115,7 @@ def forget(consumer: str) -> Steps[bool]:
     if not (yield from _is_free(consumer, paused=known.paused, verb="forget")):
         return False
     locked = yield from records(ShareRow, "lock_shares_of_consumer", consumer=consumer)
-    # One above the largest, as if each share were taken away: no move that was planned before holds of a share.
+    # One above the largest, as if each share had been seized: moves that were planned before become stale.
     generation = max([known.generation, *(row.generation + 1 for row in locked)])
     yield from run("forget_shares", consumer=consumer)
     yield from run("forget_parked", consumer=consumer)
@@ -142,7 +142,7 @@ def drop_parked(consumer: str, stream: str | None, event_id: str | None) -> Step
 
 
 def _hold(consumer: str) -> Steps[None]:
-    """Wait for commits that park something; those that come later wait, and see what is left."""
+    """Lock the shares: commits in flight that park events end first, later ones wait and see the result."""
     yield from require_consumer(consumer, lock=True)
     yield from rows("hold_shares_of_consumer", consumer=consumer)
 

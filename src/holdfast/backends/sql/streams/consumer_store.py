@@ -14,7 +14,7 @@ from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, Pa
 
 
 class _StreamTransactions(Protocol):
-    """What opens the transactions of consumers' handlers."""
+    """Opens the transactions of consumers' handlers."""
 
     def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]: ...
 
@@ -22,7 +22,7 @@ class _StreamTransactions(Protocol):
 
 
 class SqlConsumers:
-    """`ConsumerStore` on a SQL store, but for `fetch`."""
+    """`ConsumerStore` on a SQL store, except `fetch`."""
 
     def __init__(self, runner: Runner, transactions: _StreamTransactions) -> None:
         self._runner = runner

@@ -1,4 +1,4 @@
-"""Subscribe, commit, verify, release: the positions of consumers."""
+"""The positions of consumers: subscribe, commit, verify, release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.store.stream_values import Commit, CommitVerdict, Start, Subscript
 
 
 class ConsumerRow(NamedTuple):
-    """A consumer as it is stored."""
+    """A consumer, as stored."""
 
     category: str | None
     stream: str | None
@@ -26,7 +26,7 @@ class ConsumerRow(NamedTuple):
 
     @property
     def subscription(self) -> Subscription:
-        """What it reads."""
+        """The subscription."""
         return Subscription(self.category, self.stream)
 
 
@@ -47,16 +47,16 @@ def _find(statement: str, consumer: str) -> Steps[ConsumerRow | None]:
 
 
 def require_consumer(consumer: str, *, lock: bool = False) -> Steps[ConsumerRow]:
-    """Return a consumer; raise `ConsumerNotFound`."""
+    """Return a consumer; raise `ConsumerNotFound` if it does not exist."""
     found = yield from _find("lock_consumer" if lock else "find_consumer", consumer)
     if found is None:
-        message = f"no consumer {consumer!r} has subscribed: it does when a node with it first runs"
+        message = f"there is no consumer {consumer!r}: it subscribes when a node first runs it"
         raise ConsumerNotFound(message)
     return found
 
 
 def subscribe(consumer: str, subscription: Subscription, start: Start) -> Steps[bool]:
-    """Register a consumer, with a share of each partition that there is."""
+    """Register a consumer, with a share for each existing partition."""
     known = yield from _find("find_consumer", consumer)
     generation = (yield from _register(consumer, subscription)) if known is None else None
     if generation is None:
@@ -64,7 +64,7 @@ def subscribe(consumer: str, subscription: Subscription, start: Start) -> Steps[
         if known.subscription != subscription:
             message = (
                 f"consumer {consumer!r} reads {known.subscription}, not {subscription}: give the new one another name, "
-                "or pause the old one and forget it first"
+                "or first pause and forget the old one"
             )
             raise ConfigError(message)
         return False
@@ -105,19 +105,19 @@ def grant_names(grant: Grant) -> dict[str, object]:
 
 
 def position_step(commit: Commit) -> dict[str, object]:
-    """Return the parameters of `commit_position` besides the grant."""
+    """Return the parameters of `commit_position` except those of the grant."""
     moved = {"after": commit.after, "position": commit.position}
     return {**moved, "tries": commit.tries, "clears": commit.clears_losses}
 
 
 def granted_share(grant: Grant, statement: str = "find_granted") -> Steps[Granted | None]:
-    """Return the share of a grant, None if the grant is stale."""
+    """Return the share of a grant, or None if the grant is stale."""
     found = yield from records(Granted, statement, **grant_names(grant))
     return found[0] if found else None
 
 
 def commit(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
-    """Move the position forward, with what is to be parked and unparked."""
+    """Move the position forward, and park and unpark events."""
     if not step.parks and not step.unparks:
         return (yield from commit_position(grant, step))
     share = yield from granted_share(grant, "lock_granted")
@@ -132,7 +132,7 @@ def commit(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
 
 
 def commit_position(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
-    """Move the position forward and nothing else; a repeat is recognised."""
+    """Only move the position forward; a repeat is recognised."""
     if (yield from run("commit_position", **grant_names(grant), **position_step(step))):
         return CommitVerdict.DONE
     share = yield from granted_share(grant)
@@ -141,7 +141,7 @@ def commit_position(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
 
 
 def verify(grant: Grant) -> Steps[int | None]:
-    """Return the committed position, None for a stale grant; waits for transactions of its owner."""
+    """Return the committed position, or None for a stale grant; waits for transactions of its owner."""
     position: int | None = yield from value("wait_for_share", **grant_names(grant))
     return position
 

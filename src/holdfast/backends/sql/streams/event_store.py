@@ -11,7 +11,7 @@ from holdfast.store.stream_values import CategoryView
 
 
 class SqlEvents:
-    """`EventStore` on a SQL store, but for `append`."""
+    """`EventStore` on a SQL store, except `append`."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

@@ -1,4 +1,4 @@
-"""Which node leads: one row with an epoch that only grows."""
+"""Leadership: one row with the leader and an epoch that only grows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class _Row(NamedTuple):
 def lead(node: NodeKey, lease: timedelta) -> Steps[Leadership | None]:
     """Take leadership, or extend it.
 
-    The row is written only if it is as it was read, and read again if not: no lock is held meanwhile. A leader that
-    moves shares holds the row, so that this write waits for the end of its transaction.
+    The row is written only if it is unchanged since it was read; otherwise it is read again. No lock is held in
+    between. A leader that moves shares locks the row, so this write waits for the end of its transaction.
     """
     while True:
         (row,) = yield from records(_Row, "find_leadership")

@@ -1,4 +1,4 @@
-"""Nodes that join, send heartbeats, drain and leave."""
+"""Nodes: join, heartbeat, drain, leave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Owned(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node as it is listed."""
+    """A node in a list."""
 
     node_id: str
     incarnation: str
@@ -51,7 +51,7 @@ def _nothing() -> Steps[None]:
 def join(new: NewNode, *, before_shares: Callable[[], Steps[None]] = _nothing) -> Steps[None]:
     """Register a node; the shares of an older incarnation become free, with the node itself as their target.
 
-    `before_shares` is a store's own step before these shares are locked.
+    `before_shares` is a step that a store may add before these shares are locked.
     """
     incarnation = yield from value("lock_node", node_id=new.node.node_id)
     if incarnation == new.node.incarnation:
@@ -71,7 +71,7 @@ def _take(owned: list[ShareRow], *, target: str | None, is_loss: bool) -> Steps[
 
 
 def heartbeat(node: NodeKey, timing: Timing) -> Steps[OwnedShares]:
-    """Record a heartbeat; return what the node owns."""
+    """Record a heartbeat; return the node's shares."""
     known, owned = yield from together(
         Ask("node_heartbeat", {**_key(node), "ttl": span_micros(timing.ttl)}), Ask("owned_shares", _key(node), _Owned)
     )
@@ -79,7 +79,7 @@ def heartbeat(node: NodeKey, timing: Timing) -> Steps[OwnedShares]:
 
 
 def owned(node: NodeKey) -> Steps[OwnedShares]:
-    """Return what a node owns."""
+    """Return a node's shares."""
     known, shares = yield from together(Ask("find_node", _key(node)), Ask("owned_shares", _key(node), _Owned))
     return _answer(shares, is_known=bool(known))
 
@@ -105,7 +105,7 @@ def leave(node: NodeKey, *, is_lost: bool) -> Steps[None]:
 
 
 def drain(node: NodeKey) -> Steps[None]:
-    """Record that a node is about to leave; the lock waits for a grant to it that is under way."""
+    """Record that a node is about to leave; the lock waits for a grant in flight to this node."""
     yield from rows("lock_node", node_id=node.node_id)
     yield from run("drain_node", **_key(node))
 
@@ -116,7 +116,7 @@ def nodes() -> Steps[list[NodeView]]:
 
 
 def node_view(row: NodeRow) -> NodeView:
-    """Return a node as the port shows it."""
+    """Return the port's view of a node."""
     return NodeView(
         node=NodeKey(row.node_id, row.incarnation),
         host=row.host,

@@ -1,7 +1,7 @@
-"""Events that are parked: those that failed, and later ones of their streams.
+"""Parked events: those that failed, and later ones of their streams.
 
-A commit that parks or unparks locks the share's row, and so do the verbs that drop or retry parked events: what is read
-here stays true until the end of the transaction.
+A commit that parks or unparks locks the row of the share, as do the verbs that drop or retry parked events: rows that
+are read here cannot change before the end of the transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Listed(NamedTuple):
 
 
 def settle(place: Place, step: Commit, *, by_version: bool) -> Steps[bool]:
-    """Unpark and park; False, with nothing written, if there is nothing left to wait behind."""
+    """Unpark and park; False, with nothing written, if an event was to wait behind parked ones and there are none."""
     names = place._asdict()
     handled = [unpark.position for unpark in step.unparks if unpark.failure is None]
     if not (yield from _can_wait(place, step, handled)):
@@ -51,7 +51,7 @@ def settle(place: Place, step: Commit, *, by_version: bool) -> Steps[bool]:
 
 
 def _can_wait(place: Place, step: Commit, handled: list[int]) -> Steps[bool]:
-    """Return whether each event that is to wait behind another of its stream has one, once the unparks are done."""
+    """Return whether each event that is to wait still has a parked event of its stream before it after the unparks."""
     behind: list[str] = []
     first: set[str] = set()
     for park in step.parks:
@@ -65,9 +65,9 @@ def _can_wait(place: Place, step: Commit, handled: list[int]) -> Steps[bool]:
 
 
 def _fail_again(place: Place, failed: list[Unpark]) -> Steps[None]:
-    """Keep events that have failed again; neither they nor later ones of their streams are retried any more.
+    """Record events that failed again; they and later ones of their streams are no longer marked for retry.
 
-    One that is not being retried, perhaps because of one before it in the same commit, is left as it is.
+    An event that is not being retried, perhaps because of an earlier one in the same commit, is not changed.
     """
     if not failed:
         return
@@ -112,14 +112,14 @@ def _park(place: Place, parks: tuple[Park, ...], *, by_version: bool) -> Steps[N
 
 
 def _is_retried(park: Park, retrying: set[str]) -> bool:
-    """Return whether an event is to be retried after the last one of its stream; none is after one that failed."""
+    """Return whether an event inherits the retry of the one before it in its stream; after a failure none does."""
     if park.failure is not None:
         retrying.discard(park.stream)
     return park.stream in retrying
 
 
 def _text(failure: Failure | None) -> str | None:
-    """Return a failure as text; characters that a store may refuse are replaced."""
+    """Return a failure as text; characters that a store may reject are replaced."""
     if failure is None:
         return None
     words = (failure.error_class, failure.message, failure.traceback, failure.signature)

@@ -1,4 +1,4 @@
-"""Where the events of an append go: pure, for stores that look up heads and versions first and then write rows."""
+"""Computes positions and versions of appended events, for stores that read heads and versions and then write rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.model.event import Appended, NewEvent, partition_of
 
 Place = tuple[int, int]  # category and partition
 Row = tuple[int, int, int, str, int, str, str, str, str | None, int]
-"""Of the table of events: category, partition, position, stream, version, id, name, payload, headers, recorded_at.
+"""A row of the events table: category, partition, position, stream, version, id, name, payload, headers, recorded_at.
 
-Plain, because an append may have very many.
+A plain tuple, because an append may have very many.
 """
 
 
 class Known(NamedTuple):
-    """An event whose id is known."""
+    """An event that is already stored under its id."""
 
     event_id: str
     version: int
@@ -42,7 +42,7 @@ def places_of(events: Iterable[NewEvent], categories: Mapping[str, Category]) ->
 
 
 def conflict(event: NewEvent, actual: int) -> VersionConflict:
-    """Return the error for an event whose stream has another version than it expects."""
+    """Return the error for an event whose expected version is not that of its stream."""
     return VersionConflict(event.category, event.stream, expected=event.expected_version or 0, actual=actual)
 
 
@@ -52,7 +52,7 @@ def headers_of(event: NewEvent) -> str | None:
 
 
 def as_known(found: Iterable[Known]) -> dict[str, Appended]:
-    """Return what an append answers for events whose ids are known."""
+    """Return the results of an append for events that are already stored."""
     return {
         known.event_id: Appended(known.event_id, known.version, known.partition_id, known.position_id, is_new=False)
         for known in found
@@ -60,7 +60,7 @@ def as_known(found: Iterable[Known]) -> dict[str, Appended]:
 
 
 def answers(events: Sequence[NewEvent], appended: Mapping[str, Appended]) -> list[Appended]:
-    """Return what an append answers for each event; an id that is given twice is new only once."""
+    """Return the result of an append for each event; an id that is given twice is new only once."""
     listed: list[Appended] = []
     seen: set[str] = set()
     for event in events:
@@ -71,9 +71,9 @@ def answers(events: Sequence[NewEvent], appended: Mapping[str, Appended]) -> lis
 
 
 class Placing:
-    """One append. `heads`: the last position and time of recording of each partition; `versions`: of each stream.
+    """One append. `heads`: the last position and `recorded_at` of each partition; `versions`: that of each stream.
 
-    Both are those under the locks of the append. An event is recorded no earlier than the one before it.
+    Both are read under the locks of the append. No event is recorded earlier than the one before it.
     """
 
     def __init__(self, heads: Mapping[Place, tuple[int, int]], versions: Mapping[tuple[int, str], int]) -> None:
@@ -82,7 +82,7 @@ class Placing:
         self.rows: list[Row] = []
 
     def add(self, event: NewEvent, place: Place) -> Appended:
-        """Give a new event its place; raise `VersionConflict`."""
+        """Assign position and version to a new event; raise `VersionConflict`."""
         category_id, partition_id = place
         version = self._versions[category_id, event.stream]
         if event.expected_version is not None and event.expected_version != version:
@@ -98,7 +98,7 @@ class Placing:
         return Appended(event.id, version, partition_id, position, is_new=True)
 
     def heads(self) -> list[dict[str, int]]:
-        """Return where the heads are now, in ascending order, as parameters of `move_head`."""
+        """Return the new heads, in ascending order, as parameters of `move_head`."""
         return [
             {"category_id": place[0], "partition_id": place[1], "position_id": position, "recorded_at": recorded_at}
             for place, (position, recorded_at) in sorted(self._heads.items())

@@ -1,4 +1,4 @@
-"""Read events: of a partition, of a stream, from an instant on."""
+"""Reads events of a partition or a stream, and finds the position of an instant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_VERSION = 2**62  # above every version
 
 
 class EventRow(NamedTuple):
-    """An event as it is stored."""
+    """An event, as stored."""
 
     event_id: str
     category: str
@@ -61,7 +61,7 @@ def read(category: str, partition_id: int, *, after: int, limit: int) -> Steps[l
 def read_stream(
     category: str, stream: str, *, after: int | None, limit: int, backwards: bool
 ) -> Steps[list[StoredEvent]]:
-    """Return the next events of a stream, or those before."""
+    """Return the next events of a stream, or the previous ones with `backwards`."""
     statement = "read_stream_backwards" if backwards else "read_stream"
     begin = after if after is not None else (_NO_VERSION if backwards else 0)
     found = yield from records(EventRow, statement, category=category, stream=stream, after=begin, limit=limit)
@@ -69,7 +69,7 @@ def read_stream(
 
 
 def stream_version(category: str, stream: str) -> Steps[int]:
-    """Return the version of a stream, 0 if it does not exist."""
+    """Return the version of a stream, or 0 if it does not exist."""
     return (yield from value("stream_version", category=category, stream=stream)) or 0
 
 

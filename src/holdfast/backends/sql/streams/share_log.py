@@ -1,4 +1,4 @@
-"""The log of the steps that shares take between states."""
+"""The log of the transitions of shares between states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TRIM_EVERY = 100
 
 
 class ShareStep(NamedTuple):
-    """A step of a share: `generation` is the one after it, `node_id` the node that owned the share or owns it now."""
+    """A transition of a share. `generation` is the one after it; `node_id` is the new owner, else the previous one."""
 
     consumer: str
     category_id: int
@@ -38,7 +38,7 @@ class _Logged(NamedTuple):
 
 
 def log(steps: Sequence[ShareStep], epoch: int) -> tuple[Each, Ask]:
-    """Return what writes steps to the log, and trims it each time that its ids pass a multiple of a hundred."""
+    """Return the statements that log steps, and that trim the log when its ids pass a multiple of `_TRIM_EVERY`."""
     trim = {"kept": KEPT_TRANSITIONS, "every": _TRIM_EVERY, "logged": len(steps)}
     return Each("add_transition", [{**step._asdict(), "epoch": epoch} for step in steps]), Ask("trim_transitions", trim)
 

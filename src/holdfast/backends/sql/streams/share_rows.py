@@ -1,7 +1,7 @@
-"""A consumer's share of a partition as it is stored, and what each step makes of it.
+"""A consumer's share of a partition, as stored, and its state after each transition.
 
-The verbs lock rows, change them here and write them back. What a step may change is `model.allocation`'s business; the
-guards are in `model.move_guard`.
+The verbs lock rows, change them here and write them back. `model.allocation` defines the states; `model.move_guard`
+decides which moves are allowed.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ class ShareRow(NamedTuple):
 
     @property
     def share(self) -> Share:
-        """Which share it is."""
+        """The key of the share."""
         return Share(self.consumer, self.category, self.partition_id)
 
     @property
     def owner_key(self) -> NodeKey | None:
-        """The node that owns it."""
+        """The node that owns the share, or None."""
         return None if self.owner is None else NodeKey(self.owner, self.incarnation or "")
 
 
 def granted(row: ShareRow, node: NodeKey) -> ShareRow:
-    """Return a free share as `node` owns it."""
+    """Return a free share after it is granted to `node`."""
     owned = row._replace(owner=node.node_id, incarnation=node.incarnation, generation=row.generation + 1)
     return owned._replace(state=AllocationState.GRANTED.value, target=None, deadline_at=None, trying=False)
 
 
 def revoked(row: ShareRow, *, target: str | None, deadline_at: int | None) -> ShareRow:
-    """Return a share that its owner has to release."""
+    """Return a share after it is revoked: its owner has to release it."""
     return row._replace(state=AllocationState.REVOKING.value, target=target, deadline_at=deadline_at)
 
 
 def released(row: ShareRow) -> ShareRow:
-    """Return a share that its owner has released: position, generation and target stay."""
+    """Return a share after its owner has released it: position, generation and target stay."""
     return row._replace(state=AllocationState.FREE.value, owner=None, incarnation=None, deadline_at=None)
 
 
 def taken(row: ShareRow, *, target: str | None = None, is_loss: bool) -> ShareRow:
-    """Return a share that was taken from its owner, who is fenced by the larger generation."""
+    """Return a share after it is taken from its owner, which the larger generation fences off."""
     losses = losses_after(row.losses, is_trying=bool(row.trying)) if is_loss else row.losses
     free = released(row)
     return free._replace(generation=row.generation + 1, target=target or row.target, losses=losses)
 
 
 def step(before: ShareRow, after: ShareRow) -> ShareStep:
-    """Return the line of the log for a change."""
+    """Return the log entry for a change."""
     key = (after.consumer, after.category_id, after.partition_id)
     return ShareStep(*key, after.generation, before.state, after.state, after.owner or before.owner)
 
 
 def write(rows: Iterable[ShareRow], steps: Sequence[ShareStep], epoch: int = 0) -> Steps[None]:
-    """Write shares back and log the steps that led there; `epoch` is the leader's, 0 for a step of no leader."""
+    """Write shares back and log their transitions; `epoch` is the leader's, or 0 if no leader is involved."""
     written = [{name: value for name, value in row._asdict().items() if name != "category"} for row in rows]
     if written:
         yield from together(Each("write_share", written), *log(steps, epoch))

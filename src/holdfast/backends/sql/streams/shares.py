@@ -1,7 +1,7 @@
 """The leader's moves of shares.
 
-The moves of a call are judged one after the other, on rows that are locked first: consumers, nodes, shares, each kind
-in order. A seizure waits for a transaction of the owner; a revocation does not.
+All rows that the moves of a call depend on are locked first: consumers, nodes, shares, each kind in order. Then the
+moves are judged one after the other. A seizure waits for a transaction of the owner; a revocation does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Node(NamedTuple):
 
 
 class _Locked(NamedTuple):
-    """All that the moves of a call are judged by."""
+    """The locked rows by which the moves of a call are judged."""
 
     now: int
     grace: int
@@ -38,7 +38,7 @@ class _Locked(NamedTuple):
     shares: dict[Share, ShareRow]
 
     def judged(self, move: Move) -> bool:
-        """Return whether a move may be carried out on what is locked, after the moves before it."""
+        """Return whether a move may be carried out on the locked rows, after the moves before it."""
         row = self.shares.get(move.share)
         if row is None:
             return False
@@ -59,7 +59,7 @@ class _Locked(NamedTuple):
         return NodeSeen(node.incarnation, is_draining=bool(node.draining), since=since, ttl=node.ttl)
 
     def moved(self, move: Move) -> ShareRow:
-        """Return the share as a move leaves it."""
+        """Return the share after a move."""
         row = self.shares[move.share]
         match move:
             case GrantTo(node=node):
@@ -84,10 +84,10 @@ def _all(moves: Sequence[Move]) -> Steps[set[Move]]:
 def move_shares(
     leadership: Leadership, moves: Sequence[Move], grace: timedelta, *, lockable: Lockable = _all
 ) -> Steps[list[bool] | None]:
-    """Carry out moves, each only if what it was planned on still holds.
+    """Carry out moves, each only if the state that it was planned on is unchanged.
 
-    `lockable` is a store's own step under the leadership: it returns the moves whose rows may be waited for; the others
-    are refused.
+    `lockable` is a step that a store may add under the leadership: it returns the moves whose rows may be waited for;
+    the others are refused.
     """
     if not (yield from hold_leadership(leadership)):
         return None
@@ -135,7 +135,7 @@ def _lock(moves: Sequence[Move], grace: int) -> Steps[_Locked]:
 
 
 def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _Node]]:
-    """Lock the nodes that moves depend on; one whose shares may be seized for silence cannot send a heartbeat."""
+    """Lock the nodes that moves depend on; the lock for a seizure for silence also blocks the node's heartbeats."""
     owned = {move.share for move in moves if not isinstance(move, GrantTo)}
     silent = {move.share for move in moves if isinstance(move, Seize) and move.reason is SeizeReason.SILENT}
     holders, suspects = yield from together(

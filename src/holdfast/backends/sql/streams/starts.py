@@ -1,4 +1,4 @@
-"""Where the shares of a subscription begin."""
+"""The start positions of the shares of a subscription."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.store.stream_values import Start, StartAt, Subscription
 
 
 class Head(NamedTuple):
-    """The end of a partition: the last position, and the last one that was trimmed."""
+    """The head of a partition: its last position, and the last trimmed one."""
 
     category_id: int
     category: str
@@ -25,7 +25,7 @@ class Head(NamedTuple):
 
 
 def heads(category: str | None) -> Steps[list[Head]]:
-    """Return the heads of a category, or of all, in order."""
+    """Return the heads of one category, or of all categories, in order."""
     return (yield from records(Head, "list_heads", category=category))
 
 
@@ -36,7 +36,7 @@ def places_of(subscription: Subscription) -> Steps[list[Head]]:
 
 
 def start_positions(places: Sequence[Head], stream: str | None, start: Start) -> Steps[list[int]]:
-    """Return the position that means `start` in each of these partitions."""
+    """Return the position that corresponds to `start` in each of these partitions."""
     if start is StartAt.BEGINNING or not places:
         return [0] * len(places)
     if isinstance(start, datetime):
@@ -53,7 +53,7 @@ def _ask_position(place: Head, stream: str | None, at: int) -> Ask:
 
 
 def ends_of(places: Sequence[Head], stream: str | None) -> Steps[list[int]]:
-    """Return the last position in each of these partitions, or the version of the one stream that is read."""
+    """Return the last position of each partition or, for a subscription to one stream, the version of the stream."""
     if stream is None:
         return [place.position_id for place in places]
     found = yield from together(

@@ -1,4 +1,4 @@
-"""What the allocator sees, and the shares that new categories need."""
+"""The input of the allocator, and the shares that new categories need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Listed(NamedTuple):
 
 
 class _Missing(NamedTuple):
-    """A partition of which a consumer of its category, or of the log, has no share."""
+    """A partition in which a consumer of its category, or of the log, has no share."""
 
     consumer: str
     category_id: int
@@ -43,7 +43,7 @@ class _Missing(NamedTuple):
 
 
 def survey() -> Steps[Survey]:
-    """Return all that the allocator looks at."""
+    """Return the input of the allocator."""
     nodes, shares, paused, missing = yield from together(
         Ask("list_nodes", {}, NodeRow),
         Ask("list_shares", {}, _Listed),
@@ -70,7 +70,7 @@ def _share(row: _Listed) -> ShareState:
 
 
 def complete_shares(leadership: Leadership) -> Steps[int | None]:
-    """Add the missing shares, at the beginning: their categories are newer than the subscriptions. Forget old nodes."""
+    """Add missing shares, from the beginning: their categories are newer than the subscriptions. Forget old nodes."""
     if not (yield from hold_leadership(leadership)):
         return None
     yield from rows("hold_all_consumers")

@@ -1,4 +1,4 @@
-"""Delete old events, except those that a consumer still needs."""
+"""Deletes old events, except those that a consumer still needs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.store.steps import Steps
 
 
 def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> Steps[int]:
-    """Delete the beginning of each partition, at most `limit` events in all; how many.
+    """Delete the oldest events of each partition, at most `limit` in total; return how many.
 
-    Positions have no holes, so the last one to delete is found without counting. The heads are written last: appends
-    wait for nothing else.
+    Positions have no gaps, so the last one to delete is found without counting. The heads are written last, because
+    appends wait only for these rows.
     """
     found = yield from heads(name)
     if not found:
         raise no_category(name)
-    if past_unread:  # what is parked goes with its event: no commit may park or unpark meanwhile
+    if past_unread:  # parked rows are deleted with their events: no commit may park or unpark meanwhile
         yield from rows("hold_shares_of_category", category=name)
     before = (yield from value("store_clock")) - span_micros(older_than)
     deleted = 0
@@ -40,7 +40,7 @@ def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> 
 
 
 def _last_passed(head: Head) -> Steps[int]:
-    """Return the last position that no consumer needs any more."""
+    """Return the last position that no consumer needs any longer."""
     place = {"category": head.category, "category_id": head.category_id, "partition_id": head.partition_id}
     bounds = [head.position_id]
     for stream, position, first_parked in (yield from rows("readers_of_partition", **place)):

@@ -1,12 +1,12 @@
 -- The tables of Holdfast on SQLite.
 --
--- The body of a job is written once, into holdfast_job. Where the job stands is a small row in exactly one of the
--- tables ready, scheduled, blocked, running, completed, failed, cancelled; the row moves, the body stays. So `ready`
--- holds only what may be claimed now, and a claim reads the front of it however long the queue is.
+-- The body of a job is written once, into holdfast_job. The state of the job is a small row in exactly one of the
+-- tables ready, scheduled, blocked, running, completed, failed, cancelled: the row moves, the body stays. So `ready`
+-- contains only jobs that may be claimed now, and the cost of a claim does not grow with the length of the queue.
 --
 -- Instants are microseconds since 1970 (UTC); durations are microseconds.
 
--- One row. `fence` only grows: every claim takes the next one. `seq` numbers jobs in order of their enqueue.
+-- One row. `fence` only grows: every claim takes the next one. `seq` numbers jobs in the order of their enqueue.
 create table holdfast_meta (
     only_row integer primary key check (only_row = 1),
     schema_version integer not null,
@@ -21,8 +21,8 @@ create table holdfast_queue (
     paused integer not null default 0
 ) strict, without rowid;
 
--- A lane is the line of one task within one queue. Claims go lane by lane, so that jobs of a paused queue, or of a task
--- that a worker does not know, never lie in front of others.
+-- A lane is the ordered jobs of one task within one queue. Claims go lane by lane, so that jobs of a paused queue, or of
+-- a task that a worker does not know, never stand in front of others.
 create table holdfast_lane (
     lane_id integer primary key,
     queue text not null,
@@ -30,7 +30,7 @@ create table holdfast_lane (
     unique (queue, task)
 ) strict;
 
--- Never rewritten but for `turn`, and that only when a job is to run again later. (lane_id, turn, seq) finds the row in
+-- Never updated except for `turn`, and that only when a job is to run again later. (lane_id, turn, seq) finds the row in
 -- ready without a second index there.
 create table holdfast_job (
     seq integer primary key,
@@ -46,8 +46,8 @@ create table holdfast_job (
     order_key text
 ) strict;
 
--- `keyed`, here and below: the job has an order_key and is the head of its line. Whoever ends it looks after the line;
--- what has no key is told by this alone, and costs nothing more.
+-- `keyed`, here and below: the job has an order_key and is its head. The verb that ends such a job must find the next
+-- head; for all other jobs this column alone shows that there is nothing to do.
 create table holdfast_ready (
     lane_id integer not null,
     turn integer not null,
@@ -60,7 +60,7 @@ create table holdfast_ready (
     primary key (lane_id, turn, seq)
 ) strict, without rowid;
 
--- `retrying` tells a job that will run again from one that its caller delayed.
+-- `retrying` distinguishes a job that will run again from one that its caller delayed.
 create table holdfast_scheduled (
     run_at integer not null,
     seq integer not null,
@@ -73,8 +73,8 @@ create table holdfast_scheduled (
     primary key (run_at, seq)
 ) strict, without rowid;
 
--- The line of an order_key within a queue; it is there as long as a job of the key has not ended. `head_seq` is the one
--- job of it that lies outside of blocked; null only within a transaction.
+-- An order_key within a queue; the row exists as long as a job of the key has not ended. `head_seq` is the one job of the
+-- key that is not in blocked; null only within a transaction.
 create table holdfast_key_line (
     line_id integer primary key,
     queue text not null,
@@ -83,8 +83,8 @@ create table holdfast_key_line (
     unique (queue, order_key)
 ) strict;
 
--- Those who wait behind a head, by `place`: the seq, or for a job that a person sent back a number taken from the same
--- row of meta, so that it stands at the end.
+-- Jobs that wait behind a head, in the order of `place`: the seq or, for a job that an operator retried, a new number
+-- from the same counter, so that the job goes to the end.
 create table holdfast_blocked (
     line_id integer not null,
     place integer not null,
@@ -96,7 +96,8 @@ create table holdfast_blocked (
     primary key (line_id, place)
 ) strict, without rowid;
 
--- No index on lease_until: this table is as long as the fleet has slots, and an index would be written three times a job.
+-- No index on lease_until: this table has at most one row per slot of all workers, and an index would be written three
+-- times per job.
 create table holdfast_running (
     seq integer primary key,
     lane_id integer not null,
@@ -119,7 +120,7 @@ create table holdfast_running (
 
 create index holdfast_running_cancel on holdfast_running (worker_id) where cancel_asked = 1;
 
--- The ledger: appended to, pruned by age, never updated. `fence` lets a repeated finish recognise itself.
+-- The ledger: appended to, pruned by age, never updated. By `fence` a repeated finish is recognised.
 create table holdfast_completed (
     seq integer primary key,
     fence integer not null,
@@ -146,8 +147,8 @@ create table holdfast_cancelled (
     reason text not null
 ) strict;
 
--- Every attempt that ended without completing its job. `by_holder`: the holder itself ended it, so that a repeat of its
--- call, whose first reply was lost, can be told from the call of one whose lease was taken away.
+-- Every attempt that ended without completing its job. `by_holder`: the holder of the lease ended it. So a repeat of its
+-- call, after the first reply was lost, can be distinguished from a call under a lease that was taken away.
 create table holdfast_attempt (
     seq integer not null,
     attempt integer not null,

@@ -8,7 +8,7 @@ create table holdfast_category (
     partitions integer not null
 ) strict;
 
--- The end of each partition. Its events have the positions 1 to `position_id`, of which those up to `trimmed` are gone.
+-- The head of each partition. Its events have the positions 1 to `position_id`; those up to `trimmed` are deleted.
 -- `recorded_at` is that of the last event: the next one is not recorded earlier, even if the clock was set back.
 create table holdfast_head (
     category_id integer not null,
@@ -35,7 +35,7 @@ create table holdfast_event (
 
 create unique index holdfast_event_by_stream on holdfast_event (category_id, stream, version);
 
--- The version of streams whose events were all trimmed; it goes on from there.
+-- The versions of streams whose events were all trimmed: the next event continues from there.
 create table holdfast_trimmed_stream (
     category_id integer not null,
     stream text not null,
@@ -43,8 +43,8 @@ create table holdfast_trimmed_stream (
     primary key (category_id, stream)
 ) strict, without rowid;
 
--- `category` and `stream` null: it reads the log. A consumer that was forgotten keeps its row, with the largest
--- generation it ever had, so that grants of its former life stay stale.
+-- `category` and `stream` null: the consumer reads the log. A forgotten consumer keeps its row, with the largest
+-- generation that it ever had, so that earlier grants stay stale if it subscribes again.
 create table holdfast_consumer (
     consumer text primary key,
     category text,
@@ -54,7 +54,7 @@ create table holdfast_consumer (
     generation integer not null default 0
 ) strict, without rowid;
 
--- Generation and position lie in one row: a commit and a seizure cannot pass one another.
+-- Generation and position are in one row, so that a commit and a seizure are serialized.
 create table holdfast_allocation (
     consumer text not null,
     category_id integer not null,
@@ -103,7 +103,7 @@ create table holdfast_node (
     beat_at integer not null
 ) strict, without rowid;
 
--- One row. The epoch only grows; nobody leads while `node_id` is null.
+-- One row. The epoch only grows; no node leads while `node_id` is null.
 create table holdfast_leadership (
     only_row integer primary key check (only_row = 1),
     epoch integer not null,

@@ -1,5 +1,5 @@
--- What is past its retention is found by its age, however many jobs have finished since. Jobs enter these indexes at the
--- end, which costs a completion nothing that could be measured.
+-- Jobs past their retention are found by age, however many have finished since. New entries go to the end of these
+-- indexes, so the cost for a completion is too small to measure.
 
 create index holdfast_completed_by_age on holdfast_completed (finished_at);
 create index holdfast_failed_by_age on holdfast_failed (finished_at);

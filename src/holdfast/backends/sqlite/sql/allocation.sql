@@ -51,7 +51,7 @@ delete from holdfast_node where beat_at < :now - :span and not exists (
 select epoch, node_id, incarnation, until_at, until_at - :now as lease_left from holdfast_leadership;
 
 -- name: write_leadership
--- Only if it is as it was read.
+-- Only if the row is unchanged since it was read.
 update holdfast_leadership
 set epoch = :epoch, node_id = :node_id, incarnation = :incarnation, until_at = :now + :lease
 where epoch = :seen_epoch and until_at = :seen_until;
@@ -74,7 +74,7 @@ order by consumer, category, partition_id;
 select consumer from holdfast_consumer where paused;
 
 -- name: missing_shares
--- Partitions of which a consumer of their category, or of the log, has no share yet.
+-- Partitions in which a consumer of their category, or of the log, has no share yet.
 select consumer.consumer, category.category_id, head.partition_id, consumer.stream, consumer.generation,
     category.partitions
 from holdfast_consumer as consumer

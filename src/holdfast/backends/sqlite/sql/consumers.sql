@@ -1,4 +1,4 @@
--- Consumers: their positions, what they have parked, and what operators see and do.
+-- Consumers: positions, parked events, and the statements behind operators' commands.
 
 -- name: find_consumer
 select category, stream, paused, forgotten, generation from holdfast_consumer where consumer = :consumer;
@@ -15,7 +15,7 @@ update holdfast_consumer set category = :category, stream = :stream, paused = 0,
 where consumer = :consumer;
 
 -- name: find_granted
--- The share under a live grant; none if the grant is stale.
+-- The share under a live grant; no row if the grant is stale.
 select category_id, position_id, state, replay_until, losses, (
     select stream from holdfast_consumer where consumer = allocation.consumer) as stream
 from holdfast_allocation as allocation
@@ -49,8 +49,8 @@ where consumer = :consumer and category_id = (select category_id from holdfast_c
     and state in ('granted', 'revoking');
 
 -- name: parked_among
--- Which of these streams have parked events besides those at `handled`. As a rule nothing is parked, and one look
--- shows it.
+-- Which of these streams have parked events other than those at `handled`. Usually nothing is parked, which one index
+-- lookup shows.
 select value as stream from json_each(:streams) as given
 where exists (
     select 1 from holdfast_parked
@@ -62,7 +62,7 @@ where exists (
 );
 
 -- name: retrying_among
--- Of which of these streams the last parked event is to be retried.
+-- The streams, among these, whose last parked event is to be retried.
 select value as stream from json_each(:streams) as given
 where (
     select retrying from holdfast_parked
@@ -72,7 +72,7 @@ where (
 );
 
 -- name: retrying_at
--- Which of these positions have a parked event that is being retried.
+-- The positions, among these, with a parked event that is being retried.
 select position_id, stream from holdfast_parked
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying
     and position_id in (select value from json_each(:positions));
@@ -91,7 +91,7 @@ where consumer = :consumer and category_id = :category_id and partition_id = :pa
     and position_id >= :position;
 
 -- name: park_by_position
--- A repeat finds the row there already; an event that was trimmed meanwhile is not parked.
+-- A repeat finds the row already written; an event that was trimmed meanwhile is not parked.
 insert into holdfast_parked
     (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
 select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, :now
@@ -100,7 +100,7 @@ where category_id = :category_id and partition_id = :partition_id and position_i
 on conflict do nothing;
 
 -- name: park_by_version
--- For a consumer of one stream: its positions are versions.
+-- For a consumer of one stream, whose positions are versions.
 insert into holdfast_parked
     (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
 select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, :now
@@ -155,7 +155,7 @@ update holdfast_consumer set paused = 1 where consumer = :consumer and not pause
 update holdfast_consumer set paused = 0 where consumer = :consumer and paused;
 
 -- name: list_consumers
--- A few looks at indexes for each share.
+-- Costs a few index lookups per share.
 select consumer.consumer, consumer.category, consumer.stream, consumer.paused, category.category as of_category,
     allocation.partition_id, allocation.state, allocation.generation, allocation.owner, allocation.target,
     allocation.position_id,

@@ -34,7 +34,7 @@ select event_id, version, partition_id, position_id from holdfast_event
 where event_id in (select value from json_each(:ids));
 
 -- name: version_of_stream
--- That of its last event, or the one that was noted when the last was trimmed.
+-- The version of its last event, or the one that was recorded when that event was trimmed.
 select max(version) from (
     select max(version) as version from holdfast_event where category_id = :category_id and stream = :stream
     union all
@@ -73,7 +73,7 @@ where category = :category and stream = :stream and version < :after
 order by version desc limit :limit;
 
 -- name: position_at
--- Positions have no holes and the times of recording never fall, so a binary search finds it.
+-- Positions have no gaps and recorded_at never decreases, so a binary search finds it.
 with recursive search (category_id, low, high) as (
     select category_id, trimmed, position_id from holdfast_category join holdfast_head using (category_id)
     where category = :category and partition_id = :partition_id
@@ -124,7 +124,7 @@ select low as version from search where low >= high limit 1;
 
 -- name: readers_of_partition
 -- The consumers that read a partition: those of its category, of single streams of it, of the log; with the position of
--- their share, if they have it already, and the position of the first event that they have parked.
+-- their share, if it exists already, and the position of their first parked event.
 select consumer.stream, allocation.position_id, (
     select position_id from holdfast_event where event_id = (
         select event_id from holdfast_parked as parked
@@ -143,7 +143,7 @@ select position_id from holdfast_event where category_id = :category_id and stre
 order by version limit 1;
 
 -- name: note_trimmed_streams
--- The versions of streams whose events go: a stream with none left goes on from there.
+-- The versions of streams whose events are deleted: a stream with no event left continues from there.
 insert into holdfast_trimmed_stream (category_id, stream, version)
 select :category_id, stream, max(version) from holdfast_event
 where category_id = :category_id and partition_id = :partition_id and position_id > :after and position_id <= :last

@@ -1,4 +1,4 @@
--- Lists and counts for people; read only.
+-- Lists and counts for operators; read only.
 
 -- name: job_result
 select completed.result
@@ -38,7 +38,7 @@ left join holdfast_blocked as blocked on blocked.seq = job.seq
 where job.id = :id;
 
 -- name: job_body
--- As bytes: a damaged row must not keep a person from looking at its job.
+-- As bytes: a job with damaged text must still be shown.
 select cast(job.payload as blob) as payload, cast(job.headers as blob) as headers, job.timeout, completed.result
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq where job.seq = :seq;
 
@@ -160,7 +160,7 @@ counted as (
 )
 select queue.queue, queue.paused, coalesce(ready, 0) as ready, coalesce(running, 0) as running,
        coalesce(scheduled, 0) as scheduled, coalesce(blocked, 0) as blocked, coalesce(failed, 0) as failed,
-       -- Since when the job is due whose turn is next, of whatever task: the first of the heads of its lanes.
+       -- The due time of the next job by turn, of any task: the first among the first jobs of all lanes.
        :now - (
            select job.turn + job.priority * :priority_step
            from holdfast_lane as lane cross join holdfast_job as job on job.seq = (
@@ -196,7 +196,7 @@ select 'running', lane.queue, lane.task, 0, count(*)
 from holdfast_running as state join holdfast_lane as lane on lane.lane_id = state.lane_id
 group by lane.queue, lane.task
 union all
--- Waiting jobs count as the heads of their order keys do, by the task of the head.
+-- Waiting jobs count like the heads of their order keys, under the task of the head.
 select case
            when exists (select 1 from holdfast_running where seq = head.seq) then 'behind running'
            when exists (

@@ -1,9 +1,9 @@
--- The rows of jobs: read, ended, moved from state to state. The write lock is held for the whole transaction, so that a
--- row that was found held under its fence is held until the end.
+-- The rows of jobs: read, ended, moved from state to state. The write lock is held for the whole transaction, so a job
+-- that was found held under its fence stays held until the end.
 
 -- name: lock_leases
--- May also return a row for a seq and a fence of two leases: the caller looks at the pairs. (Two lists cannot be joined by
--- their indexes without a scan of one for each element of the other.)
+-- May also return a row that combines the seq of one lease with the fence of another: the caller compares the pairs. (Two
+-- lists cannot be joined by their indexes without a scan of one for each element of the other.)
 select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
@@ -42,7 +42,7 @@ cross join holdfast_job as job on job.seq = running.seq
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_job
--- One job in whatever state it is: exactly one of these rows exists.
+-- One job in any state: exactly one of these rows exists.
 select :now as now, job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
        case
            when running.seq is not null then 'running'
@@ -78,8 +78,8 @@ left join holdfast_completed as completed on completed.seq = job.seq
 where job.id = :id;
 
 -- name: ended
--- What the holders of these leases have written under their fences: the reply of an earlier attempt was lost. May return
--- other pairs of a seq and a fence too, as `lock_leases`.
+-- The outcomes that the holders of these leases have written under their fences, in a call whose reply was lost. May
+-- return other pairs of seq and fence too, like `lock_leases`.
 select completed.seq, completed.fence, 'completed' as outcome
 from json_each(:seqs) as given
 cross join holdfast_completed as completed on completed.seq = given.value
@@ -143,7 +143,7 @@ insert into holdfast_attempt (
 );
 
 -- name: thin_attempts
--- Of very many attempts the first few and the last few are kept: a job that retries for weeks stays small.
+-- Only the first few and the last few attempts are kept: a job that retries for weeks stays small.
 delete from holdfast_attempt where seq = :seq and attempt > :after and attempt <= :up_to;
 
 -- name: count_events

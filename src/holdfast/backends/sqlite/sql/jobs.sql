@@ -28,14 +28,14 @@ insert into holdfast_job (
 insert into holdfast_ready (lane_id, turn, seq) values (?, ?, ?);
 
 -- name: new_to_ready
--- All jobs after a seq, none of which is to run later.
+-- All jobs after a seq; none of them is scheduled.
 insert into holdfast_ready (lane_id, turn, seq) select lane_id, turn, seq from holdfast_job where seq > :after;
 
 -- name: insert_scheduled
 insert into holdfast_scheduled (run_at, seq, retrying) values (?, ?, 0);
 
 -- name: claimable_lanes
--- The lanes that a worker may claim from, each with the turn of its first job; empty ones are left out.
+-- The lanes that a worker may claim from, each with the turn of its first job; without empty lanes.
 select lane_id, queue, task, head from (
     select lane_id, lane.queue as queue, task,
            (select turn from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1) as head
@@ -51,8 +51,8 @@ order by head;
 update holdfast_meta set fence = fence + 1 where only_row = 1 returning fence;
 
 -- name: front_of_lane
--- The first jobs of a lane up to a turn, as one JSON text: one step of SQLite, so the interpreter lock is let go once
--- for the batch and not once a row (with a busy event loop beside it, a row at a time was 20 times slower).
+-- The first jobs of a lane up to a turn, as one JSON text: one step of SQLite, so the GIL is released once per batch
+-- and not once per row (next to a busy event loop, reading row by row was 20 times slower).
 select json_group_array(json_array(
     job.id, job.seq, :queue, :task, job.payload,
     case when json_valid(job.headers) then json(job.headers) end,
@@ -66,7 +66,7 @@ from (
 cross join holdfast_job as job on job.seq = front.seq;
 
 -- name: damaged_front_of_lane
--- The same, row by row and texts as bytes, for when a row is damaged: one that cannot be read must not hide the others.
+-- The same, row by row and with texts as bytes, for lanes with a damaged row: it must not hide the other jobs.
 select job.id, job.seq, cast(job.payload as blob), cast(job.headers as blob),
        job.priority, job.max_attempts, job.timeout, job.enqueued_at,
        front.turn, front.attempt + 1, front.excused, front.interrupted, front.lost, job.order_key
@@ -78,7 +78,7 @@ cross join holdfast_job as job on job.seq = front.seq
 order by front.turn, front.seq;
 
 -- name: lease_front
--- Rows up to (turn, seq) are exactly those that front_of_lane has read: the write lock is held in between.
+-- The rows up to (turn, seq) are exactly those that front_of_lane has read: the write lock is held in between.
 insert into holdfast_running (
     seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated,
     keyed
@@ -92,7 +92,7 @@ where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 delete from holdfast_ready where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 
 -- name: complete_many
--- The head of an order key is left out: it is completed by itself, and its key is settled.
+-- Without heads of order keys: these are completed one by one, because each key needs a new head.
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select seq, fence, worker_id, attempt, started_at, :now
 from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence

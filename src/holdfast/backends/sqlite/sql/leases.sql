@@ -1,8 +1,8 @@
--- Leases and the workers that hold them. Every statement that writes under a lease carries its fence, but for
--- `extend_many`, which is run on jobs found `held`.
+-- Leases and the workers that hold them. Every statement that writes under a lease carries its fence, except
+-- `extend_many`, which is run on jobs that `held` has returned.
 
 -- name: held
--- Which of the jobs [seq, …] are held, and under which fences: two arrays. (Pairs taken apart by ->> cost twice as much.)
+-- Which of the jobs [seq, …] are held, and under which fences: two arrays. (Pairs read with ->> cost twice as much.)
 select json_group_array(seq), json_group_array(fence)
 from json_each(:seqs) cross join holdfast_running on seq = value;
 

@@ -10,7 +10,7 @@ insert into holdfast_key_line (queue, order_key) values (:queue, :order_key) on 
 insert into holdfast_blocked (line_id, place, seq) values (?, ?, ?);
 
 -- name: lock_order_keys
--- The keys of these jobs.
+-- The order keys of these jobs.
 select line.line_id, coalesce(line.head_seq, 0) as head_seq, job.seq
 from json_each(:seqs) as given
 cross join holdfast_job as job on job.seq = given.value
@@ -25,12 +25,12 @@ from json_each(:line_ids) as given cross join holdfast_key_line as line on line.
 update holdfast_meta set seq = seq + 1 where only_row = 1;
 
 -- name: put_blocked
--- At the end of its key: behind the places of all enqueues before.
+-- At the end of its key: behind all jobs enqueued before.
 insert into holdfast_blocked (line_id, place, seq, attempt, excused, interrupted, lost)
 select :line_id, meta.seq, :seq, :attempt, :excused, :interrupted, :lost from holdfast_meta as meta where only_row = 1;
 
 -- name: first_blocked
--- The first waiting job of each of these keys.
+-- The first waiting job of each of these order keys.
 select state.line_id, state.seq, job.lane_id, job.turn, job.priority, state.attempt, state.excused, state.interrupted,
        state.lost, :now as now
 from json_each(:line_ids) as given

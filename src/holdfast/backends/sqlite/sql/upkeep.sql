@@ -1,4 +1,4 @@
--- Pruning, queues, and the schema's own state.
+-- Pruning, queues, and the version of the schema.
 
 -- name: next_due
 select max(0, run_at - :now) as wait from holdfast_scheduled order by run_at, seq limit 1;

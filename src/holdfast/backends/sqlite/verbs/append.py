@@ -38,7 +38,7 @@ def append(events: Sequence[NewEvent]) -> Steps[list[Appended]]:
 
 
 def _look(tx: Tx, events: Sequence[NewEvent]) -> tuple[dict[str, Appended], dict[str, Category]]:
-    """Return what is known of these events, and those of their categories that exist."""
+    """Return the events that are stored already, and those of the categories that exist."""
     ids = msgspec.json.encode([event.id for event in events]).decode()
     known = tx.rows("known_events", {"ids": ids})
     found = [tx.row("find_category", {"category": name}) for name in {event.category for event in events}]

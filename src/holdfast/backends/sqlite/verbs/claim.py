@@ -1,7 +1,7 @@
 """Lease ready jobs to a worker.
 
 The jobs of a claim are the front of each lane involved, up to some (turn, seq). So they are read once, as one JSON text
-per lane, and moved by range: three steps of SQLite per lane, however many jobs.
+per lane, and moved by range: three statements per lane, however many jobs.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _encode = msgspec.json.encode
 
 
 def claimable(tx: Tx, request: ClaimRequest) -> list[tuple[int, str, str, int]]:
-    """Return the lanes that have something for this worker, the oldest first: (lane_id, queue, task, first turn)."""
+    """Return the lanes with jobs for this worker, ordered by first turn: (lane_id, queue, task, first turn)."""
     queues = None if request.queues is None else _encode(request.queues).decode()
     return tx.rows("claimable_lanes", {"tasks": _encode(request.tasks).decode(), "queues": queues})
 
 
 def claim(tx: Tx, request: ClaimRequest) -> Claim:
-    """Take what is first by turn and seq over all lanes; one fence for all of it."""
+    """Lease the first jobs by turn and seq over all lanes, all under one fence."""
     lanes = claimable(tx, request)
     if not lanes or request.limit < 1:
         return Claim([])
@@ -49,7 +49,7 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
 
 
 def _last_of_each(lanes: list[tuple[int, str, str, int]], jobs: list[_Row]) -> list[tuple[int, _Row]]:
-    """Return, for each lane that gave a job, its id and the last job that it gave."""
+    """Return the id of each lane that has jobs in the claim, with the last of them."""
     if len(lanes) == 1:
         return [(lanes[0][0], jobs[-1])]
     last = {(job.queue, job.task): job for job in jobs}
@@ -59,7 +59,7 @@ def _last_of_each(lanes: list[tuple[int, str, str, int]], jobs: list[_Row]) -> l
 def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: int) -> tuple[list[_Row], int]:
     """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read.
 
-    Returns the jobs, and a size that their payloads cannot exceed together.
+    Returns the jobs, and an upper bound for the total size of their payloads.
     """
     jobs: list[_Row] = []
     size = 0
@@ -72,7 +72,7 @@ def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: in
             text = tx.value("front_of_lane", {**stretch, "queue": queue, "task": task, "fence": fence})
             front = _decode_rows(text)
             size += len(text)
-        except (sqlite3.OperationalError, msgspec.MsgspecError):  # a row is damaged: no UTF-8, headers that are none
+        except (sqlite3.OperationalError, msgspec.MsgspecError):  # a damaged row: invalid UTF-8 or headers
             front = [_mended(row, queue, task, fence) for row in tx.rows("damaged_front_of_lane", stretch)]
             size += sum(len(job.payload) for job in front)
         jobs = sorted(jobs + front, key=_place)[:limit] if jobs else front
@@ -93,7 +93,7 @@ def _place(job: _Row) -> tuple[int, int]:
 
 
 def _within(jobs: list[_Row], max_bytes: int) -> list[_Row]:
-    """Cut where the payloads exceed the limit, but leave at least one."""
+    """Cut the list where the payloads exceed the limit, but keep at least one job."""
     total = 0
     for index, job in enumerate(jobs):
         total += len(job.payload)

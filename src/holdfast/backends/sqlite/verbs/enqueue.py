@@ -22,9 +22,9 @@ _encode = msgspec.json.encode
 
 
 def _lane(tx: Tx, queue: str, task: str) -> int:
-    """Return the id of a lane; one that is new is written in this transaction.
+    """Return the id of a lane; a missing lane is inserted in this transaction.
 
-    Ids are not remembered from call to call: a transaction that was joined may be rolled back, its lanes with it.
+    Ids are not cached between calls: a joined transaction may be rolled back, and its new lanes with it.
     """
     names = {"queue": queue, "task": task}
     lane_id = tx.value("find_lane", names)
@@ -36,12 +36,12 @@ def _lane(tx: Tx, queue: str, task: str) -> int:
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Steps[list[bool]]:
-    """Insert jobs; False for each whose id is known."""
+    """Insert jobs; return False for each whose id exists already."""
     created, line_ids = yield from direct(lambda tx: _enqueue(tx, jobs))()
     if line_ids:
         heads = yield from rows("order_key_heads", line_ids=Numbers(line_ids))
         yield from bring_up([line_id for line_id, head_seq in heads if head_seq == NO_HEAD])
-    yield from became_ready()  # also for jobs that run later: an idle worker waits for the next that is due
+    yield from became_ready()  # also for scheduled jobs: an idle worker sleeps until the next due time that it knows
     return created
 
 
@@ -56,7 +56,7 @@ def _enqueue(tx: Tx, jobs: Sequence[NewJob]) -> tuple[list[bool], Sequence[int]]
 
 
 def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
-    """Return which jobs are new; an id that is repeated within the call is new once."""
+    """Return for each job whether it is new; an id that is repeated within the call is new once."""
     seen: set[str] = set()
     new: list[bool] = []
     for job in jobs:
@@ -66,7 +66,7 @@ def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
 
 
 def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
-    """Insert jobs; return the order keys that they go to. All jobs of a key are blocked at first."""
+    """Insert jobs; return the ids of their order keys. All jobs with a key are blocked at first."""
     if all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs):
         if jobs:
             _insert_ready(tx, jobs)
@@ -101,7 +101,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
 
 
 def _order_key(tx: Tx, queue: str, order_key: str) -> int:
-    """Return the id of an order key; one that is missing is added, without a head."""
+    """Return the id of an order key; a missing key is inserted, without a head."""
     names = {"queue": queue, "order_key": order_key}
     line_id = tx.value("find_order_key", names)
     if line_id is None:
@@ -116,7 +116,7 @@ def _body(tx: Tx, seq: int, job: NewJob, lane_id: int, turn: int) -> tuple[objec
 
 
 def _insert_ready(tx: Tx, jobs: Sequence[NewJob]) -> None:
-    """Insert jobs that are due now: the bodies from a generator, so that no list of rows is built; then ready."""
+    """Insert jobs that are due now: bodies first, from a generator so that no list of rows is built, then ready."""
     now = tx.now
     after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
     lanes = Counter([(job.queue, job.task) for job in jobs])

@@ -17,7 +17,7 @@ _decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def extend_many(tx: Tx, leases: Sequence[Lease], duration: timedelta) -> Extension:
-    """Extend those that are held under their fence, expired or not."""
+    """Extend the leases whose fence is current, expired or not."""
     held = held_among(tx, leases)
     seqs = {"seqs": _encode(list(held)).decode()}
     tx.run("extend_many", {**seqs, "now": tx.now, "span": span_micros(duration)})
@@ -30,7 +30,7 @@ def extend_many(tx: Tx, leases: Sequence[Lease], duration: timedelta) -> Extensi
 
 
 def held_among(tx: Tx, leases: Sequence[Lease]) -> dict[int, int]:
-    """Return the fence of each job that is held under one of these leases, by seq; at most one of a job's can be."""
+    """Return, by seq, the fence of each job that is held under one of these leases; at most one lease per job is."""
     asked = {(lease.seq, lease.fence) for lease in leases}
     seqs, fences = tx.row("held", {"seqs": _encode([lease.seq for lease in leases]).decode()})
     return dict(asked.intersection(zip(_decode_numbers(seqs), _decode_numbers(fences), strict=True)))

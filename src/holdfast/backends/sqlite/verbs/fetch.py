@@ -41,7 +41,7 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
 
 
 def _within(events: Iterator[StoredEvent], max_bytes: int) -> list[StoredEvent]:
-    """Take events until their payloads would exceed `max_bytes`, but the first in any case."""
+    """Return events until their payloads would exceed `max_bytes`, but at least the first."""
     taken: list[StoredEvent] = []
     size = 0
     for event in events:

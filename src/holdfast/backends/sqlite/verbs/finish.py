@@ -1,8 +1,8 @@
-"""Complete jobs: the hot path of the end of an attempt.
+"""Complete jobs: the hot path at the end of an attempt.
 
-Plain completions, nearly all there is, take three statements for all jobs of one claim, each with its fence. Only if
-fewer rows were written than asked for, the statements that name rows are run. A single completion, one with a
-result and that of the head of an order key are written one by one.
+Plain completions, nearly all in practice, take three statements for all jobs of one claim, each with the fence. Only if
+fewer rows were written than requested, further statements find out which. A single completion, one with a result and
+that of the head of an order key are written one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _decode_seqs = msgspec.json.Decoder(list[int]).decode
 
 
 def complete_all(tx: Tx, finishes: Sequence[Finish]) -> CompletedRows:
-    """Complete what is held under its lease."""
+    """Complete the jobs that are held under their leases."""
     plain: dict[int, dict[int, None]] = {}
     others: dict[Key, str] = {}
     for item in finishes:
@@ -56,7 +56,7 @@ def _complete_many(tx: Tx, fence: int, seqs: list[int], refused: set[Key], heads
         return
     held = _held_under(tx, lot)
     tx.run("leave_completed", lot)
-    for seq in _held_under(tx, lot):  # what is left are heads of order keys
+    for seq in _held_under(tx, lot):  # the remaining ones are heads of order keys
         _complete(tx, (seq, fence), None, refused, heads)
     refused.update((seq, fence) for seq in seqs if seq not in held)
 

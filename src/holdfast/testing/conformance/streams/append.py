@@ -259,8 +259,8 @@ class TestExpectedVersion(StreamConformance):
     ) -> None:
         await append_to(backend, "a")
         clock.advance(SECOND)
-        tries = (backend.streams.events.append([an_event("a", expected_version=1)]) for _ in range(8))
-        outcomes = await asyncio.gather(*tries, return_exceptions=True)
+        appends = (backend.streams.events.append([an_event("a", expected_version=1)]) for _ in range(8))
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
         conflicts = [outcome for outcome in outcomes if isinstance(outcome, VersionConflict)]
         assert (len(conflicts), {conflict.actual for conflict in conflicts}) == (7, {2})
         assert await backend.streams.events.stream_version(CATEGORY, "a") == 2

@@ -231,8 +231,8 @@ class TestStaleGrants(StreamConformance):
         grant = await consuming(backend, *"ab")
         await lose(backend, clock, grant)
         await granted(backend, NODE_B)
-        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert (beat.is_known, beat.owned) == (True, ())
+        heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert (heartbeat.is_known, heartbeat.owned) == (True, ())
 
     async def test_either_the_owner_commits_before_the_seizure_or_it_is_refused(
         self, backend: Backend, clock: ManualClock

@@ -159,9 +159,9 @@ class TestBeat(StreamConformance):
         first = await grant_to(backend, NODE_A, Share(CONSUMER, CATEGORY, 2))
         second = await grant_to(backend, NODE_A, Share(CONSUMER, CATEGORY, 0))
         other = await grant_to(backend, NODE_B, Share(CONSUMER, CATEGORY, 1))
-        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert beat.is_known
-        assert [(owned.grant, owned.state, owned.drain_left) for owned in beat.owned] == [
+        heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert heartbeat.is_known
+        assert [(owned.grant, owned.state, owned.drain_left) for owned in heartbeat.owned] == [
             (second, AllocationState.GRANTED, None),
             (first, AllocationState.GRANTED, None),
         ]
@@ -193,8 +193,8 @@ class TestBeat(StreamConformance):
         assert (view.silent, view.ttl, view.joined) == (timedelta(0), TIMING.ttl * 2, timedelta(seconds=8))
 
     async def test_a_node_that_is_not_registered_is_not_known_and_not_made(self, backend: Backend) -> None:
-        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert (beat.is_known, beat.owned) == (False, ())
+        heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert (heartbeat.is_known, heartbeat.owned) == (False, ())
         assert await backend.streams.allocations.nodes() == []
 
     async def test_another_incarnation_is_unknown_and_does_not_count_as_a_heartbeat(
@@ -203,8 +203,8 @@ class TestBeat(StreamConformance):
         await consuming(backend, "a")
         clock.advance(5)
         for stranger in (REJOINED_A, NodeKey("node-a", "life-0")):
-            beat = await backend.streams.allocations.heartbeat(stranger, TIMING)
-            assert (beat.is_known, beat.owned) == (False, ())
+            heartbeat = await backend.streams.allocations.heartbeat(stranger, TIMING)
+            assert (heartbeat.is_known, heartbeat.owned) == (False, ())
         assert (await node_view(backend)).silent == timedelta(seconds=5)
 
     async def test_a_long_silent_node_is_alive_again_if_its_shares_were_not_seized(
@@ -212,8 +212,8 @@ class TestBeat(StreamConformance):
     ) -> None:
         grant = await consuming(backend, *"ab")
         clock.advance(LONG)
-        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert (beat.is_known, [owned.grant for owned in beat.owned]) == (True, [grant])
+        heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert (heartbeat.is_known, [owned.grant for owned in heartbeat.owned]) == (True, [grant])
         assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
 
 
@@ -230,8 +230,8 @@ class TestHeartbeatThread(StreamConformance):
             seen = extender.owned(NODE_A)
             assert (seen.is_known, [owned.grant for owned in seen.owned]) == (True, [grant])
             assert (await node_view(backend)).silent == timedelta(seconds=8)
-            beat = extender.node_heartbeat(NODE_A, TIMING.scaled(2))
-            assert (beat.is_known, [owned.grant for owned in beat.owned]) == (True, [grant])
+            heartbeat = extender.node_heartbeat(NODE_A, TIMING.scaled(2))
+            assert (heartbeat.is_known, [owned.grant for owned in heartbeat.owned]) == (True, [grant])
             view = await node_view(backend)
             assert (view.silent, view.ttl) == (timedelta(0), TIMING.ttl * 2)
         finally:
@@ -296,8 +296,8 @@ class TestLeave(StreamConformance):
         await consuming(backend, "a")
         await backend.streams.allocations.leave(NODE_A)
         await join(backend, NODE_A)
-        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert (beat.is_known, beat.owned) == (True, ())
+        heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert (heartbeat.is_known, heartbeat.owned) == (True, ())
 
     async def test_a_draining_node_keeps_what_it_has_and_gets_nothing_more(self, backend: Backend) -> None:
         await begin_consumer(backend, *"ab", partitions=2)
@@ -307,8 +307,8 @@ class TestLeave(StreamConformance):
         assert (await node_view(backend)).is_draining
         other = await share_state(backend, Share(CONSUMER, CATEGORY, 1))
         assert await move_shares(backend, GrantTo(other.share, other.generation, NODE_A)) == [False]
-        beat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert [owned.grant for owned in beat.owned] == [grant]
+        heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
+        assert [owned.grant for owned in heartbeat.owned] == [grant]
         assert (await node_view(backend)).is_draining
 
 
