@@ -34,7 +34,9 @@ def test_a_job_that_kills_its_worker_is_failed_and_costs_its_neighbours_nothing(
     assert [attempt.outcome for attempt in guilty.attempts] == ["lost"] * 3
     assert {ledger.used_attempts(job) for job in innocent} == {1}
     number = signal.SIGSEGV if how == "segfault" else signal.SIGKILL
-    deaths = [line for line in supervisor.seen if f"killed by signal {number.value} ({number.name}); restarting in" in line]
+    deaths = [
+        line for line in supervisor.seen if f"killed by signal {number.value} ({number.name}); restarting in" in line
+    ]
     assert len(deaths) == 1, supervisor.text  # from then on it ran alone
 
 
