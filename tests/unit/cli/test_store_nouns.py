@@ -236,5 +236,5 @@ def test_a_file_that_is_no_database_is_bad_and_not_a_crash(shop, tmp_path):
     (tmp_path / "jobs.db").write_bytes(b"hello " * 1000)
     verdict, checks = _checks(shop, code=1)
     assert verdict == "bad"
-    assert "no SQLite database" in checks["store"]["finding"]
-    assert "no SQLite database" in shop.run("job", "list", code=69).stderr
+    assert "not a SQLite database" in checks["store"]["finding"]
+    assert "not a SQLite database" in shop.run("job", "list", code=69).stderr
