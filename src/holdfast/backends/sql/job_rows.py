@@ -104,7 +104,9 @@ class SqlJobRows(ABC):
                 seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
                 found = yield from records(LockedRow, "lock_leases", seqs=seqs, fences=fences)
                 wanted = set(ordered)
-                return _locked([row for row in found if (row.seq, row.fence) in wanted])
+                # Once each: a job may be asked for under several fences, of which one is held.
+                held = {row.seq: row for row in found if (row.seq, row.fence) in wanted}
+                return _locked(list(held.values()))
             case OfWorker(worker_id, limit):
                 return _locked((yield from records(LockedRow, "lock_of_worker", worker_id=worker_id, limit=limit)))
             case Expired(access, limit):

@@ -44,6 +44,14 @@ class TestRelease(Conformance):
         assert [job.id for job in again] == [first.id, second]
         assert again[0].turn_us == first.turn_us
 
+    async def test_of_several_fences_of_one_job_in_a_call_only_the_held_one_releases_it(self, backend: Backend) -> None:
+        stale = await hold_one(backend)
+        assert await backend.jobs.release([stale.lease], started=False) == [Verdict.DONE]
+        held = await claim_one(backend)
+        leases = [stale.lease, stale.lease, held.lease]
+        assert await backend.jobs.release(leases, started=False) == [Verdict.LOST, Verdict.LOST, Verdict.DONE]
+        assert (await claim_one(backend)).id == held.id
+
     async def test_if_the_handler_never_began_the_attempt_is_excused_without_bound(self, backend: Backend) -> None:
         (job_id,) = await enqueue(backend, a_job(max_attempts=1))
         for attempt in range(1, MAX_INTERRUPTED + 5):

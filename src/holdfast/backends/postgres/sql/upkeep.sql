@@ -101,17 +101,17 @@ delete from {schema}.worker where beat_at < {now} - %(keep)s;
 -- name: lock_completed
 select seq from {schema}.completed
 where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-for update skip locked;
+order by seq for update;
 
 -- name: lock_failed
 select seq from {schema}.failed
 where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-for update skip locked;
+order by seq for update;
 
 -- name: lock_cancelled
 select seq from {schema}.cancelled
 where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-for update skip locked;
+order by seq for update;
 
 -- name: pause
 insert into {schema}.queue (queue, paused) values (%(queue)s, true)
