@@ -25,10 +25,10 @@ from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
-from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, run
+from holdfast.backends.sql.steps import Ask, Asked, Each, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
-from holdfast.store.steps import Steps
+from holdfast.store.steps import BecameReady, Steps
 from holdfast.store.values import Extension, Verdict
 from holdfast.store.verbs.finish import complete
 

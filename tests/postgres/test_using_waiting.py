@@ -230,7 +230,7 @@ async def test_an_error_in_a_thread_is_raised_where_it_is_awaited():
 
 FORKS = """
 import asyncio, os, threading, time
-from holdfast.backends.postgres.statement_threads import in_own_thread
+from holdfast.concurrency.statement_threads import in_own_thread
 
 asyncio.run(in_own_thread(threading.get_ident))  # a thread is idle now
 child = os.fork()

@@ -7,8 +7,8 @@ the port compose the store's generators with `yield from` and never see a reques
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -34,3 +34,40 @@ class Runner(Protocol):
     def read(self, verb: Verb[T]) -> Awaitable[T]:
         """Run a verb in one snapshot."""
         ...
+
+
+Place = tuple[int, int, int]
+
+
+class BecameReady(NamedTuple):
+    """Jobs became ready: the runner reports it after the commit, so that waiting workers are notified. No answer.
+
+    `places` are (lane_id, turn, seq), for a store that caches where its claims begin; empty if they are not known.
+    """
+
+    places: Sequence[Place] = ()
+
+
+class Ready:
+    """Jobs that became ready in a transaction; falsy if there are none."""
+
+    def __init__(self) -> None:
+        self._reported: list[BecameReady] = []
+
+    def add(self, reported: BecameReady) -> None:
+        """Keep a report until the commit."""
+        self._reported.append(reported)
+
+    def __bool__(self) -> bool:
+        """Whether there is a report."""
+        return bool(self._reported)
+
+    @property
+    def places(self) -> list[Place]:
+        """The places of all reports."""
+        return [place for reported in self._reported for place in reported.places]
+
+
+def became_ready(places: Sequence[Place] = ()) -> Steps[None]:
+    """Request that waiting workers are notified after the commit."""
+    yield BecameReady(places)

@@ -37,10 +37,10 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
-from holdfast.backends.sql.steps import Place
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs_over_rows import QueuesOverRows
+from holdfast.store.steps import Place
 from holdfast.store.values import Verdict
 from holdfast.store.verbs.finish import complete
 

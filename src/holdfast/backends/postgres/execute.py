@@ -11,8 +11,8 @@ from psycopg.rows import tuple_row
 from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.sql.steps import Ask, BecameReady, Each, Load, Ready, Rows, Script, Together
-from holdfast.store.steps import Steps
+from holdfast.backends.sql.steps import Ask, Each, Load, Rows, Script, Together
+from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
 Frame = tuple[()] | tuple[bytes, bytes]

@@ -17,11 +17,10 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs.extend import extend_many
-from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sql.streams import nodes
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Ready, Steps
 from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked

@@ -22,25 +22,25 @@ from psycopg.pq import TransactionStatus
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.error_map import took_too_long, translate, was_ended
 from holdfast.backends.postgres.execute import drive, drive_blocking
-from holdfast.backends.postgres.statement_threads import where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.verbs.stream_transaction import commit_or_fail, is_stale
-from holdfast.backends.sql.fences import FencedVerbs
-from holdfast.backends.sql.handler_transaction import (
+from holdfast.backends.sql.steps import Ask
+from holdfast.concurrency.statement_threads import where_it_may_wait
+from holdfast.concurrency.uncancellable import uncancellable
+from holdfast.errors import ConfigError, TransactionExpired
+from holdfast.model.allocation import Grant
+from holdfast.model.job import Lease
+from holdfast.store.fences import FencedVerbs
+from holdfast.store.handler_transaction import (
     AsyncTransaction,
     BlockingTransaction,
     FenceCheck,
     OpenTransaction,
     TransactionState,
 )
-from holdfast.backends.sql.steps import Ask, Place
-from holdfast.concurrency.uncancellable import uncancellable
-from holdfast.errors import ConfigError, TransactionExpired
-from holdfast.model.allocation import Grant
-from holdfast.model.job import Lease
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 

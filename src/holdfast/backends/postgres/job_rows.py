@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import SqlJobRows
-from holdfast.backends.sql.steps import Numbers, Place, became_ready, rows, run
+from holdfast.backends.sql.steps import Numbers, rows, run
 from holdfast.backends.sql.text import clean
 from holdfast.store.job_rows import Change, CompletedRows
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
 _FOLD = 20_000

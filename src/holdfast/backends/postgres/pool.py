@@ -11,7 +11,7 @@ from psycopg import AsyncConnection, Connection
 
 from holdfast.backends.postgres.connecting import connect, connect_blocking, drop, has_gone, is_idle
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.sql.pool import AsyncPools, BlockingPool
+from holdfast.store.connection_pool import AsyncPools, BlockingPool
 
 Either = AsyncConnection[Any] | Connection[Any]
 PostgresPools = AsyncPools[AsyncConnection[Any]]

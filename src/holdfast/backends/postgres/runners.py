@@ -22,10 +22,9 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.pool import PostgresPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.sql.handler_transaction import entered
-from holdfast.backends.sql.steps import Place, Ready
 from holdfast.errors import ConfigError, SchemaMismatch
-from holdfast.store.steps import Runner, Verb
+from holdfast.store.handler_transaction import entered
+from holdfast.store.steps import Place, Ready, Runner, Verb
 
 T = TypeVar("T")
 HandlersTransaction = PostgresAsyncTransaction | PostgresBlockingTransaction

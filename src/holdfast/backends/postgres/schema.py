@@ -7,8 +7,8 @@ from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.statements import TEMPLATES, fill_in
 from holdfast.backends.sql.files import migrations
 from holdfast.backends.sql.steps import rows, run, script, value
-from holdfast.backends.sql.version import require_version
 from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.store.schema_version import require_version
 from holdfast.store.steps import Steps
 
 # A migration that does not get its lock soon gives up: otherwise all traffic would queue behind it.

@@ -13,10 +13,10 @@ from holdfast.backends.postgres.handler_transaction import (
 )
 from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
-from holdfast.backends.sql.fences import fence_of_job, fence_of_share
-from holdfast.backends.sql.handler_transaction import FenceCheck, opened, opened_blocking
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.fences import fence_of_job, fence_of_share
+from holdfast.store.handler_transaction import FenceCheck, opened, opened_blocking
 
 
 class PostgresTransactions:

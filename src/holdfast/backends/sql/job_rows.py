@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from holdfast.backends.sql.job_writes import write_changes
 from holdfast.backends.sql.order_keys import settle
-from holdfast.backends.sql.steps import Ask, Numbers, Place, became_ready, records, rows, run
+from holdfast.backends.sql.steps import Ask, Numbers, records, rows, run
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
@@ -32,7 +32,7 @@ from holdfast.store.job_rows import (
     Record,
     Selection,
 )
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock

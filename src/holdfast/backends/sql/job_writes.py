@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.backends.sql.order_keys import put_blocked
-from holdfast.backends.sql.steps import Place, each
+from holdfast.backends.sql.steps import each
 from holdfast.model.job import JobState
 from holdfast.store.job_rows import ENDED, Change, JobRow
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps
 
 MINUTE = 60_000_000
 COUNTS = ("enqueued", "retried", "failed", "cancelled", "lost")

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.backends.sql.steps import Numbers, Place, each, records, run
+from holdfast.backends.sql.steps import Numbers, each, records, run
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_rows import JobRow
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps
 
 NO_HEAD = 0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.store.steps import Steps
+from holdfast.store.steps import BecameReady, Steps
 
 Record = TypeVar("Record", bound=tuple[Any, ...])
 
@@ -62,38 +62,6 @@ class Script(NamedTuple):
     """Statements of a migration, verbatim."""
 
     text: str
-
-
-Place = tuple[int, int, int]
-
-
-class BecameReady(NamedTuple):
-    """Jobs became ready: the runner reports it after the commit, so that waiting workers are notified. No answer.
-
-    `places` are (lane_id, turn, seq), for a store that caches where its claims begin; empty if they are not known.
-    """
-
-    places: Sequence[Place] = ()
-
-
-class Ready:
-    """Jobs that became ready in a transaction; falsy if there are none."""
-
-    def __init__(self) -> None:
-        self._reported: list[BecameReady] = []
-
-    def add(self, reported: BecameReady) -> None:
-        """Keep a report until the commit."""
-        self._reported.append(reported)
-
-    def __bool__(self) -> bool:
-        """Whether there is a report."""
-        return bool(self._reported)
-
-    @property
-    def places(self) -> list[Place]:
-        """The places of all reports."""
-        return [place for reported in self._reported for place in reported.places]
 
 
 Rows = list[Any]
@@ -149,8 +117,3 @@ def load(statement: str, chunks: Iterable[bytes]) -> Steps[None]:
 def script(text: str) -> Steps[None]:
     """Run the statements of a migration."""
     yield Script(text)
-
-
-def became_ready(places: Sequence[Place] = ()) -> Steps[None]:
-    """Request that waiting workers are notified after the commit."""
-    yield BecameReady(places)

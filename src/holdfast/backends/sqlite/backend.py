@@ -20,7 +20,6 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast.backends.sql.handler_transaction import entered
 from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
@@ -39,6 +38,7 @@ from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.handler_transaction import entered
 from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.values import Verdict
 from holdfast.store.verbs.finish import complete

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Ready, Rows, Together
+from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.model.instants import span_micros
 from holdfast.model.turn import PRIORITY_STEP
-from holdfast.store.steps import Steps, Verb
+from holdfast.store.steps import BecameReady, Ready, Steps, Verb
 
 T = TypeVar("T")
 _encode = msgspec.json.encode

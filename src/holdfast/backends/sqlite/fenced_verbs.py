@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from holdfast.backends.sql.fences import FencedVerbs
 from holdfast.backends.sql.steps import run
 from holdfast.backends.sql.streams.consumers import commit, granted_share
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.fences import FencedVerbs
 from holdfast.store.steps import Steps
 from holdfast.store.verbs.finish import complete
 

@@ -11,15 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeVar
 
-from holdfast.backends.sql.fences import FencedVerbs
-from holdfast.backends.sql.handler_transaction import (
-    AsyncTransaction,
-    BlockingTransaction,
-    FenceCheck,
-    OpenTransaction,
-    TransactionState,
-)
-from holdfast.backends.sql.steps import Place
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.execute import drive
@@ -30,7 +21,15 @@ from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.steps import Steps
+from holdfast.store.fences import FencedVerbs
+from holdfast.store.handler_transaction import (
+    AsyncTransaction,
+    BlockingTransaction,
+    FenceCheck,
+    OpenTransaction,
+    TransactionState,
+)
+from holdfast.store.steps import Place, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from holdfast.backends.sql import order_keys
 from holdfast.backends.sql.job_rows import SqlJobRows
-from holdfast.backends.sql.steps import Place, became_ready, value
+from holdfast.backends.sql.steps import value
 from holdfast.backends.sqlite.clock import Steady
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs.finish import complete_all
 from holdfast.backends.sqlite.verbs.promote import promote
 from holdfast.store.job_rows import CompletedRows
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
 

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sql.streams import nodes
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.execute import direct, drive
@@ -25,7 +24,7 @@ from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
-from holdfast.store.steps import Runner, Verb
+from holdfast.store.steps import Ready, Runner, Verb
 from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
-from holdfast.backends.sql.handler_transaction import entered
-from holdfast.backends.sql.steps import Ready
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.error_map import translate
@@ -17,7 +15,8 @@ from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction,
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.caller_thread import calling_thread
 from holdfast.concurrency.uncancellable import uncancellable
-from holdfast.store.steps import Verb
+from holdfast.store.handler_transaction import entered
+from holdfast.store.steps import Ready, Verb
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.backends.sql.files import migrations
-from holdfast.backends.sql.version import require_version
 from holdfast.backends.sqlite.connection import Tx, looking_at
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.location import SqliteLocation
+from holdfast.store.schema_version import require_version
 from holdfast.store.steps import Runner
 
 MIGRATIONS = migrations("holdfast.backends.sqlite")

@@ -7,9 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 
-from holdfast.backends.sql.fences import FencedVerbs, fence_of_job, fence_of_share
-from holdfast.backends.sql.handler_transaction import FenceCheck, opened, opened_blocking
-from holdfast.backends.sql.steps import Place
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.handler_transaction import (
     SqliteAsyncTransaction,
@@ -21,6 +18,9 @@ from holdfast.concurrency.deadlines import Deadlines
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.fences import FencedVerbs, fence_of_job, fence_of_share
+from holdfast.store.handler_transaction import FenceCheck, opened, opened_blocking
+from holdfast.store.steps import Place
 
 
 class SqliteTransactions:

@@ -22,9 +22,9 @@ import psycopg
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Kind, is_closed, no_transaction
 from holdfast.backends.postgres.using.optional_types import comes_from, errors_of
-from holdfast.backends.sql.steps import Ask, Asked, BecameReady, Each, Rows, Together
+from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
 from holdfast.errors import ConfigError
-from holdfast.store.steps import Steps
+from holdfast.store.steps import BecameReady, Steps
 
 T = TypeVar("T")
 _PARAMETER = re.compile(r"%\((\w+)\)s(::)?|%%")

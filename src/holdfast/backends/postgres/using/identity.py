@@ -18,9 +18,9 @@ from holdfast.backends.postgres.execute import drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
-from holdfast.backends.sql.steps import Ready, row
+from holdfast.backends.sql.steps import row
 from holdfast.errors import ConfigError
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Ready, Steps
 
 
 class StoreIdentity(NamedTuple):

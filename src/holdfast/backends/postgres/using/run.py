@@ -16,15 +16,14 @@ from psycopg import AsyncConnection, Connection
 from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.statement_threads import in_own_thread, where_it_may_wait
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.using import asyncpg
 from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Blocking, Kind, has_failed
 from holdfast.backends.postgres.using.detect import recognise
 from holdfast.backends.postgres.using.identity import Identity, look
-from holdfast.backends.sql.steps import Ready
+from holdfast.concurrency.statement_threads import in_own_thread, where_it_may_wait
 from holdfast.errors import Unsupported
-from holdfast.store.steps import Steps, Verb
+from holdfast.store.steps import Ready, Steps, Verb
 
 T = TypeVar("T")
 _WHERE = "the caller's connection"

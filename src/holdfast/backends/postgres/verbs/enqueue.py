@@ -17,11 +17,11 @@ import msgspec
 
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
 from holdfast.backends.sql.job_writes import count_row
-from holdfast.backends.sql.steps import Numbers, Place, Rows, became_ready, each, load, rows, run
+from holdfast.backends.sql.steps import Numbers, Rows, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Steps, became_ready
 
 CHUNK = 5_000
 _encode = msgspec.json.encode

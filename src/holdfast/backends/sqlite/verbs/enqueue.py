@@ -10,13 +10,13 @@ import msgspec
 
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.order_keys import NO_HEAD, bring_up
-from holdfast.backends.sql.steps import Numbers, became_ready, rows
+from holdfast.backends.sql.steps import Numbers, rows
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.execute import direct
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Steps, became_ready
 
 _encode = msgspec.json.encode
 

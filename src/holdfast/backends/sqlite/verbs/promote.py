@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.backends.sql.steps import Place
 from holdfast.backends.sqlite.connection import Tx
+from holdfast.store.steps import Place
 
 
 def promote(tx: Tx, limit: int) -> list[Place]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.backends.sql.handler_transaction import FenceCheck
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.handler_transaction import FenceCheck
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Verdict

@@ -1,4 +1,4 @@
-"""The transaction that a handler holds open, on any SQL store.
+"""The transaction that a handler holds open, on any store.
 
 ```text
    begin ─▶ lock the lease by its fence ─▶ the handler's statements ─▶ fenced end ─▶ commit
@@ -32,9 +32,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from holdfast.backends.sql.steps import Place, Ready
 from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Place, Ready, Steps
 
 T = TypeVar("T")
 

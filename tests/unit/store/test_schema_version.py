@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.backends.sql.version import require_version
 from holdfast.errors import SchemaMismatch
+from holdfast.store.schema_version import require_version
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Report = Callable[[], None]
 Work = Callable[[], Report]
 
-NAME: Final = store_thread_name("postgres-statements")
+NAME: Final = store_thread_name("statements")
 _IDLE: Final = 1.0  # seconds for which an idle thread is kept: starting one takes longer than most statements
 
 
