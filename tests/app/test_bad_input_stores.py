@@ -209,8 +209,8 @@ async def test_older_tables_are_refused_with_the_command_that_upgrades_them(tmp_
     path = tmp_path / "jobs.db"
     async with App(f"sqlite:///{path}"):
         pass
-    present = schema.CURRENT
-    monkeypatch.setattr(schema, "CURRENT", present + 1)
+    present = max(schema.MIGRATIONS)
+    monkeypatch.setitem(schema.MIGRATIONS, present + 1, "")
 
     error = await refused(f"sqlite:///{path}")
 

@@ -31,7 +31,7 @@ LOST = OutcomeUnknown("the connection broke")
 async def app(file_app: App, monkeypatch):
     """An app over a store whose repeats tell, as those of a server do."""
     backend = await file_app.opened()
-    capabilities = msgspec.structs.replace(backend.capabilities, repeats_tell=True)
+    capabilities = msgspec.structs.replace(backend.capabilities, repeat_shows_outcome=True)
     monkeypatch.setattr(type(backend), "capabilities", capabilities)
     return file_app
 

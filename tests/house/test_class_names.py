@@ -18,7 +18,6 @@ DUPLICATED = {
     "ReferenceConsumers",
     "ShareRow",
     "_Listed",
-    "_Parts",
     "_Row",
 }
 

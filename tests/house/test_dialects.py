@@ -28,7 +28,6 @@ ONLY_SQLITE = {
     "first_blocked": "PostgreSQL does it in `bring_up`",
     "set_head": "PostgreSQL does it in `bring_up`",
     "drop_order_key": "PostgreSQL does it in `bring_up`",
-    "schema_table": "the schema of a file",
 }
 ONLY_POSTGRES = {
     "bring_up": "hot: the shared code takes five statements",
@@ -40,7 +39,6 @@ ONLY_POSTGRES = {
     "fold_counts": "minute counts are appended, and added up later",
     "server_facts": "facts of a server",
     "has_schema": "the schema of a server",
-    "has_meta_table": "the schema of a server",
     "migration_lock": "several may migrate a server at once",
 }
 # Hot paths that have the same name in both, and nothing else in common.

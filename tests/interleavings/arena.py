@@ -18,6 +18,7 @@ from tests.interleavings.tables import Tables, check_whole, observed
 
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.connecting import connect
+from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.testing.stores import open_store
 
@@ -86,8 +87,9 @@ class Arena:
     def _bind(self, operation: Operation, leases: Leases) -> Any:
         async def run(side: Side) -> Any:
             runner = SteppingRunner(side, self._connections[side.number], self._backend._statements)
-            verbs = PostgresVerbs(runner, self._backend.jobs)
-            return await operation(World(verbs, leases, f"side-{side.number}"))
+            jobs = self._backend.jobs
+            assert isinstance(jobs, PostgresJobs)
+            return await operation(World(PostgresVerbs(runner, jobs), leases, f"side-{side.number}"))
 
         return run
 

@@ -18,8 +18,10 @@ from tests.servers.postgres import parts_of
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.statements import Statements, transposed
-from holdfast.backends.postgres.streams import PostgresAllocations, PostgresConsumers, PostgresEvents
+from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
+from holdfast.backends.postgres.verbs.fetch import fetch
 from holdfast.backends.sql.steps import Ask, Each, Rows, Together
+from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.errors import HoldfastError
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
@@ -121,8 +123,8 @@ class Verbs:
     def __init__(self, arena: Arena, connection: AsyncConnection[Any], gate: Gate, *, commits: bool = True) -> None:
         runner = GatedRunner(connection, arena.statements, gate, commits=commits)
         self.events = PostgresEvents(runner, categories=arena.categories, appended=lambda: None)
-        self.consumers = PostgresConsumers(runner, arena.backend._parts.transactions)
-        self.allocations = PostgresAllocations(runner, arena.backend._parts.blockers)
+        self.consumers = SqlConsumers(runner, arena.backend._parts.here.transactions, fetch, runner.look)
+        self.allocations = PostgresAllocations(runner, arena.backend._parts.here.blockers)
 
 
 Operation = Callable[[Verbs, Any], Awaitable[Any]]
@@ -143,7 +145,7 @@ class Arena:
 
     @property
     def categories(self) -> Categories:
-        return Categories(self.backend._parts.runner)
+        return Categories(self.backend._parts.here.runner)
 
     async def _anew(self, setup: Callable[[Arena], Awaitable[Any]]) -> Any:
         schema = self.statements.schema

@@ -147,7 +147,7 @@ async def test_an_extender_that_stands_still_before_its_commit_is_ended_by_the_s
         yield from rows("store_clock")
 
     with pytest.raises(StoreUnavailable):
-        extender._transact(extended_but_not_committed(), LEASE / 8)
+        extender.write(extended_but_not_committed, LEASE / 8)
     extender.close()
     assert await soon(lambda: backend.jobs.rescue(None, MANY))
 

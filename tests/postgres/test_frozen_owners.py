@@ -153,7 +153,7 @@ async def test_a_row_of_a_node_or_a_consumer_that_is_locked_holds_up_only_what_n
 
 def _impatient(backend: Backend) -> Blockers:
     assert isinstance(backend, PostgresBackend)
-    return Blockers(backend._parts.runner, pause=timedelta(seconds=0.3), least=timedelta(seconds=1))
+    return Blockers(backend._parts.here.runner, pause=timedelta(seconds=0.3), least=timedelta(seconds=1))
 
 
 async def _ended(backend: Backend, watch: Watch, pid: int) -> None:

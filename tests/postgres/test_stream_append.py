@@ -17,7 +17,6 @@ from tests.servers.postgres import NoServerError, parts_of
 
 from holdfast.backends.postgres import streams as postgres_streams
 from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.errors import OutcomeUnknown, VersionConflict
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict
@@ -155,7 +154,7 @@ async def test_an_append_is_one_round_trip(backend: Backend, tmp_path: Path, num
     await backend.streams.events.open_category(CATEGORY, 1)
     events = [[an_event("a", headers={"a": "b"}) for _ in range(number)] for _ in range(2)]
     await backend.streams.events.append(events[0])  # what has to be prepared is prepared
-    (session,) = backend._parts._pools.here._idle._idle
+    (session,) = backend._parts.here._pools[0].here._idle._idle
     with (tmp_path / "trace").open("w+") as trace:
         session.pgconn.trace(trace.fileno())
         await backend.streams.events.append(events[1])
@@ -188,18 +187,14 @@ async def test_an_append_that_is_cancelled_while_it_waits_writes_nothing_and_the
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_append_hints_and_one_inside_a_handlers_transaction_hints_when_that_commits(backend: Backend):
+async def test_an_append_hints_and_one_inside_a_handlers_transaction_hints_when_that_commits(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+):
     assert isinstance(backend, PostgresBackend)
     grant = await consuming(backend, "a")
     hints: list[bool] = []
-    parts = backend._parts
-    streams = PostgresStreams(
-        parts.runner,
-        parts.transactions,
-        blockers=parts.blockers,
-        notify=lambda: hints.append(True),
-        callers=parts.callers.runner,
-    )
+    monkeypatch.setattr(backend.notifier, "notify", lambda: hints.append(True))
+    streams = backend.streams
     await streams.events.append([an_event("b")])
     assert hints == [True]
     async with backend.streams.consumers.begin(grant, limit=LIMIT):

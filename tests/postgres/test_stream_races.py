@@ -157,7 +157,8 @@ async def coming_back(verbs: Verbs, _: Any) -> Any:
 
 
 async def beating(verbs: Verbs, _: Any) -> Any:
-    return await verbs.allocations.heartbeat(NODE_A, TIMING)
+    shares = await verbs.allocations.heartbeat(NODE_A, TIMING)
+    return shares.is_known, shares.owned
 
 
 async def leaving(verbs: Verbs, _: Any) -> Any:

@@ -130,7 +130,7 @@ FORKING = """
 
     for n in range(5):
         noop.sync.enqueue(n=n)
-    parents = app.backend._parts.writer._connection
+    parents = app.backend._parts.here.writer._connection
     child = os.fork()
     if child == 0:
         from holdfast.errors import StoreError

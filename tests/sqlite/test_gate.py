@@ -119,7 +119,7 @@ async def test_leases_are_extended_before_the_transactions_of_handlers_that_came
     store = open_backend(f"sqlite:///{tmp_path / 'jobs.db'}?synchronous=normal")
     assert isinstance(store, SqliteBackend)
     await store.open()
-    gate = store._parts.gate
+    gate = store._parts.here.gate
     jobs = [await hold_one(store) for _ in range(4)]
     is_held, go_on = asyncio.Event(), asyncio.Event()
     seen: list[int] = []

@@ -14,7 +14,7 @@ TIMING = Timing()
 
 
 async def in_line(backend: SqliteBackend, *, first: int, others: int) -> None:
-    gate = backend._parts.gate
+    gate = backend._parts.here.gate
     async with asyncio.timeout(5):
         while (len(gate._first), len(gate._waiting)) != (first, others):  # noqa: ASYNC110 - threads tell nobody
             await asyncio.sleep(0.001)
@@ -25,7 +25,7 @@ async def test_a_report_waits_neither_for_other_writers_nor_for_the_leaders_verb
     await backend.open()
     store = backend.streams.allocations
     await store.join(NewNode(NODE, "here", 1, (), TIMING))
-    gate = backend._parts.gate
+    gate = backend._parts.here.gate
     gate.enter()  # as a transaction of a handler does
     write = asyncio.create_task(backend.streams.events.open_category("orders", 1))
     await in_line(backend, first=0, others=1)
@@ -48,7 +48,7 @@ async def test_a_report_tells_how_long_it_waited_at_the_gate(tmp_path):
     await backend.open()
     store = backend.streams.allocations
     await store.join(NewNode(NODE, "here", 1, (), TIMING))
-    gate = backend._parts.gate
+    gate = backend._parts.here.gate
     gate.enter()
     beat = asyncio.create_task(store.heartbeat(NODE, TIMING))
     await in_line(backend, first=1, others=0)
@@ -63,7 +63,7 @@ async def test_in_memory_a_look_at_what_is_owned_goes_before_other_writers_too()
     await backend.open()
     store = backend.streams.allocations
     await store.join(NewNode(NODE, "here", 1, (), TIMING))
-    gate = backend._parts.gate
+    gate = backend._parts.here.gate
     gate.enter()
     look = asyncio.create_task(store.owned(NODE))
     await in_line(backend, first=1, others=0)

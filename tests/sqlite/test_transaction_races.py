@@ -49,7 +49,7 @@ async def store(path: Path) -> AsyncIterator[SqliteBackend]:
 async def somebody_waits(store: SqliteBackend) -> None:
     """Wait until a writer of this process stands at the gate."""
     async with asyncio.timeout(SOON):
-        while not store._parts.gate._waiting:  # noqa: ASYNC110 - no event tells of it
+        while not store._parts.here.gate._waiting:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.001)
 
 
@@ -206,7 +206,7 @@ async def test_a_handler_that_keeps_silent_about_the_rollback_cannot_commit(stor
 
 async def test_a_transaction_undone_by_sqlite_lets_the_next_writer_through_at_once_and_only_one(store, effects):
     job, other = await hold_one(store), await hold_one(store)
-    gate = store._parts.gate
+    gate = store._parts.here.gate
     with pytest.raises(StoreError):
         async with store.begin(job.lease, limit=LONG) as transaction:
             with contextlib.suppress(sqlite3.IntegrityError):

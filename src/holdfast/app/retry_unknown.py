@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 async def repeat_unknown(backend: Backend, unknown: OutcomeUnknown, write: Callable[[], Awaitable[T]]) -> T:
     """Write once more if that tells the outcome of the first write; otherwise raise `unknown`."""
-    if not backend.capabilities.repeats_tell:
+    if not backend.capabilities.repeat_shows_outcome:
         raise unknown
     try:
         return await write()

@@ -12,9 +12,9 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     `notifies`: it notifies other processes of new jobs and events, so that they need not wait for their next poll.
     `joins_transactions`: effect and completion can commit together, and an enqueue can join the caller's transaction.
-    `repeats_tell`: repeating a write of unknown outcome under the same ids shows whether the first one was written,
-    because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that does not
-    survive a crash of the machine.
+    `repeat_shows_outcome`: repeating a write of unknown outcome under the same ids shows whether the first one was
+    written, because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that
+    does not survive a crash of the machine.
     `one_writer`: it has one write lock, so that a handler's transaction blocks every other write, heartbeats included.
     `refusals`: for each unsupported operation, the reason.
     """
@@ -25,7 +25,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     notifies: bool
     joins_transactions: bool
     shared: bool
-    repeats_tell: bool = False
+    repeat_shows_outcome: bool = False
     one_writer: bool = False
     refusals: dict[str, str] = {}
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.job_rows import JobRows
-from holdfast.store.steps import Runner
+from holdfast.store.steps import Runner, Verb
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -121,12 +121,13 @@ class QueuesOverRows:
         return await self._runner.once(lambda: self._rows.act("resume", queue=queue))
 
 
-class InsightOverRows(ABC):
-    """`Insight` without `facts`, which depends on the store."""
+class InsightOverRows:
+    """`Insight`; the verb `facts` depends on the store."""
 
-    def __init__(self, runner: Runner, rows: JobRows) -> None:
+    def __init__(self, runner: Runner, rows: JobRows, facts: Verb[dict[str, str]]) -> None:
         self._runner = runner
         self._rows = rows
+        self._facts = facts
 
     async def job(self, job_id: str) -> JobDetails:  # noqa: D102
         return await self._runner.read(lambda: job_views.job(self._rows, job_id))
@@ -149,5 +150,5 @@ class InsightOverRows(ABC):
     async def counts(self, since: timedelta) -> list[Count]:  # noqa: D102
         return await self._runner.look(lambda: queue_views.counts(self._rows, since))
 
-    @abstractmethod
-    async def facts(self) -> dict[str, str]: ...  # noqa: D102
+    async def facts(self) -> dict[str, str]:  # noqa: D102
+        return await self._runner.look(self._facts)

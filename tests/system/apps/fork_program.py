@@ -41,10 +41,10 @@ def main() -> int:
 
 def connections() -> set[object]:
     """Return the connections that this process would use for the next call."""
-    parts = app.backend._parts  # type: ignore[attr-defined]
+    parts = app.backend._parts.here  # type: ignore[attr-defined]
     if is_sqlite():
         return {session._connection for session in (parts.writer, parts.reader)}
-    return {connection for pool in parts._pools._pools.values() for connection in pool._idle._idle}
+    return {connection for pool in parts._pools[0]._pools.values() for connection in pool._idle._idle}
 
 
 def is_sqlite() -> bool:

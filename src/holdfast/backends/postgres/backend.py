@@ -11,22 +11,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import timedelta
+from functools import partial
 
 from holdfast.backends.postgres.blockers import Blockers
+from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
-from holdfast.backends.postgres.fenced_verbs import FENCED
-from holdfast.backends.postgres.handler_transaction import (
-    PostgresAsyncTransaction,
-    PostgresBlockingTransaction,
-    PostgresPlace,
-)
+from holdfast.backends.postgres.handler_transaction import PostgresPlace
 from holdfast.backends.postgres.job_rows import PostgresJobRows
-from holdfast.backends.postgres.jobs import PostgresInsight, PostgresJobs
+from holdfast.backends.postgres.jobs import PostgresJobs, facts
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
@@ -34,175 +28,108 @@ from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, p
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
-from holdfast.backends.postgres.streams import PostgresStreams
+from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using import Callers
+from holdfast.backends.postgres.verbs.fetch import fetch
+from holdfast.backends.sql.backend import SqlBackend, SqlParts
+from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.streams.consumer_store import SqlConsumers
+from holdfast.backends.sql.streams.stream_store import SqlStreams
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.jobs_over_rows import QueuesOverRows
+from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.steps import Place
 from holdfast.store.values import Verdict
 from holdfast.store.verbs.finish import complete
 
-_inherited: list[_Parts] = []
 _LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
 
 
-class _Parts:
-    """The open connections of one process. A forked child opens its own, and never uses or closes its parent's."""
+class PostgresParts(SqlParts):
+    """The open connections of one process."""
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
-        self.process = os.getpid()
-        self._pools = pools_for_verbs(location)
-        self._handlers = pools_for_handlers(location)
-        self._blocking = blocking_pool(location)
-        self.runner = PoolRunner(self._pools, statements, location, self._became_ready)
-        self.notifier = PostgresNotifier(location)
+        self.owner = statements
+        self._pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
+        self.runner = PoolRunner(self._pools[0], statements, location, self._became_ready)
+        self.notifier = self._notifier = PostgresNotifier(location)
+        self.rows = PostgresJobRows()
+        verbs = fenced_verbs(self.rows)
         place = PostgresPlace(
-            statements, FENCED, location.url, location.reply_timeout, self._drop_idle, self._became_ready
+            statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
-        self.transactions = PostgresTransactions(self._handlers, self._blocking, place)
-        self.lanes = Lanes(self.runner)
-        self.floors = Floors()
+        self.transactions = PostgresTransactions(*self._pools[1:], place)
+        self._floors = Floors()
         self.callers = Callers(location, statements)
         self.blockers = Blockers(self.runner)
-        self.rows = PostgresJobRows()
-        self.jobs = PostgresJobs(
-            self.runner,
-            self.rows,
-            lanes=self.lanes,
-            floors=self.floors,
-            blockers=self.blockers,
-            may_copy=lambda: not self.runner.joins,
+        self.jobs_over = partial(
+            PostgresJobs, rows=self.rows, lanes=Lanes(self.runner), floors=self._floors, blockers=self.blockers
         )
-        self.streams = PostgresStreams(
-            self.runner,
-            self.transactions,
-            blockers=self.blockers,
-            notify=self.notifier.notify,
-            callers=self.callers.runner,
+        self.jobs = self.jobs_over(self.runner, may_copy=lambda: not self.runner.joins)
+        self.queues = QueuesOverRows(self.runner, self.rows)
+        self.insight = InsightOverRows(self.runner, self.rows, partial(facts, location.schema))
+        self.schema = PostgresSchema(self.runner, location)
+        events_over = partial(PostgresEvents, categories=Categories(self.runner))
+        self.streams = SqlStreams(
+            events_over(self.runner, appended=lambda: self.runner.after_commit(self.notifier.notify)),
+            SqlConsumers(self.runner, self.transactions, fetch, self.runner.look),
+            PostgresAllocations(self.runner, self.blockers),
+            joined=lambda using: events_over(self.callers.runner(using)),
         )
 
     def _became_ready(self, places: Sequence[Place]) -> None:
         """Lower the claim floors to these places, and notify waiting workers."""
-        self.floors.lower_all(places)
-        self.notifier.notify()
+        self._floors.lower_all(places)
+        self._notifier.notify()
 
     def _drop_idle(self) -> None:
-        for pool in (self._pools, self._handlers, self._blocking):
+        for pool in self._pools:
             pool.drop_idle()
 
     async def close(self) -> None:
         """Close everything."""
-        self.notifier.close()
-        for pool in (self._pools, self._handlers, self._blocking):
+        self._notifier.close()
+        for pool in self._pools:
             pool.close()
-        await self.notifier.ended(_LAST_WAIT)
+        await self._notifier.ended(_LAST_WAIT)
 
 
-class PostgresBackend:
+class PostgresBackend(SqlBackend[PostgresParts]):
     """`Backend` on PostgreSQL, and `Transactions` with it."""
 
     def __init__(self, location: PostgresLocation, clock: Callable[[], int] | None) -> None:
         self._location = location
         self._statements = Statements(location.schema, clock)
-        self._of_this_process: _Parts | None = None
+        super().__init__(location, lambda: PostgresParts(location, self._statements))
         self._facts: dict[str, str] = {}
 
     @property
-    def _parts(self) -> _Parts:
-        parts = self._of_this_process
-        if parts is None or parts.process != os.getpid():
-            if parts is not None:
-                _inherited.append(parts)
-            parts = self._of_this_process = _Parts(self._location, self._statements)
-        return parts
-
-    @property
-    def url(self) -> str:  # noqa: D102 - the port states the contracts
-        return self._location.url
-
-    @property
-    def full_url(self) -> str:  # noqa: D102
-        return self._location.full_url
-
-    @property
-    def file(self) -> None:  # noqa: D102
-        return None
-
-    @property
-    def capabilities(self) -> Capabilities:  # noqa: D102
+    def capabilities(self) -> Capabilities:  # noqa: D102 - the port states the contracts
         return Capabilities(
             store="postgresql",
             version=self._facts.get("version", "not yet connected"),
             durability=_durability(self._facts),
             notifies=True,
             joins_transactions=True,
-            repeats_tell=True,
+            repeat_shows_outcome=True,
             shared=True,
         )
 
-    @property
-    def jobs(self) -> PostgresJobs:  # noqa: D102
-        return self._parts.jobs
-
-    @property
-    def streams(self) -> PostgresStreams:  # noqa: D102
-        return self._parts.streams
-
-    @property
-    def queues(self) -> QueuesOverRows:  # noqa: D102
-        return QueuesOverRows(self._parts.runner, self._parts.rows)
-
-    @property
-    def insight(self) -> PostgresInsight:  # noqa: D102
-        return PostgresInsight(self._parts.runner, self._parts.rows, self._location.schema)
-
-    @property
-    def schema(self) -> PostgresSchema:  # noqa: D102
-        return PostgresSchema(self._parts.runner, self._location)
-
-    @property
-    def notifier(self) -> PostgresNotifier:  # noqa: D102
-        return self._parts.notifier
-
-    @property
-    def transactions(self) -> PostgresBackend:  # noqa: D102
-        return self
-
     async def open(self) -> None:  # noqa: D102
-        await self.schema.open()
+        await super().open()
         self._facts = await self.insight.facts()
-
-    async def close(self) -> None:  # noqa: D102
-        parts, self._of_this_process = self._of_this_process, None
-        if parts is None:
-            return
-        if parts.process == os.getpid():
-            await parts.close()
-        else:
-            _inherited.append(parts)
 
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
-        return self._parts.transactions.begin(lease, limit=limit)
-
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:  # noqa: D102
-        return self._parts.transactions.begin_blocking(lease, limit=limit)
-
-    def is_inside(self) -> bool:  # noqa: D102
-        return self._parts.runner.joins
-
     def join(self, using: object) -> PostgresJobs:  # noqa: D102
-        parts = self._parts
-        return PostgresJobs(
-            parts.callers.runner(using), parts.rows, lanes=parts.lanes, floors=parts.floors, blockers=parts.blockers
-        )
+        parts = self._parts.here
+        return parts.jobs_over(parts.callers.runner(using))
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        return self._parts.callers.run_blocking(using, complete(self._parts.rows, lease, result))
+        parts = self._parts.here
+        return parts.callers.run_blocking(using, complete(parts.rows, lease, result))
 
 
 def _durability(facts: dict[str, str]) -> str:

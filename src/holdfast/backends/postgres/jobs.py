@@ -15,10 +15,10 @@ from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
-from holdfast.backends.sql.steps import row
+from holdfast.backends.sql.steps import rows
 from holdfast.model.job import NewJob
-from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
-from holdfast.store.steps import Runner
+from holdfast.store.jobs_over_rows import JobsOverRows
+from holdfast.store.steps import Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
 from holdfast.store.verbs.finish import only_completes, verdicts
 
@@ -94,23 +94,6 @@ class PostgresJobs(JobsOverRows):
         return True
 
 
-class PostgresInsight(InsightOverRows):
-    """`Insight` on PostgreSQL."""
-
-    def __init__(self, runner: Runner, rows: PostgresJobRows, schema: str) -> None:
-        super().__init__(runner, rows)
-        self._schema = schema
-
-    async def facts(self) -> dict[str, str]:  # noqa: D102
-        found = await self._runner.look(lambda: row("server_facts", schema=self._schema))
-        names = (
-            "version",
-            "synchronous_commit",
-            "fsync",
-            "max_connections",
-            "default_transaction_isolation",
-            "size",
-            "oldest_snapshot_age",
-            "now_us",
-        )
-        return {**dict(zip(names, map(str, found), strict=True)), "schema": self._schema}
+def facts(schema: str) -> Steps[dict[str, str]]:
+    """Return the facts of the server: the verb of `Insight.facts`."""
+    return {**dict((yield from rows("server_facts"))), "schema": schema}

@@ -22,14 +22,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
 from holdfast.errors import ConfigError
+from holdfast.store.url_settings import POSITIVE_SECONDS, Setting, read_settings
 
 _EXAMPLE = "postgresql://user@localhost:5432/database?schema=holdfast"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
-_INSTALL = {"auto", "never"}
-_PREPARE = {"auto", "never", "always"}
 _HIDDEN = {"password", "sslpassword", "passfile"}
-_OURS = {"schema", "install", "pool", "prepare", "reply_timeout"}
 _NOT_ENCODED = re.compile(r"[\s@]|%(?![0-9a-fA-F]{2})|%00")
 _ENCODE = (
     "this is not a PostgreSQL URL: percent-encode the user name and the password: @ is %40, / is %2F, : is %3A, # is "
@@ -57,6 +54,15 @@ def quoted(schema: str) -> str:
         )
         raise ConfigError(message)
     return f'"{schema}"'
+
+
+_SETTINGS = {
+    "schema": Setting("<name>", ".*", lambda name: quoted(name).strip('"')),
+    "install": Setting("auto|never", "auto|never", lambda text: text == "auto"),
+    "pool": Setting("<connections>", "0*[1-9][0-9]{0,9}", int),
+    "reply_timeout": POSITIVE_SECONDS,
+    "prepare": Setting("auto|never|always", "auto|never|always"),
+}
 
 
 class PostgresLocation(msgspec.Struct, frozen=True):
@@ -89,8 +95,8 @@ class PostgresLocation(msgspec.Struct, frozen=True):
         except (ValueError, ProgrammingError) as error:
             message = f"this is not a PostgreSQL URL{_reason(str(error), url)}: it must look like {_EXAMPLE}"
             raise ConfigError(message) from None
-        location = cls(url=_shown_url(parts.netloc, parts.path, shown), conninfo=conninfo, full_url=url)
-        return _with_settings(location, ours)
+        where = _shown_url(parts.netloc, parts.path, shown)
+        return cls(url=where, conninfo=conninfo, full_url=url, **read_settings(ours.items(), _SETTINGS, where))
 
 
 def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, str]]:
@@ -99,7 +105,7 @@ def _sort(query: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, 
     ours: dict[str, str] = {}
     libpq: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        (ours if name in _OURS else libpq)[name] = value
+        (ours if name in _SETTINGS else libpq)[name] = value
         if name not in _HIDDEN:
             shown.append((name, value))
     return shown, ours, libpq
@@ -132,7 +138,7 @@ def _is_suspect(parts: SplitResult) -> bool:
 
 
 def _known_parameters() -> set[str]:
-    return {option.keyword.decode() for option in Conninfo.get_defaults()} | _OURS
+    return {option.keyword.decode() for option in Conninfo.get_defaults()} | _SETTINGS.keys()
 
 
 def _reason(text: str, url: str) -> str:
@@ -145,25 +151,3 @@ def _reason(text: str, url: str) -> str:
     password = parts.netloc.rpartition("@")[0].partition(":")[2]
     secrets = {password, unquote(password)} | {value for name, value in parse_qsl(parts.query) if name in _HIDDEN}
     return "" if "@" in text or any(secret in text for secret in secrets if secret) else f" ({text})"
-
-
-def _with_settings(location: PostgresLocation, settings: dict[str, str]) -> PostgresLocation:
-    for name, value in settings.items():
-        if name == "schema":
-            quoted(value)
-            location = msgspec.structs.replace(location, schema=value)
-        elif name == "install" and value in _INSTALL:
-            location = msgspec.structs.replace(location, install=value == "auto")
-        elif name == "pool" and value.isdecimal() and int(value) > 0:
-            location = msgspec.structs.replace(location, pool=int(value))
-        elif name == "prepare" and value in _PREPARE:
-            location = msgspec.structs.replace(location, prepare=value)
-        elif name == "reply_timeout" and _SECONDS.fullmatch(value) and float(value) > 0:
-            location = msgspec.structs.replace(location, reply_timeout=float(value))
-        else:
-            message = (
-                f"{location.url}: invalid setting {name}={value}; supported: schema=<name>, install=auto|never, "
-                "pool=<connections>, reply_timeout=<seconds>, prepare=auto|never|always"
-            )
-            raise ConfigError(message)
-    return location

@@ -24,9 +24,10 @@ TEMPLATES = statements("holdfast.backends.postgres")
 
 
 def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:
-    """Replace the placeholders of a statement or migration: the quoted schema name, the clock and the constants."""
+    """Replace the placeholders of a statement or migration: the schema's name, the clock and the constants."""
     places = {
         "{schema}": quoted(schema),
+        "{schema_name}": f"'{schema}'",
         "{now}": now,
         "{minute}": str(MINUTE),
         "{lowest}": f"({LOWEST + 1})::bigint",

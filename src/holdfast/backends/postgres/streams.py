@@ -10,28 +10,31 @@ import psycopg
 from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
 from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
-from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.verbs import append as appending
-from holdfast.backends.postgres.verbs.fetch import fetch
 from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
-from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sql.streams.event_store import SqlEvents
 from holdfast.errors import StoreUnavailable
-from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Seize, Timing
+from holdfast.model.allocation import Leadership, Move, NodeKey, Seize
 from holdfast.model.event import Appended, NewEvent
-from holdfast.store.stream_values import Fetched, NewNode, OwnedShares
+from holdfast.store.stream_values import NewNode
 
 COPY_FROM = 150  # events: from this number on, COPY is worth its additional round trips
 _ATTEMPTS = 3
 
 
+def _no_notification() -> None:
+    """Do nothing: events in a caller's transaction become visible at a commit that only the caller knows of."""
+
+
 class PostgresEvents(SqlEvents):
     """`EventStore` on PostgreSQL. `appended` is called after each append, inside a joined transaction or not."""
 
-    def __init__(self, runner: SwiftRunner, *, categories: Categories, appended: Callable[[], None]) -> None:
+    def __init__(
+        self, runner: SwiftRunner, *, categories: Categories, appended: Callable[[], None] = _no_notification
+    ) -> None:
         super().__init__(runner)
         self._swift = runner
         self._categories = categories
@@ -68,21 +71,11 @@ class PostgresEvents(SqlEvents):
         return isinstance(self._swift, PoolRunner) and not self._swift.joins
 
 
-class PostgresConsumers(SqlConsumers):
-    """`ConsumerStore` on PostgreSQL."""
-
-    async def fetch(  # noqa: D102
-        self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
-    ) -> Fetched:
-        return await self._runner.look(lambda: fetch(grant, after=after, limit=limit, max_bytes=max_bytes))
-
-
 class PostgresAllocations(SqlAllocations):
     """`AllocationStore` on PostgreSQL."""
 
     def __init__(self, runner: SwiftRunner, blockers: Blockers) -> None:
-        super().__init__(runner)
-        self._swift = runner
+        super().__init__(runner, beat=runner.at_once)
         self._blockers = blockers
 
     async def join(self, node: NewNode) -> None:  # noqa: D102
@@ -95,9 +88,6 @@ class PostgresAllocations(SqlAllocations):
                 mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
                 await self._blockers.end_for_shares(mine)
             raise
-
-    async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
-        return await self._swift.at_once(lambda: nodes.heartbeat(node, timing))
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:  # noqa: D102
         await self._blockers.end_stuck()
@@ -115,29 +105,3 @@ class PostgresAllocations(SqlAllocations):
                 raise
         await self._blockers.end_for_shares({move.share for move in moves if isinstance(move, Seize)})
         return await self._runner.write(lambda: shares.move_shares(leadership, moves, grace, lockable=without_waiting))
-
-
-class PostgresStreams:
-    """`Streams` on PostgreSQL."""
-
-    def __init__(
-        self,
-        runner: PoolRunner,
-        transactions: PostgresTransactions,
-        *,
-        blockers: Blockers,
-        notify: Callable[[], None],
-        callers: Callable[[object], SwiftRunner],
-    ) -> None:
-        self._categories = Categories(runner)
-        self._callers = callers
-        self.events = PostgresEvents(runner, categories=self._categories, appended=lambda: runner.after_commit(notify))
-        self.consumers = PostgresConsumers(runner, transactions)
-        self.allocations = PostgresAllocations(runner, blockers)
-
-    def join(self, using: object) -> PostgresEvents:  # noqa: D102
-        return PostgresEvents(self._callers(using), categories=self._categories, appended=_no_notification)
-
-
-def _no_notification() -> None:
-    """Do nothing: events in a caller's transaction become visible at a commit that only the caller knows of."""

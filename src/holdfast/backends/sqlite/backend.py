@@ -14,32 +14,32 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import timedelta
 from pathlib import Path
 
+from holdfast.backends.sql.backend import SqlBackend, SqlParts
+from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.streams.allocation_store import SqlAllocations
+from holdfast.backends.sql.streams.consumer_store import SqlConsumers
+from holdfast.backends.sql.streams.stream_store import SqlStreams
 from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.fenced_verbs import FENCED
-from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
-from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteInsight, SqliteJobs
+from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs, facts
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
-from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
+from holdfast.backends.sqlite.streams import SqliteEvents
 from holdfast.backends.sqlite.transactions import SqliteTransactions
+from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.handler_transaction import entered
-from holdfast.store.jobs_over_rows import QueuesOverRows
+from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.values import Verdict
 from holdfast.store.verbs.finish import complete
 
@@ -47,46 +47,49 @@ _DURABILITY = {
     "full": "every commit is synced to disk before it is acknowledged (synchronous=FULL)",
     "normal": "a power loss may undo the last acknowledged commits (synchronous=NORMAL)",
 }
-_inherited: list[_Parts] = []
 
 
-class _Parts:
-    """The connections and threads of one process. A forked child opens new ones and leaves its parent's untouched."""
+class SqliteParts(SqlParts):
+    """The connections and threads of one process."""
 
-    def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
-        self.process = os.getpid()
+    def __init__(
+        self, location: SqliteLocation, clock: Callable[[], int], callers: Callable[[object], CallersRunner]
+    ) -> None:
         self._location = location
         self._clock = clock
-        self.gate = WriteQueue(location.busy_timeout)
+        self.gate = self.owner = WriteQueue(location.busy_timeout)
         self._memory = Connection(location, clock) if location.path is None else None
         self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "writer")
         self.reader = ConnectionThread(self.connect, "reader")
+        # The reporter checkpoints: an idle node writes nothing else. In a thread that it shared with the leader, a
+        # heartbeat would wait behind the leader's verbs while the next handler's transaction takes the write lock.
+        reporter = ConnectionThread(lambda: self.connect(checkpoints=True), "reporter")
+        leader = ConnectionThread(self.connect, "leader")
         in_memory = self._memory is not None
-        self.notifier = SqliteNotifier(None if in_memory else self.connect)
-        self.runner = SessionRunner(
-            self.writer, self.reader, self.gate, gated_reads=in_memory, became_ready=self.notifier.notify
-        )
-        self._reporter = ConnectionThread(
-            lambda: self.connect(checkpoints=True), "reporter"
-        )  # it checkpoints: an idle node writes nothing else
-        self._leader = ConnectionThread(self.connect, "leader")
-        self.reports, self.leading = (
+        self.notifier = notifier = SqliteNotifier(None if in_memory else self.connect)
+        notify, self._unheard = notifier.notify, notifier.unheard
+        self.runner = SessionRunner(self.writer, self.reader, self.gate, gated_reads=in_memory, became_ready=notify)
+        reports, leading = (
             FirstRunner(
-                session,
-                self.reader,
-                self.gate,
-                gated_reads=in_memory,
-                became_ready=self.notifier.notify,
-                unheard=self.notifier.unheard,
+                session, self.reader, self.gate, gated_reads=in_memory, became_ready=notify, unheard=self._unheard
             )
-            for session in (self._reporter, self._leader)
+            for session in (reporter, leader)
         )
+        self.rows = SqliteJobRows(Steady() if clock is host_clock else None)  # a test's clock may jump on purpose
         self.transactions = SqliteTransactions(
-            lambda: ConnectionThread(self.connect, "handler"), self.gate, FENCED, lambda _: self.notifier.notify()
+            lambda: ConnectionThread(self.connect, "handler"), self.gate, fenced_verbs(self.rows), lambda _: notify()
         )
-        steady = Steady() if clock is host_clock else None  # a test's clock may jump on purpose
-        self.rows = SqliteJobRows(steady)
+        self._closing = (notifier, self.transactions, reporter, leader, self.reader, self.writer)
         self.jobs = SqliteJobs(self.runner, self.rows)
+        self.queues = QueuesOverRows(self.runner, self.rows)
+        self.insight = InsightOverRows(self.runner, self.rows, facts(location))
+        self.schema = SqliteSchema(self.runner, location)
+        self.streams = SqlStreams(
+            SqliteEvents(self.runner, notify),
+            SqlConsumers(self.runner, self.transactions, fetch, self.runner.read),
+            SqlAllocations(leading, reports.write),
+            joined=lambda using: SqliteEvents(callers(using), notify),
+        )
 
     def connect(self, *, checkpoints: bool = False) -> Connection:
         """Open a connection to the file; an in-memory database has one connection, which is shared."""
@@ -95,56 +98,25 @@ class _Parts:
     def extender(self) -> SqliteExtender:
         """Open the extending thread's connection."""
         connection = self.connect(checkpoints=True)  # an idle node writes little except its heartbeat
-        return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self.notifier.unheard)
+        return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self._unheard)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close everything."""
-        self.notifier.close()
-        self.transactions.close()
-        self._reporter.close()
-        self._leader.close()
-        self.reader.close()
-        self.writer.close()
+        for part in self._closing:
+            part.close()
 
 
-class SqliteBackend:
+class SqliteBackend(SqlBackend[SqliteParts]):
     """`Backend` and `Transactions` on SQLite."""
 
     def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
+        super().__init__(location, lambda: SqliteParts(location, clock, self._callers))
         self._location = location
         self._clock = clock
-        self._of_this_process: _Parts | None = None
-        self._opening = threading.Lock()
+        self.file = location.path
 
     @property
-    def _parts(self) -> _Parts:
-        parts = self._of_this_process
-        if parts is not None and parts.process == os.getpid():
-            return parts
-        if parts is not None:
-            _inherited.append(parts)
-            self._opening = threading.Lock()  # the parent may have forked while it held the lock
-            self._of_this_process = None
-        with self._opening:
-            parts = self._of_this_process
-            if parts is None:
-                parts = self._of_this_process = _Parts(self._location, self._clock)
-        return parts
-
-    @property
-    def url(self) -> str:  # noqa: D102 - the port states the contracts
-        return self._location.url
-
-    @property
-    def full_url(self) -> str | None:  # noqa: D102
-        return self._location.full_url
-
-    @property
-    def file(self) -> Path | None:  # noqa: D102
-        return self._location.path
-
-    @property
-    def capabilities(self) -> Capabilities:  # noqa: D102
+    def capabilities(self) -> Capabilities:  # noqa: D102 - the port states the contracts
         in_memory = self._location.path is None
         return Capabilities(
             store="sqlite",
@@ -157,75 +129,27 @@ class SqliteBackend:
             refusals={"be shared with another process": "the database is in memory"} if in_memory else {},
         )
 
-    @property
-    def jobs(self) -> SqliteJobs:  # noqa: D102
-        return self._parts.jobs
-
-    @property
-    def streams(self) -> SqliteStreams:  # noqa: D102
-        parts = self._parts
-        allocations = SqliteAllocations(heartbeats=parts.reports, leading=parts.leading)
-        return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, allocations, self._callers)
-
-    @property
-    def queues(self) -> QueuesOverRows:  # noqa: D102
-        return QueuesOverRows(self._parts.runner, self._parts.rows)
-
-    @property
-    def insight(self) -> SqliteInsight:  # noqa: D102
-        return SqliteInsight(self._parts.runner, self._parts.rows, self._location)
-
-    @property
-    def schema(self) -> SqliteSchema:  # noqa: D102
-        return SqliteSchema(self._parts.runner, self._location)
-
-    @property
-    def notifier(self) -> SqliteNotifier:  # noqa: D102
-        return self._parts.notifier
-
-    @property
-    def transactions(self) -> SqliteBackend:  # noqa: D102
-        return self
-
     async def open(self) -> None:  # noqa: D102
         check_version()
         if self._location.path is not None:
             prepare_file(self._location.path)
-        await self.schema.open()
-
-    async def close(self) -> None:  # noqa: D102
-        parts, self._of_this_process = self._of_this_process, None
-        if parts is None:
-            return
-        if parts.process == os.getpid():
-            parts.close()
-        else:
-            _inherited.append(parts)
+        await super().open()
 
     def extender(self) -> SqliteExtender:  # noqa: D102
-        return self._parts.extender()
-
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:  # noqa: D102
-        return self._parts.transactions.begin(lease, limit=limit)
-
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[SqliteBlockingTransaction]:  # noqa: D102
-        return self._parts.transactions.begin_blocking(lease, limit=limit)
-
-    def is_inside(self) -> bool:  # noqa: D102
-        return entered(self._parts.gate) is not None
+        return self._parts.here.extender()
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
-        return SqliteJobs(self._callers(using), SqliteJobRows())
+        return SqliteJobs(self._callers(using), self._parts.here.rows)
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        return self._callers(using).run(lambda: complete(self._parts.rows, lease, result))
+        return self._callers(using).run(lambda: complete(self._parts.here.rows, lease, result))
 
     def _callers(self, using: object) -> CallersRunner:
         if not isinstance(using, sqlite3.Connection):
             message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
             raise ConfigError(message)
         _check_in_transaction(using)
-        return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.notifier.notify)
+        return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.here.notifier.notify)
 
     def _check_callers(self, using: sqlite3.Connection) -> None:
         """Check that a transaction is open, and on this store's file; call it only in the connection's thread."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 from typing import TypeVar
 
-import msgspec
-
-from holdfast.backends.sql.streams import nodes
+from holdfast.backends.sql.extender import SqlExtender
 from holdfast.backends.sqlite.connection import Connection, Tx
 from holdfast.backends.sqlite.execute import direct, drive
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
@@ -21,14 +18,10 @@ from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
 from holdfast.backends.sqlite.write_queue import WriteQueue
-from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
-from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
-from holdfast.store.steps import Ready, Runner, Verb
-from holdfast.store.stream_values import OwnedShares
-from holdfast.store.values import Claim, ClaimRequest, Extension, WorkerHeartbeat
-from holdfast.store.verbs.job_views import cancel_asked
-from holdfast.store.verbs.maintenance import heartbeat
+from holdfast.store.jobs_over_rows import JobsOverRows
+from holdfast.store.steps import Ready, Runner, Steps, Verb
+from holdfast.store.values import Claim, ClaimRequest, Extension
 
 T = TypeVar("T")
 
@@ -60,27 +53,32 @@ class SqliteJobs(JobsOverRows):
         return True
 
 
-class SqliteInsight(InsightOverRows):
-    """`Insight` on SQLite."""
+def facts(location: SqliteLocation) -> Verb[dict[str, str]]:
+    """Return the verb of `Insight.facts`."""
 
-    def __init__(self, runner: Runner, rows: SqliteJobRows, location: SqliteLocation) -> None:
-        super().__init__(runner, rows)
-        self._location = location
+    def look(tx: Tx) -> dict[str, str]:
+        settings = ("journal_mode", "synchronous", "page_count", "page_size")
+        return {
+            "now_us": str(tx.now),
+            **{name: str(tx.pragma(name)) for name in settings},
+            "version": sqlite3.sqlite_version,
+            "known_faults": "; ".join(known_faults(sqlite3.sqlite_version_info)) or "none",
+            "file": str(location.path or "in memory"),
+        }
 
-    async def facts(self) -> dict[str, str]:  # noqa: D102
-        def look(tx: Tx) -> dict[str, str]:
-            settings = ("journal_mode", "synchronous", "page_count", "page_size")
-            return {"now_us": str(tx.now)} | {name: str(tx.pragma(name)) for name in settings}
-
-        facts = await self._runner.look(direct(look))
-        facts["version"] = sqlite3.sqlite_version
-        facts["known_faults"] = "; ".join(known_faults(sqlite3.sqlite_version_info)) or "none"
-        facts["file"] = str(self._location.path or "in memory")
-        return facts
+    return direct(look)
 
 
-class SqliteExtender:
-    """`Extender` on SQLite: the extending thread's connection, which goes first in the write queue."""
+def _extend(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension]:
+    return direct(lambda tx: extend_many(tx, leases, duration))()
+
+
+class SqliteExtender(SqlExtender):
+    """`Extender` on SQLite: the extending thread's connection, which goes first in the write queue.
+
+    `owns`: whether the connection is its own; an in-memory database has one for all users. `unheard`: a heartbeat must
+    not wake its own node.
+    """
 
     def __init__(
         self,
@@ -90,41 +88,23 @@ class SqliteExtender:
         owns: bool,
         unheard: Callable[[Connection], AbstractContextManager[None]],
     ) -> None:
+        super().__init__(SqliteJobRows(), _extend)
         self._connection = connection
         self._gate = gate
         self._owns = owns
-        self._rows = SqliteJobRows()
         self._unheard = unheard
 
-    def _write(self, verb: Verb[T]) -> T:
-        with self._gate.passage(first=True), self._connection.write() as tx:
+    def write(self, verb: Verb[T], timeout: timedelta) -> T:  # noqa: ARG002
+        """Run a verb under the write lock; the busy timeout applies."""
+        with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
+            after.enter_context(self._unheard(self._connection))  # from inside the transaction until after its commit
             return drive(tx, verb(), Ready())
 
-    def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
-        return self._write(direct(lambda tx: extend_many(tx, leases, duration)))
-
-    def _read(self, verb: Verb[T]) -> T:
-        if not self._owns:  # an in-memory database has one connection for all users
-            return self._write(verb)
+    def read(self, verb: Verb[T], timeout: timedelta) -> T:  # noqa: D102
+        if not self._owns:
+            return self.write(verb, timeout)
         with self._connection.read() as tx:
             return drive(tx, verb(), Ready())
-
-    def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        return self._read(lambda: cancel_asked(self._rows, worker_id))
-
-    def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
-        self._write(lambda: heartbeat(self._rows, worker))
-
-    def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
-        sent = time.monotonic()
-
-        with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
-            after.enter_context(self._unheard(self._connection))  # a heartbeat must not wake its own node
-            waited = timedelta(seconds=time.monotonic() - sent)
-            return msgspec.structs.replace(drive(tx, nodes.heartbeat(node, timing), Ready()), waited=waited)
-
-    def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
-        return self._read(lambda: nodes.owned(node))
 
     def close(self) -> None:  # noqa: D102
         if self._owns:

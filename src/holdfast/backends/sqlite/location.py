@@ -7,7 +7,6 @@ settings after `?`: `synchronous=full|normal` and `busy_timeout=<seconds>`.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -15,12 +14,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import msgspec
 
 from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.store.url_settings import SECONDS, Setting, read_settings
 
 _EXAMPLES = (
     "sqlite:///jobs.db (in the current directory), sqlite:////var/lib/app/jobs.db (absolute), sqlite:// (in memory)"
 )
 
-_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}")
+_SETTINGS = {"synchronous": Setting("full|normal", "full|normal"), "busy_timeout": SECONDS}
 
 
 class SqliteLocation(msgspec.Struct, frozen=True):
@@ -65,22 +65,8 @@ class SqliteLocation(msgspec.Struct, frozen=True):
             )
             raise ConfigError(message)
         path = None if name in {"", ":memory:"} else Path(name).absolute()
-        return _with_settings(cls(path=path), url, parts.query)
-
-
-def _with_settings(location: SqliteLocation, url: str, query: str) -> SqliteLocation:
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name == "synchronous" and value in {"full", "normal"}:
-            location = msgspec.structs.replace(location, synchronous=value)
-        elif name == "busy_timeout" and _SECONDS.fullmatch(value):
-            location = msgspec.structs.replace(location, busy_timeout=float(value))
-        else:
-            message = (
-                f"{url!r}: invalid setting {name}={value}; supported: synchronous=full|normal and "
-                "busy_timeout=<seconds>"
-            )
-            raise ConfigError(message)
-    return location
+        given = parse_qsl(parts.query, keep_blank_values=True)
+        return cls(path=path, **read_settings(given, _SETTINGS, repr(url)))
 
 
 def prepare_file(path: Path) -> None:

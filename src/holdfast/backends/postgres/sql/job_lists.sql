@@ -240,11 +240,18 @@ left join lateral (
 group by 1, line.queue, lane.task, queue.paused;
 
 -- name: server_facts
-select current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
-       current_setting('max_connections'), current_setting('default_transaction_isolation'),
-       pg_size_pretty(coalesce((
-           select sum(pg_total_relation_size(c.oid)) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
-           where n.nspname = %(schema)s and c.relkind = 'r'
-       ), 0)),
-       coalesce((select max(age(backend_xmin)) from pg_stat_activity where backend_xmin is not null), 0),
-       {now};
+select fact, value from (values
+    ('version', current_setting('server_version')),
+    ('synchronous_commit', current_setting('synchronous_commit')),
+    ('fsync', current_setting('fsync')),
+    ('max_connections', current_setting('max_connections')),
+    ('default_transaction_isolation', current_setting('default_transaction_isolation')),
+    ('size', pg_size_pretty(coalesce((
+        select sum(pg_total_relation_size(c.oid)) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+        where n.nspname = {schema_name} and c.relkind = 'r'
+    ), 0))),
+    ('oldest_snapshot_age', coalesce((
+        select max(age(backend_xmin)) from pg_stat_activity where backend_xmin is not null
+    ), 0)::text),
+    ('now_us', ({now})::text)
+) as facts (fact, value);

@@ -121,13 +121,13 @@ on conflict (queue) do update set paused = true where not queue.paused;
 update {schema}.queue set paused = false where queue = %(queue)s and paused;
 
 -- name: has_schema
-select exists (select 1 from pg_catalog.pg_namespace where nspname = %(schema)s);
+select exists (select 1 from pg_catalog.pg_namespace where nspname = {schema_name});
 
 -- name: has_meta_table
 -- From the catalogue, not by to_regclass(): a session caches its negative results.
 select exists (
     select 1 from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
-    where n.nspname = %(schema)s and c.relname = 'meta'
+    where n.nspname = {schema_name} and c.relname = 'meta'
 );
 
 -- name: schema_version
@@ -138,4 +138,4 @@ update {schema}.meta set schema_version = %(version)s;
 
 -- name: migration_lock
 -- Held until the transaction ends, so it works through a transaction pooler; concurrent migrations wait.
-select pg_advisory_xact_lock(hashtextextended(%(name)s, 0));
+select pg_advisory_xact_lock(hashtextextended('holdfast schema ' || {schema_name}, 0));

@@ -1,19 +1,13 @@
-"""The begin and the end of a consumer's transaction, each one statement: lock the share, commit its position."""
+"""The end of a consumer's transaction in one statement, which commits its position."""
 
 from __future__ import annotations
 
 import psycopg
 
-from holdfast.backends.sql.steps import Ask, run
+from holdfast.backends.sql.steps import Ask
 from holdfast.backends.sql.streams.consumers import grant_names, position_step
 from holdfast.model.allocation import Grant
-from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit
-
-
-def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
-    """Lock the share until the end of the transaction; False if the grant is stale."""
-    return (yield from run("lock_share", **grant_names(grant), milliseconds=milliseconds))
 
 
 def commit_or_fail(grant: Grant, step: Commit) -> Ask:

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+
+import msgspec
 
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, share_log, shares, survey
 from holdfast.model.allocation import Leadership, Move, NodeKey, Timing
-from holdfast.store.steps import Runner
+from holdfast.store.steps import Runner, Steps, Verb
 from holdfast.store.stream_values import LeaderView, NewNode, NodeView, OwnedShares, Survey, Transition
 
 
-class SqlAllocations:
-    """`AllocationStore` on a SQL store."""
+def timed_heartbeat(node: NodeKey, timing: Timing) -> Verb[OwnedShares]:
+    """Return the verb of a heartbeat that is sent now; it answers how long it waited until it began."""
+    sent = time.monotonic()
 
-    def __init__(self, runner: Runner) -> None:
+    def verb() -> Steps[OwnedShares]:
+        waited = timedelta(seconds=time.monotonic() - sent)
+        return msgspec.structs.replace((yield from nodes.heartbeat(node, timing)), waited=waited)
+
+    return verb
+
+
+class SqlAllocations:
+    """`AllocationStore` on a SQL store. `beat` runs the verb of a heartbeat."""
+
+    def __init__(self, runner: Runner, beat: Callable[[Verb[OwnedShares]], Awaitable[OwnedShares]]) -> None:
         self._runner = runner
+        self._beat = beat
 
     async def join(self, node: NewNode) -> None:  # noqa: D102 - the port states the contracts
         await self._runner.write(lambda: nodes.join(node))
 
     async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
-        return await self._runner.write(lambda: nodes.heartbeat(node, timing))
+        return await self._beat(timed_heartbeat(node, timing))
 
     async def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return await self._runner.look(lambda: nodes.owned(node))

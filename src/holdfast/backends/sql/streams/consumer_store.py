@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.model.allocation import Grant, Share
+from holdfast.model.job import Lease
+from holdfast.store.backend import Transaction
 from holdfast.store.consumers import StreamTransaction
-from holdfast.store.steps import Runner
-from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, ParkedView, Start, Subscription
+from holdfast.store.steps import Runner, Steps, Verb
+from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, Fetched, ParkedView, Start, Subscription
 
 
-class _StreamTransactions(Protocol):
-    """Opens the transactions of consumers' handlers."""
+class HandlersTransactions(Protocol):
+    """Opens the transactions of handlers: of tasks under a lease, of consumers under a grant."""
 
-    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]: ...
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]: ...  # noqa: D102
 
-    def begin_stream_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]: ...
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]: ...  # noqa: D102
+
+    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]: ...  # noqa: D102
+
+    def begin_stream_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]: ...  # noqa: D102
+
+
+class _Fetch(Protocol):
+    """The store's verb of `fetch`."""
+
+    def __call__(self, grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetched]: ...
 
 
 class SqlConsumers:
-    """`ConsumerStore` on a SQL store, except `fetch`."""
+    """`ConsumerStore` on a SQL store. `look` runs the verb `fetch`: `Runner.read` if that is several statements."""
 
-    def __init__(self, runner: Runner, transactions: _StreamTransactions) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        transactions: HandlersTransactions,
+        fetch: _Fetch,
+        look: Callable[[Verb[Fetched]], Awaitable[Fetched]],
+    ) -> None:
         self._runner = runner
         self._transactions = transactions
+        self._fetch = fetch
+        self._look = look
 
     async def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.subscribe(consumer, subscription, start))
+
+    async def fetch(  # noqa: D102
+        self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
+    ) -> Fetched:
+        return await self._look(lambda: self._fetch(grant, after=after, limit=limit, max_bytes=max_bytes))
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:  # noqa: D102
         run = self._runner.write if commit.parks or commit.unparks else self._runner.once

@@ -14,6 +14,12 @@ on conflict do nothing;
 update holdfast_consumer set category = :category, stream = :stream, paused = 0, forgotten = 0
 where consumer = :consumer;
 
+-- name: lock_share
+-- For a handler's transaction, which holds the write lock: from here on the share cannot be taken away.
+select position_id from holdfast_allocation
+where consumer = :consumer and category_id = (select category_id from holdfast_category where category = :category)
+    and partition_id = :partition_id and generation = :generation and state in ('granted', 'revoking');
+
 -- name: find_granted
 -- The share under a live grant; no row if the grant is stale.
 select category_id, position_id, state, replay_until, losses, (

@@ -52,8 +52,8 @@ on conflict (queue) do update set paused = 1 where paused = 0;
 -- name: resume
 update holdfast_queue set paused = 0 where queue = :queue and paused = 1;
 
--- name: schema_table
-select 1 from sqlite_schema where type = 'table' and name = 'holdfast_meta';
+-- name: has_meta_table
+select exists (select 1 from sqlite_schema where type = 'table' and name = 'holdfast_meta');
 
 -- name: schema_version
 select schema_version from holdfast_meta where only_row = 1;

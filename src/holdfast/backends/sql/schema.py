@@ -1,0 +1,95 @@
+"""The tables: numbered files under `migrations/`, applied in order, in one transaction, by one process at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from holdfast.backends.sql.steps import run, value
+from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.store.schema_version import require_version
+from holdfast.store.steps import Runner, Steps
+
+
+class SqlSchema(ABC):
+    """`Schema` on a SQL store.
+
+    `where` names the tables in errors. `may_install`: whether `open` may install them. `role` names who may, on a store
+    that does not let everyone.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        migrations: Mapping[int, str],
+        where: str,
+        *,
+        may_install: bool = True,
+        role: str | None = None,
+    ) -> None:
+        self._runner = runner
+        self._migrations = migrations
+        self._where = where
+        self._may_install = may_install
+        self._role = role
+
+    @abstractmethod
+    def lock(self) -> Steps[None]:
+        """Wait until no other process migrates, and prepare the place of the tables."""
+
+    @abstractmethod
+    def apply(self, text: str) -> Steps[None]:
+        """Run the statements of a migration."""
+
+    @abstractmethod
+    def script(self) -> str: ...  # noqa: D102 - the port states the contracts
+
+    async def install(self) -> int:
+        """Upgrade the tables to this version; idempotent, and safe when several processes call it at once."""
+        return self.require(await self._runner.write(self._upgrade))
+
+    async def check(self) -> None:
+        """Raise `SchemaMismatch` unless the tables are those of this version."""
+        self.require(await self._runner.read(self.version))
+
+    async def open(self) -> None:
+        """Install into a database without our tables, if allowed; raise `SchemaMismatch` for older or newer ones."""
+        version = await self._runner.read(self.version)
+        if version == 0 and self._may_install:
+            version = await self._install_first()
+        self.require(version)
+
+    async def _install_first(self) -> int:
+        try:
+            return await self._runner.write(lambda: self._upgrade(only_first=True))
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            if self._role is None:
+                raise
+            if isinstance(error, OutcomeUnknown):  # safe to open again: that finds out whether it was installed
+                raise StoreUnavailable(str(error)) from error
+            message = f"{self._where} are missing and could not be installed ({error}): run `holdfast schema install` "
+            raise SchemaMismatch(message + f"as {self._role}") from error
+
+    def version(self) -> Steps[int]:
+        """Return the version of the tables; 0 if there are none."""
+        if not (yield from value("has_meta_table")):
+            return 0
+        return int((yield from value("schema_version")) or 0)
+
+    def _upgrade(self, *, only_first: bool = False) -> Steps[int]:
+        yield from self.lock()
+        version = yield from self.version()
+        if only_first and version:
+            return version
+        for number, text in self._migrations.items():
+            if number > version:
+                yield from self.apply(text)
+                yield from run("set_schema_version", version=number)
+        return max(version, *self._migrations)
+
+    def require(self, version: int) -> int:
+        """Return the version; raise `SchemaMismatch`, with the remedy, unless it is the current one."""
+        require_version(version, max(self._migrations), self._where)
+        return version

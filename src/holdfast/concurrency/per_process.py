@@ -1,0 +1,51 @@
+"""What each process has for itself: a forked child makes its own, and never uses or closes what its parent has made."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_making = threading.Lock()
+_inherited: list[object] = []  # kept until the process ends: a destructor would close the parent's connections
+
+
+def _start_afresh() -> None:
+    """Replace the lock in a forked child: another thread of the parent may have held it."""
+    global _making  # noqa: PLW0603 - one lock per process
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_start_afresh)
+
+
+class PerProcess(Generic[T]):
+    """Holds an object of this process, made at its first use; safe in threads."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._held: tuple[int, T] | None = None
+
+    @property
+    def here(self) -> T:
+        """The object of this process."""
+        held = self._held
+        if held is not None and held[0] == os.getpid():
+            return held[1]
+        with _making:
+            held = self._held
+            if held is None or held[0] != os.getpid():
+                _inherited.append(held)
+                held = self._held = (os.getpid(), self._make())
+        return held[1]
+
+    def take(self) -> T | None:
+        """Return the object of this process, for its end, and forget it; None if there is none."""
+        held, self._held = self._held, None
+        if held is None or held[0] == os.getpid():
+            return None if held is None else held[1]
+        _inherited.append(held)
+        return None
