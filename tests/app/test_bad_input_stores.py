@@ -46,7 +46,7 @@ async def refused(url: str) -> HoldfastError:
         ("sqlite:///", "names no file"),
         ("sqlite:///?synchronous=normal", "names no file"),
         ("sqlite:///a%00b", "NUL character"),
-        ("sqlite:///jobs.db?sync=full", "supported: synchronous=full|normal and busy_timeout"),
+        ("sqlite:///jobs.db?sync=full", "supported: synchronous=full|normal, busy_timeout"),
         ("sqlite:///jobs.db?synchronous=off", "supported: synchronous=full|normal"),
         ("sqlite:///jobs.db?busy_timeout=soon", "busy_timeout=<seconds>"),
         ("sqlite:///jobs.db?busy_timeout=-1", "busy_timeout=<seconds>"),

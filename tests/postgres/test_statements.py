@@ -16,4 +16,4 @@ def test_no_statement_changes_a_fence():
 
 def test_only_known_places_are_filled_in():
     places = {place for text in TEMPLATES.values() for place in re.findall(r"\{(\w+)\}", text)}
-    assert places <= {"schema", "now", "minute", "lowest", "priority_step"}
+    assert places <= {"schema", "schema_name", "now", "minute", "lowest", "priority_step"}

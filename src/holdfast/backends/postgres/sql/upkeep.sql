@@ -128,7 +128,7 @@ select exists (select 1 from pg_catalog.pg_namespace where nspname = {schema_nam
 select exists (
     select 1 from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
     where n.nspname = {schema_name} and c.relname = 'meta'
-);
+) as found;
 
 -- name: schema_version
 select schema_version from {schema}.meta;

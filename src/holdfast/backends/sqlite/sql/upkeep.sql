@@ -53,7 +53,7 @@ on conflict (queue) do update set paused = 1 where paused = 0;
 update holdfast_queue set paused = 0 where queue = :queue and paused = 1;
 
 -- name: has_meta_table
-select exists (select 1 from sqlite_schema where type = 'table' and name = 'holdfast_meta');
+select exists (select 1 from sqlite_schema where type = 'table' and name = 'holdfast_meta') as found;
 
 -- name: schema_version
 select schema_version from holdfast_meta where only_row = 1;

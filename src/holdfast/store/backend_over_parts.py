@@ -1,4 +1,4 @@
-"""`Backend` on a SQL store, over the parts that each process opens for itself."""
+"""The backend of a store, over the parts that each process opens for itself: written once for all stores."""
 
 from __future__ import annotations
 
@@ -7,37 +7,41 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
-from holdfast.backends.sql.schema import SqlSchema
-from holdfast.backends.sql.streams.consumer_store import HandlersTransactions
 from holdfast.concurrency.per_process import PerProcess
 from holdfast.model.job import Lease
-from holdfast.store.backend import Insight, Notifier, QueueStore, Transaction
+from holdfast.store.allocations import AllocationStore
+from holdfast.store.backend import Insight, Notifier, QueueStore, Schema, Transaction
+from holdfast.store.consumers import ConsumerStore
+from holdfast.store.events import EventStore
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import entered
 from holdfast.store.jobs import JobStore
 from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
 
 
-class Location(Protocol):
-    """The place that a store's URL names."""
+class StreamParts(NamedTuple):
+    """`Streams`. `joined` returns the verbs for events bound to a caller's connection."""
 
-    @property
-    def url(self) -> str: ...  # noqa: D102
+    events: EventStore
+    consumers: ConsumerStore
+    allocations: AllocationStore
+    joined: Callable[[object], EventStore]
 
-    @property
-    def full_url(self) -> str | None: ...  # noqa: D102
+    def join(self, using: object) -> EventStore:  # noqa: D102 - the port states the contracts
+        return self.joined(using)
 
 
-class SqlParts(ABC):
+class StoreParts(ABC):
     """The connections of one process and the verbs over them; `owner` identifies its handlers' transactions."""
 
     jobs: JobStore
     streams: Streams
     queues: QueueStore
     insight: Insight
-    schema: SqlSchema
+    schema: Schema
     notifier: Notifier
     transactions: HandlersTransactions
     owner: object
@@ -47,15 +51,15 @@ class SqlParts(ABC):
         """Close everything."""
 
 
-Parts = TypeVar("Parts", bound=SqlParts)
+Parts = TypeVar("Parts", bound=StoreParts)
 
 
-class SqlBackend(ABC, Generic[Parts]):
-    """`Backend` and `Transactions` on a SQL store, except `capabilities` and `extender`."""
+class BackendOverParts(ABC, Generic[Parts]):
+    """`Backend` and `Transactions`, except `capabilities` and `extender`."""
 
-    def __init__(self, location: Location, open_parts: Callable[[], Parts]) -> None:
-        self.url = location.url
-        self.full_url = location.full_url
+    def __init__(self, url: str, full_url: str | None, open_parts: Callable[[], Parts]) -> None:
+        self.url = url
+        self.full_url = full_url
         self.file: Path | None = None
         self._parts = PerProcess(open_parts)
 
@@ -76,7 +80,7 @@ class SqlBackend(ABC, Generic[Parts]):
         return self._parts.here.insight
 
     @property
-    def schema(self) -> SqlSchema:  # noqa: D102
+    def schema(self) -> Schema:  # noqa: D102
         return self._parts.here.schema
 
     @property
