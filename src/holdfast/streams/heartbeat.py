@@ -14,7 +14,7 @@ The first step does not wait for the event loop: a loop that was blocked sees th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from holdfast.errors import HoldfastError, StoreError
@@ -51,7 +51,7 @@ class NodeHeartbeat(KeeperThread):
         broker: Broker,
         *,
         open_extender: Callable[[], Extender],
-        limits: Mapping[object, tuple[float, Grant]],
+        limits: Mapping[Hashable, tuple[float, Grant]],
         stuck_grace: float,
         answered: Callable[[OwnedShares], None],
         died: Callable[[BaseException], None],

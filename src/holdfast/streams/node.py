@@ -134,7 +134,7 @@ class Node:
             self.timing,
             self._broker,
             open_extender=self._backend.extender,
-            limits=around.limits,
+            limits=around.handlers.limits,
             stuck_grace=self._stuck_grace,
             answered=self._hear,
             died=self._heartbeat_died,
@@ -158,7 +158,7 @@ class Node:
             try:
                 await self._depart(shares)
             finally:
-                around.threads.close()
+                around.handlers.close()
                 if around.processes is not None:
                     await uncancellable(around.processes.close())
 

@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.allocation import Grant, Timing
 from holdfast.model.event import StoredEvent
-from holdfast.runtime.threads import Threads
+from holdfast.runtime.handler_runner import HandlerRunner
+from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
@@ -47,9 +48,7 @@ class NodeServices:
         self.processes = processes
         self.timing = timing
         self.may_handle = may_handle
-        self.limits: dict[object, tuple[float, Grant]] = {}
-        """When the time limit of each handler in the event loop ends; read by the heartbeat thread."""
-        self.threads = Threads("holdfast-consumer")
+        self.handlers = HandlerRunner[Grant]("holdfast-consumer", clock=uptime)
         self.trial = asyncio.Lock()
         """Held while an event is on trial: its handler may kill this process."""
 
@@ -69,10 +68,9 @@ class ShareConsumer:
             consumer,
             grant,
             around.backend,
-            threads=around.threads,
+            handlers=around.handlers,
             limit=self._limit(),
             may_handle=self._may_handle,
-            limits=around.limits,
             processes=around.processes,
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.errors import HoldfastError, StoreError
@@ -65,7 +65,7 @@ class LeaseKeeper(KeeperThread):
         open_extender: Callable[[], Extender],
         beat: Callable[[], WorkerHeartbeat],
         lease: timedelta,
-        limits: Mapping[tuple[int, int], tuple[float, LeasedJob]],
+        limits: Mapping[Hashable, tuple[float, LeasedJob]],
         stuck_grace: float,
         owns_process: bool,
         lost: Callable[[list[Lease]], None],
