@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tests.interleavings.orders import Footprint, Orders
 
 _SOON = 0.003
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 
 
 class RolledBackError(Exception):
@@ -108,7 +108,7 @@ async def run_order(
         side.trace = lambda name, number=side.number: steps.append((number, name))  # type: ignore[misc]
         tasks.append(asyncio.create_task(_run(side, operation)))
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             while True:
                 await _settle(sides, changed, blocking)
                 if all(side.has_ended for side in sides):
