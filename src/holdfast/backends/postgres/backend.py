@@ -36,7 +36,7 @@ from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.streams import PostgresStreams
 from holdfast.backends.postgres.transactions import PostgresTransactions
-from holdfast.backends.postgres.using import Callers
+from holdfast.backends.postgres.using.callers import PostgresCallers
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs_over_rows import QueuesOverRows
@@ -64,7 +64,7 @@ class _Parts:
         self.transactions = PostgresTransactions(self._handlers, self._blocking, place)
         self.lanes = Lanes(self.runner)
         self.floors = Floors()
-        self.callers = Callers(location, statements)
+        self.callers = PostgresCallers(location, statements)
         self.blockers = Blockers(self.runner)
         self.rows = PostgresJobRows()
         self.jobs = PostgresJobs(

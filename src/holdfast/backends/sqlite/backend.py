@@ -29,13 +29,13 @@ from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteInsight, SqliteJobs
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
-from holdfast.backends.sqlite.runners import CallersRunner, FirstRunner, SessionRunner
+from holdfast.backends.sqlite.runners import FirstRunner, SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
 from holdfast.backends.sqlite.transactions import SqliteTransactions
+from holdfast.backends.sqlite.using import SqliteCallers
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
-from holdfast.errors import ConfigError
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.handler_transaction import entered
@@ -84,6 +84,7 @@ class _Parts:
         self.transactions = SqliteTransactions(
             lambda: ConnectionThread(self.connect, "handler"), self.gate, FENCED, lambda _: self.notifier.notify()
         )
+        self.callers = SqliteCallers(location, clock, self.notifier.notify)
         steady = Steady() if clock is host_clock else None  # a test's clock may jump on purpose
         self.rows = SqliteJobRows(steady)
         self.jobs = SqliteJobs(self.runner, self.rows)
@@ -165,7 +166,7 @@ class SqliteBackend:
     def streams(self) -> SqliteStreams:  # noqa: D102
         parts = self._parts
         allocations = SqliteAllocations(heartbeats=parts.reports, leading=parts.leading)
-        return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, allocations, self._callers)
+        return SqliteStreams(parts.runner, parts.transactions, parts.notifier.notify, allocations, parts.callers.runner)
 
     @property
     def queues(self) -> QueuesOverRows:  # noqa: D102
@@ -215,51 +216,10 @@ class SqliteBackend:
         return entered(self._parts.gate) is not None
 
     def join(self, using: object) -> SqliteJobs:  # noqa: D102
-        return SqliteJobs(self._callers(using), SqliteJobRows())
+        return SqliteJobs(self._parts.callers.runner(using), SqliteJobRows())
 
     def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        return self._callers(using).run(lambda: complete(self._parts.rows, lease, result))
-
-    def _callers(self, using: object) -> CallersRunner:
-        if not isinstance(using, sqlite3.Connection):
-            message = f"using= must be a sqlite3.Connection to {self.url}, not {type(using).__name__}"
-            raise ConfigError(message)
-        _check_in_transaction(using)
-        return CallersRunner(using, self._clock, lambda: self._check_callers(using), self._parts.notifier.notify)
-
-    def _check_callers(self, using: sqlite3.Connection) -> None:
-        """Check that a transaction is open, and on this store's file; call it only in the connection's thread."""
-        _check_in_transaction(using)
-        try:
-            cursor = using.cursor()
-            cursor.row_factory = None  # the caller's factory may turn a row into anything
-            name = os.fsdecode(cursor.execute("pragma database_list").fetchone()[2])
-        except sqlite3.ProgrammingError as error:
-            raise _unusable(error) from error
-        path = self._location.path
-        if path is None or not name or not Path(name).samefile(path):
-            message = f"the connection given as using= is open on {name or 'memory'!r}, not on {self.url}"
-            raise ConfigError(message)
-
-
-def _check_in_transaction(using: sqlite3.Connection) -> None:
-    """Check that a transaction is open; callable in any thread."""
-    try:
-        is_open = using.in_transaction
-    except sqlite3.ProgrammingError as error:
-        raise _unusable(error) from error
-    if not is_open:
-        message = "the connection given as using= has no open transaction: execute('begin immediate') first"
-        raise ConfigError(message)
-
-
-def _unusable(error: sqlite3.ProgrammingError) -> ConfigError:
-    if "thread" not in str(error):
-        return ConfigError(f"the connection given as using= cannot be used: {error}")
-    return ConfigError(
-        "the connection given as using= was opened in another thread: make the call in the thread that opened the "
-        "connection, or connect with check_same_thread=False and let only one thread use it at a time"
-    )
+        return self._parts.callers.run_blocking(using, complete(self._parts.rows, lease, result))
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> SqliteBackend:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
-from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.error_map import translate
 from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
-from holdfast.concurrency.caller_thread import calling_thread
-from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import Ready, Verb
 
@@ -114,63 +110,3 @@ class FirstRunner(SessionRunner):
         with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
             after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
             return drive(tx, verb(), ready)
-
-
-class CallersRunner:
-    """Runs each verb immediately on the caller's connection, inside the caller's open transaction."""
-
-    def __init__(
-        self,
-        raw: sqlite3.Connection,
-        now: Callable[[], int],
-        check: Callable[[], None],
-        became_ready: Callable[[], None],
-    ) -> None:
-        self._raw = raw
-        self._now = now
-        self._check = check
-        self._became_ready = became_ready
-
-    async def write(self, verb: Verb[T]) -> T:
-        """Run a verb now: in this thread, or in the thread that waits for this call and owns the connection."""
-        thread = calling_thread()
-        if thread is None:
-            return self.run(verb)
-        return await uncancellable(thread.run(lambda: self.run(verb)))
-
-    async def once(self, verb: Verb[T]) -> T:
-        """Run a verb now."""
-        return await self.write(verb)
-
-    async def look(self, verb: Verb[T]) -> T:
-        """Run a verb now."""
-        return await self.write(verb)
-
-    async def read(self, verb: Verb[T]) -> T:
-        """Run a verb now."""
-        return await self.write(verb)
-
-    def run(self, verb: Verb[T]) -> T:
-        """Run a verb now; undo all of it if it raises. Raises `ConfigError` if the connection cannot be used."""
-        self._check()
-        tx = Tx(self._raw, self._now())
-        ready = Ready()
-        try:
-            with _plain_rows(self._raw), tx.savepoint():
-                result = drive(tx, verb(), ready)
-        except sqlite3.Error as error:
-            raise translate(error, "the caller's connection") from error
-        if ready:
-            self._became_ready()
-        return result
-
-
-@contextmanager
-def _plain_rows(raw: sqlite3.Connection) -> Generator[None]:
-    """Read rows as tuples and texts as str, whatever factories the caller has set."""
-    row_factory, text_factory = raw.row_factory, raw.text_factory
-    raw.row_factory, raw.text_factory = None, str
-    try:
-        yield
-    finally:
-        raw.row_factory, raw.text_factory = row_factory, text_factory

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import psycopg
 
 from holdfast.backends.postgres.statements import Statements, transposed
-from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Kind, is_closed, no_transaction
-from holdfast.backends.postgres.using.optional_types import comes_from, errors_of
 from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
+from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, errors_of, is_closed, no_transaction
 from holdfast.errors import ConfigError
 from holdfast.store.steps import BecameReady, Steps
 
@@ -33,23 +32,44 @@ _ESCAPED = re.compile(r'(["\\])')
 Place = tuple[str, bool]  # a parameter's name, and whether it is sent as text
 
 
-def is_asyncpg(using: object) -> TypeGuard[AsyncpgConnection]:
-    """Return whether it is a connection of asyncpg, or one from its pool."""
-    return comes_from(using, "asyncpg.connection", "Connection") or comes_from(
+class AsyncpgStatement(Protocol):
+    """The part of asyncpg's `PreparedStatement` that is used here."""
+
+    async def fetch(self, *args: object) -> list[Any]:
+        """Run the statement."""
+        ...
+
+    def get_attributes(self) -> Sequence[object]:
+        """Describe the columns of its result."""
+        ...
+
+    def get_statusmsg(self) -> str:
+        """Return the command tag of the last run."""
+        ...
+
+
+class AsyncpgConnection(Protocol):
+    """The part of asyncpg's `Connection` that is used here."""
+
+    def is_closed(self) -> bool:
+        """Whether it is closed."""
+        ...
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    async def prepare(self, query: str, *, name: str) -> AsyncpgStatement:
+        """Prepare a statement; under the empty name, the server keeps it only until the next one."""
+        ...
+
+
+def recognise(using: Any) -> ConnectionKind | None:
+    """Return how to reach a connection of asyncpg, also one from its pool; None for objects of other libraries."""
+    is_ours = comes_from(using, "asyncpg.connection", "Connection") or comes_from(
         using, "asyncpg.pool", "PoolConnectionProxy"
     )
-
-
-def recognise(using: object) -> Kind | None:
-    """Return how to reach its connection; None for objects of other libraries."""
-    if not is_asyncpg(using):
-        return None
-    connection = check_open(using)
-
-    async def reach() -> AsyncpgConnection:
-        return check_open(connection)
-
-    return Async(reach)
+    return direct(using, check_open, is_async=True) if is_ours else None
 
 
 def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
@@ -64,7 +84,7 @@ def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
         )
         raise ConfigError(message)
     if not connection.is_in_transaction():
-        raise no_transaction("`async with connection.transaction():`")
+        raise no_transaction("open `async with connection.transaction():`")
     return connection
 
 
