@@ -1,33 +1,19 @@
-"""The fence of a handler's transaction: a job under its lease, or a share under its grant."""
+"""Opens handlers' transactions, each under its fence: a job under its lease, or a share under its grant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
 
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.handler_transaction import FenceCheck
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Commit, CommitVerdict
-from holdfast.store.values import Verdict
 
 
-class FencedVerbs(NamedTuple):
-    """The verbs at the start and the end of a handler's transaction.
-
-    `lock_job` and `lock_share` lock the row until the end of the transaction and return whether the fence is current;
-    they receive the limit in milliseconds. `complete` and `commit` write the completion or the position, fenced.
-    """
-
-    lock_job: Callable[[Lease, int], Steps[bool]]
-    complete: Callable[[Lease, str | None], Steps[Verdict]]
-    lock_share: Callable[[Grant, int], Steps[bool]]
-    commit: Callable[[Grant, Commit], Steps[CommitVerdict]]
-
-
-def fence_of_job(lease: Lease, verbs: FencedVerbs) -> FenceCheck:
+def _fence_of_job(lease: Lease, verbs: FencedVerbs) -> FenceCheck:
     """Return the check of a job under a lease."""
 
     def check(milliseconds: int) -> Steps[None]:
@@ -41,7 +27,7 @@ def fence_of_job(lease: Lease, verbs: FencedVerbs) -> FenceCheck:
     return FenceCheck(f"job {lease.job_id}", "give the worker a longer lease", check)
 
 
-def fence_of_share(grant: Grant, verbs: FencedVerbs) -> FenceCheck:
+def _fence_of_share(grant: Grant, verbs: FencedVerbs) -> FenceCheck:
     """Return the check of a share under a grant."""
     share = grant.share
     name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
@@ -55,3 +41,32 @@ def fence_of_share(grant: Grant, verbs: FencedVerbs) -> FenceCheck:
             raise LeaseLost(message)
 
     return FenceCheck(name, "give the node's timing a longer self_fence", check)
+
+
+class HandlerTransactions(ABC):
+    """Opens the transactions of handlers of tasks (`begin`) and of consumers (`begin_stream`)."""
+
+    def __init__(self, verbs: FencedVerbs) -> None:
+        self._verbs = verbs
+
+    @abstractmethod
+    def open(self, fence: FenceCheck, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction for an async handler."""
+
+    @abstractmethod
+    def open_blocking(self, fence: FenceCheck, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
+        """Open a transaction for a handler that runs in a thread."""
+
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:  # noqa: D102
+        return self.open(_fence_of_job(lease, self._verbs), limit)
+
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:  # noqa: D102
+        return self.open_blocking(_fence_of_job(lease, self._verbs), limit)
+
+    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:  # noqa: D102
+        return self.open(_fence_of_share(grant, self._verbs), limit)
+
+    def begin_stream_blocking(  # noqa: D102
+        self, grant: Grant, *, limit: timedelta
+    ) -> AbstractContextManager[OpenTransaction]:
+        return self.open_blocking(_fence_of_share(grant, self._verbs), limit)

@@ -20,11 +20,7 @@ from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
 from holdfast.backends.postgres.fenced_verbs import FENCED
-from holdfast.backends.postgres.handler_transaction import (
-    PostgresAsyncTransaction,
-    PostgresBlockingTransaction,
-    PostgresPlace,
-)
+from holdfast.backends.postgres.handler_transaction import PostgresPlace
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresInsight, PostgresJobs
 from holdfast.backends.postgres.lane_cache import Lanes
@@ -39,6 +35,7 @@ from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using.callers import PostgresCallers
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.handler_transaction import OpenTransaction
 from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.steps import Place
 from holdfast.store.values import Verdict
@@ -186,10 +183,10 @@ class PostgresBackend:
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[PostgresBlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102

@@ -9,7 +9,7 @@ from holdfast.backends.postgres.verbs.stream_transaction import lock_share
 from holdfast.backends.sql.steps import run
 from holdfast.backends.sql.streams.consumers import commit
 from holdfast.model.job import Lease
-from holdfast.store.fences import FencedVerbs
+from holdfast.store.handler_transaction import FencedVerbs
 from holdfast.store.steps import Steps
 from holdfast.store.verbs.finish import complete
 

@@ -24,12 +24,11 @@ from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.fenced_verbs import FENCED
-from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteInsight, SqliteJobs
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
 from holdfast.backends.sqlite.notifier import SqliteNotifier
-from holdfast.backends.sqlite.runners import FirstRunner, SessionRunner
+from holdfast.backends.sqlite.runners import SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.streams import SqliteAllocations, SqliteStreams
 from holdfast.backends.sqlite.transactions import SqliteTransactions
@@ -38,7 +37,7 @@ from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.handler_transaction import entered
+from holdfast.store.handler_transaction import OpenTransaction, entered
 from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.values import Verdict
 from holdfast.store.verbs.finish import complete
@@ -71,7 +70,7 @@ class _Parts:
         )  # it checkpoints: an idle node writes nothing else
         self._leader = ConnectionThread(self.connect, "leader")
         self.reports, self.leading = (
-            FirstRunner(
+            SessionRunner(
                 session,
                 self.reader,
                 self.gate,
@@ -206,10 +205,10 @@ class SqliteBackend:
     def extender(self) -> SqliteExtender:  # noqa: D102
         return self._parts.extender()
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[SqliteAsyncTransaction]:  # noqa: D102
+    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:  # noqa: D102
         return self._parts.transactions.begin(lease, limit=limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[SqliteBlockingTransaction]:  # noqa: D102
+    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:  # noqa: D102
         return self._parts.transactions.begin_blocking(lease, limit=limit)
 
     def is_inside(self) -> bool:  # noqa: D102

@@ -9,7 +9,7 @@ from holdfast.backends.sql.streams.consumers import commit, granted_share
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.fences import FencedVerbs
+from holdfast.store.handler_transaction import FencedVerbs
 from holdfast.store.steps import Steps
 from holdfast.store.verbs.finish import complete
 

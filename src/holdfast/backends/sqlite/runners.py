@@ -9,7 +9,7 @@ from typing import TypeVar
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.execute import drive
-from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
+from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import Ready, Verb
@@ -18,7 +18,13 @@ T = TypeVar("T")
 
 
 class SessionRunner:
-    """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open."""
+    """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open.
+
+    With `unheard`, it runs the verbs of nodes and their leader. A late heartbeat costs its node all its shares. So it
+    waits neither in the thread of other writers, behind verbs that wait for handlers' transactions, nor behind them in
+    the write queue. And it wakes no listener of this process: otherwise each heartbeat would notify its own node and
+    cause the next one.
+    """
 
     def __init__(
         self,
@@ -28,12 +34,14 @@ class SessionRunner:
         *,
         gated_reads: bool,
         became_ready: Callable[[], None],
+        unheard: Callable[[Connection], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._gate = gate
         self._gated_reads = gated_reads
         self._became_ready = became_ready
+        self._unheard = unheard
 
     async def write(self, verb: Verb[T]) -> T:
         """Run a verb under the write lock."""
@@ -46,12 +54,14 @@ class SessionRunner:
             self._became_ready()
         return result
 
-    async def once(self, verb: Verb[T]) -> T:
-        """Run a verb under the write lock."""
-        return await self.write(verb)
+    once = write
 
     def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
-        with self._gate.passage(), connection.write() as tx:
+        if self._unheard is None:
+            with self._gate.passage(), connection.write() as tx:
+                return drive(tx, verb(), ready)
+        with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
+            after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
             return drive(tx, verb(), ready)
 
     async def read(self, verb: Verb[T]) -> T:
@@ -68,13 +78,11 @@ class SessionRunner:
 
         return await self._reader.run(look)
 
-    async def look(self, verb: Verb[T]) -> T:
-        """Run a verb in one snapshot."""
-        return await self.read(verb)
+    look = read
 
     def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
         transaction = entered(self._gate)
-        if not isinstance(transaction, SqliteAsyncTransaction | SqliteBlockingTransaction):
+        if not isinstance(transaction, SqliteTransaction):
             return None
 
         def join(connection: Connection) -> T:
@@ -83,30 +91,3 @@ class SessionRunner:
                 return drive(tx, verb(), ready)
 
         return transaction.joining(join)
-
-
-class FirstRunner(SessionRunner):
-    """Runs the verbs of nodes and their leader.
-
-    A late heartbeat costs its node all its shares. So it waits neither in the writer's thread, behind verbs that wait
-    for handlers' transactions, nor behind other writers in the write queue. And it wakes no listener of this process:
-    otherwise each heartbeat would notify its own node and cause the next one.
-    """
-
-    def __init__(
-        self,
-        writer: ConnectionThread,
-        reader: ConnectionThread,
-        gate: WriteQueue,
-        *,
-        gated_reads: bool,
-        became_ready: Callable[[], None],
-        unheard: Callable[[Connection], AbstractContextManager[None]],
-    ) -> None:
-        super().__init__(writer, reader, gate, gated_reads=gated_reads, became_ready=became_ready)
-        self._unheard = unheard
-
-    def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
-        with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
-            after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
-            return drive(tx, verb(), ready)
