@@ -5,46 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
+from functools import partial
 
-from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction
-from holdfast.store.steps import Steps
-
-
-def _fence_of_job(lease: Lease, verbs: FencedVerbs) -> FenceCheck:
-    """Return the check of a job under a lease."""
-
-    def check(milliseconds: int) -> Steps[None]:
-        if not (yield from verbs.lock_job(lease, milliseconds)):
-            message = (
-                f"job {lease.job_id} is no longer held under fence {lease.fence}: its lease expired or was taken away, "
-                "and another worker may run it. Nothing was written"
-            )
-            raise LeaseLost(message)
-
-    return FenceCheck(f"job {lease.job_id}", "give the worker a longer lease", check)
-
-
-def _fence_of_share(grant: Grant, verbs: FencedVerbs) -> FenceCheck:
-    """Return the check of a share under a grant."""
-    share = grant.share
-    name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
-
-    def check(milliseconds: int) -> Steps[None]:
-        if not (yield from verbs.lock_share(grant, milliseconds)):
-            message = (
-                f"{name}: generation {grant.generation} is stale: the share was taken away, and another node may have "
-                "it. Nothing was written"
-            )
-            raise LeaseLost(message)
-
-    return FenceCheck(name, "give the node's timing a longer self_fence", check)
 
 
 class HandlerTransactions(ABC):
-    """Opens the transactions of handlers of tasks (`begin`) and of consumers (`begin_stream`)."""
+    """Opens the transactions of handlers: of a task under a lease, of a consumer under a grant."""
 
     def __init__(self, verbs: FencedVerbs) -> None:
         self._verbs = verbs
@@ -57,16 +26,24 @@ class HandlerTransactions(ABC):
     def open_blocking(self, fence: FenceCheck, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
         """Open a transaction for a handler that runs in a thread."""
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:  # noqa: D102
-        return self.open(_fence_of_job(lease, self._verbs), limit)
+    def begin(self, held: Lease | Grant, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction for an async handler."""
+        return self.open(_fence(held, self._verbs), limit)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:  # noqa: D102
-        return self.open_blocking(_fence_of_job(lease, self._verbs), limit)
+    def begin_blocking(self, held: Lease | Grant, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
+        """Open a transaction for a handler that runs in a thread."""
+        return self.open_blocking(_fence(held, self._verbs), limit)
 
-    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:  # noqa: D102
-        return self.open(_fence_of_share(grant, self._verbs), limit)
 
-    def begin_stream_blocking(  # noqa: D102
-        self, grant: Grant, *, limit: timedelta
-    ) -> AbstractContextManager[OpenTransaction]:
-        return self.open_blocking(_fence_of_share(grant, self._verbs), limit)
+def _fence(held: Lease | Grant, verbs: FencedVerbs) -> FenceCheck:
+    if isinstance(held, Lease):
+        name = f"job {held.job_id}"
+        loss = (
+            f"{name} is no longer held under fence {held.fence}: its lease expired or was taken away, and another "
+            "worker may run it"
+        )
+        return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_job, held))
+    share = held.share
+    name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
+    loss = f"{name}: generation {held.generation} is stale: the share was taken away, and another node may have it"
+    return FenceCheck(name, "give the node's timing a longer self_fence", loss, partial(verbs.lock_share, held))

@@ -32,7 +32,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
+from holdfast.errors import ConfigError, HoldfastError, LeaseLost, StoreError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
 from holdfast.store.steps import Place, Ready, Steps
@@ -55,13 +55,14 @@ class TransactionState(Enum):
 class FenceCheck(NamedTuple):
     """The fence that a handler's transaction depends on: of a job under its lease, or of a share under its grant.
 
-    `name` and `remedy` (how to get a longer limit) are for messages. `lock` locks the row of the job or share and
-    raises `LeaseLost` if the fence is stale; it receives the limit in milliseconds.
+    `name`, `remedy` (how to get a longer limit) and `loss` are for messages. `lock` locks the row of the job or share
+    and returns whether the fence is current; it receives the limit in milliseconds.
     """
 
     name: str
     remedy: str
-    lock: Callable[[int], Steps[None]]
+    loss: str
+    lock: Callable[[int], Steps[bool]]
 
 
 class FencedVerbs(NamedTuple):
@@ -161,8 +162,9 @@ class OpenTransaction(ABC):
             raise self.over()
 
     def lock_steps(self) -> Steps[None]:
-        """Return the verb that locks the lease, or raises `LeaseLost`."""
-        return self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))
+        """Lock the lease; raise `LeaseLost` if the fence is stale."""
+        if not (yield from self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))):
+            raise LeaseLost(f"{self.fence.loss}. Nothing was written")
 
     def committed(self) -> None:
         """Notify of jobs that became ready, and run the callbacks that waited for the commit."""

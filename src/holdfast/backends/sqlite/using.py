@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,16 +30,14 @@ T = TypeVar("T")
 class SqliteCallers(Callers):
     """The connections that callers pass. `became_ready` is called early: a woken worker waits for the write lock."""
 
+    in_thread = staticmethod(where_it_was_called)
+
     def __init__(self, location: SqliteLocation, clock: Callable[[], int], became_ready: Callable[[], None]) -> None:
         kinds = f"a sqlite3.Connection to {location.url}, a SQLAlchemy Session or Connection, or a Django connection"
         super().__init__(kinds, _RECOGNISERS)
         self._location = location
         self._clock = clock
         self._became_ready = became_ready
-
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run it in the thread of the call."""
-        return where_it_was_called(work)
 
     def drive_blocking(self, raw: sqlite3.Connection, steps: Steps[T]) -> T:  # noqa: D102 - see `Callers`
         self._check_file(raw)

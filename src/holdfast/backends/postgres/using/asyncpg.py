@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 
@@ -32,38 +32,6 @@ _ESCAPED = re.compile(r'(["\\])')
 Place = tuple[str, bool]  # a parameter's name, and whether it is sent as text
 
 
-class AsyncpgStatement(Protocol):
-    """The part of asyncpg's `PreparedStatement` that is used here."""
-
-    async def fetch(self, *args: object) -> list[Any]:
-        """Run the statement."""
-        ...
-
-    def get_attributes(self) -> Sequence[object]:
-        """Describe the columns of its result."""
-        ...
-
-    def get_statusmsg(self) -> str:
-        """Return the command tag of the last run."""
-        ...
-
-
-class AsyncpgConnection(Protocol):
-    """The part of asyncpg's `Connection` that is used here."""
-
-    def is_closed(self) -> bool:
-        """Whether it is closed."""
-        ...
-
-    def is_in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        ...
-
-    async def prepare(self, query: str, *, name: str) -> AsyncpgStatement:
-        """Prepare a statement; under the empty name, the server keeps it only until the next one."""
-        ...
-
-
 def recognise(using: Any) -> ConnectionKind | None:
     """Return how to reach a connection of asyncpg, also one from its pool; None for objects of other libraries."""
     is_ours = comes_from(using, "asyncpg.connection", "Connection") or comes_from(
@@ -72,7 +40,7 @@ def recognise(using: Any) -> ConnectionKind | None:
     return direct(using, check_open, is_async=True) if is_ours else None
 
 
-def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
+def check_open(connection: Any) -> Any:
     """Check that a transaction is open, and that the connection belongs to this event loop."""
     if getattr(connection, "_con", connection) is None or connection.is_closed():
         raise is_closed()
@@ -95,7 +63,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def drive(connection: AsyncpgConnection, statements: Statements, steps: Steps[T]) -> T:
+async def drive(connection: Any, statements: Statements, steps: Steps[T]) -> T:
     """Run a verb to its end; errors of the server are raised as those of psycopg."""
     try:
         asked = next(steps)
@@ -107,7 +75,7 @@ async def drive(connection: AsyncpgConnection, statements: Statements, steps: St
         steps.close()
 
 
-async def _answer(connection: AsyncpgConnection, statements: Statements, asked: Asked) -> Rows:
+async def _answer(connection: Any, statements: Statements, asked: Asked) -> Rows:
     if isinstance(asked, BecameReady):
         return []
     if isinstance(asked, Together):

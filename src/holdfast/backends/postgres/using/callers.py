@@ -34,7 +34,7 @@ _KINDS = (
 _FAILED_BEFORE = "25P02"
 
 
-def _start_asyncpg(connection: Any, raw: asyncpg.AsyncpgConnection) -> None:
+def _start_asyncpg(connection: Any, raw: Any) -> None:
     """Begin on the server, too: over asyncpg that happens only with the first statement."""
     if not raw.is_in_transaction():
         connection.exec_driver_sql("select 1")
@@ -64,21 +64,21 @@ class PostgresCallers(Callers):
                 self._identity.compare(raw, drive_blocking(raw, self._statements, look(), Ready()))
             return drive_blocking(raw, self._statements, steps, Ready())
 
-    async def drive(self, raw: AsyncConnection[Any] | asyncpg.AsyncpgConnection, steps: Steps[T]) -> T:  # noqa: D102
+    async def drive(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102
         with _explained(raw):
             if not self._identity.is_known(raw):
                 found = await self._drive(raw, look())
                 await in_own_thread(lambda: self._identity.compare(raw, found))
             return await self._drive(raw, steps)
 
-    async def _drive(self, raw: AsyncConnection[Any] | asyncpg.AsyncpgConnection, steps: Steps[T]) -> T:
+    async def _drive(self, raw: Any, steps: Steps[T]) -> T:
         if isinstance(raw, AsyncConnection):
             return await drive(raw, self._statements, steps, Ready())
         return await asyncpg.drive(raw, self._statements, steps)
 
 
 @contextmanager
-def _explained(raw: Connection[Any] | AsyncConnection[Any] | asyncpg.AsyncpgConnection) -> Generator[None]:
+def _explained(raw: Any) -> Generator[None]:
     try:
         yield
     except driver.Error as error:

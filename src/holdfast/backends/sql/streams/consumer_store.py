@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.model.allocation import Grant, Share
 from holdfast.store.consumers import StreamTransaction
+from holdfast.store.fences import HandlerTransactions
 from holdfast.store.steps import Runner
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, ParkedView, Start, Subscription
-
-
-class _StreamTransactions(Protocol):
-    """Opens the transactions of consumers' handlers."""
-
-    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]: ...
-
-    def begin_stream_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]: ...
 
 
 class SqlConsumers:
     """`ConsumerStore` on a SQL store, except `fetch`."""
 
-    def __init__(self, runner: Runner, transactions: _StreamTransactions) -> None:
+    def __init__(self, runner: Runner, transactions: HandlerTransactions) -> None:
         self._runner = runner
         self._transactions = transactions
 
@@ -42,10 +34,10 @@ class SqlConsumers:
         return await self._runner.write(lambda: consumers.release(grant))
 
     def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:  # noqa: D102
-        return self._transactions.begin_stream(grant, limit=limit)
+        return self._transactions.begin(grant, limit=limit)
 
     def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:  # noqa: D102
-        return self._transactions.begin_stream_blocking(grant, limit=limit)
+        return self._transactions.begin_blocking(grant, limit=limit)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
         return await self._runner.look(consumer_admin.consumers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.backends.sql.using.kinds import ConnectionKind
@@ -16,7 +16,12 @@ Recogniser = Callable[[Any], ConnectionKind | None]
 
 
 class Callers(ABC):
-    """The connections that callers pass. A store implements how the steps of a verb run on those of its drivers."""
+    """The connections that callers pass. A store implements how the steps of a verb run on those of its drivers.
+
+    `in_thread` runs blocking work: elsewhere than in the event loop, which must not wait for locks.
+    """
+
+    in_thread = staticmethod(where_it_may_wait)
 
     def __init__(self, kinds: str, recognisers: Sequence[Recogniser]) -> None:
         """`kinds` is for messages. A recogniser returns None for objects of other libraries."""
@@ -30,10 +35,6 @@ class Callers(ABC):
     async def drive(self, raw: Any, steps: Steps[T]) -> T:
         """Run a verb on a connection whose calls are awaited, if the store has such drivers."""
         raise NotImplementedError
-
-    def in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run blocking work in a thread, so that lock waits do not block the event loop."""
-        return where_it_may_wait(work)
 
     def runner(self, using: object) -> CallersRunner:
         """Return the runner for a caller's connection; raises `ConfigError` if it cannot be used."""
