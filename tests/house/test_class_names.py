@@ -10,8 +10,6 @@ from tests.house.sources import Finding, modules, report
 # Names that are used more than once, mostly twins in the SQLite and the PostgreSQL backend. The list only shrinks.
 DUPLICATED = {
     "AttemptEnded",
-    "Blocking",
-    "CallersRunner",
     "EventRow",
     "HeldLease",
     "JobRow",

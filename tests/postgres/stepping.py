@@ -123,7 +123,7 @@ class Verbs:
     def __init__(self, arena: Arena, connection: AsyncConnection[Any], gate: Gate, *, commits: bool = True) -> None:
         runner = GatedRunner(connection, arena.statements, gate, commits=commits)
         self.events = PostgresEvents(runner, categories=arena.categories, appended=lambda: None)
-        self.consumers = SqlConsumers(runner, arena.backend._parts.here.transactions, fetch, runner.look)
+        self.consumers = SqlConsumers(runner, arena.backend._parts.here.transactions, fetch)
         self.allocations = PostgresAllocations(runner, arena.backend._parts.here.blockers)
 
 

@@ -18,8 +18,8 @@ from tests.servers.postgres import parts_of
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
-from holdfast.backends.sql import pool
 from holdfast.errors import SchemaMismatch, StoreUnavailable, TransactionExpired
+from holdfast.store import connection_pool as pool
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.base import a_job, claim, enqueue, hold_one
 from holdfast.testing.stores import open_store

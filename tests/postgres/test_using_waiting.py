@@ -18,7 +18,7 @@ from tests.servers.postgres import parts_of
 
 from holdfast import App
 from holdfast.app.tasks import TaskHandle
-from holdfast.backends.postgres import statement_threads
+from holdfast.concurrency import statement_threads
 from holdfast.concurrency.caller_thread import calling_thread
 
 T = TypeVar("T")

@@ -84,6 +84,12 @@ async def where_it_may_wait(function: Callable[[], T]) -> T:
     return await uncancellable(in_own_thread(function) if thread is None else thread.run(function))
 
 
+async def where_it_was_called(function: Callable[[], T]) -> T:
+    """Run `function` in the calling thread of a blocking call, else in this one: for what only its thread may use."""
+    thread = calling_thread()
+    return function() if thread is None else await uncancellable(thread.run(function))
+
+
 async def in_own_thread(function: Callable[[], T]) -> T:
     """Run `function` in a thread that runs nothing else meanwhile, with the caller's context variables."""
     loop = asyncio.get_running_loop()

@@ -78,6 +78,10 @@ class Insight(Protocol):
 class Schema(Protocol):
     """The tables in the store."""
 
+    async def open(self) -> None:
+        """Install the tables into a store without any, if that is allowed; then check them."""
+        ...
+
     async def install(self) -> int:
         """Create the tables, or upgrade them to this version; return the version. Idempotent."""
         ...

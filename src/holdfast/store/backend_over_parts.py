@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from holdfast.concurrency.per_process import PerProcess
 from holdfast.model.job import Lease
@@ -15,11 +15,16 @@ from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Insight, Notifier, QueueStore, Schema, Transaction
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.events import EventStore
-from holdfast.store.fences import HandlersTransactions
+from holdfast.store.fences import HandlerTransactions
 from holdfast.store.handler_transaction import entered
+from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs import JobStore
+from holdfast.store.steps import Runner, Steps
 from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
+from holdfast.store.verbs.finish import complete
+
+T = TypeVar("T")
 
 
 class StreamParts(NamedTuple):
@@ -34,6 +39,14 @@ class StreamParts(NamedTuple):
         return self.joined(using)
 
 
+class Callers(Protocol):
+    """Runs verbs in the transactions of callers, on the connections that they pass."""
+
+    def runner(self, using: object) -> Runner: ...  # noqa: D102
+
+    def run_blocking(self, using: object, steps: Steps[T]) -> T: ...  # noqa: D102
+
+
 class StoreParts(ABC):
     """The connections of one process and the verbs over them; `owner` identifies its handlers' transactions."""
 
@@ -43,8 +56,14 @@ class StoreParts(ABC):
     insight: Insight
     schema: Schema
     notifier: Notifier
-    transactions: HandlersTransactions
+    transactions: HandlerTransactions
+    callers: Callers
+    rows: JobRows
     owner: object
+
+    @abstractmethod
+    def jobs_over(self, runner: Runner) -> JobStore:
+        """Return the verbs for jobs over a caller's transaction."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -54,7 +73,7 @@ class StoreParts(ABC):
 Parts = TypeVar("Parts", bound=StoreParts)
 
 
-class BackendOverParts(ABC, Generic[Parts]):
+class BackendOverParts(Generic[Parts]):
     """`Backend` and `Transactions`, except `capabilities` and `extender`."""
 
     def __init__(self, url: str, full_url: str | None, open_parts: Callable[[], Parts]) -> None:
@@ -108,8 +127,10 @@ class BackendOverParts(ABC, Generic[Parts]):
     def is_inside(self) -> bool:  # noqa: D102
         return entered(self._parts.here.owner) is not None
 
-    @abstractmethod
-    def join(self, using: object) -> JobStore: ...  # noqa: D102
+    def join(self, using: object) -> JobStore:  # noqa: D102
+        parts = self._parts.here
+        return parts.jobs_over(parts.callers.runner(using))
 
-    @abstractmethod
-    def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict: ...  # noqa: D102
+    def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
+        parts = self._parts.here
+        return parts.callers.run_blocking(using, complete(parts.rows, lease, result))

@@ -1,57 +1,49 @@
-"""The fence of a handler's transaction: a job under its lease, or a share under its grant."""
+"""Opens handlers' transactions, each under its fence: a job under its lease, or a share under its grant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+from functools import partial
 
-from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.handler_transaction import FenceCheck
-from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Commit, CommitVerdict
-from holdfast.store.values import Verdict
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction
 
 
-class FencedVerbs(NamedTuple):
-    """The verbs at the start and the end of a handler's transaction.
+class HandlerTransactions(ABC):
+    """Opens the transactions of handlers: of a task under a lease, of a consumer under a grant."""
 
-    `lock_job` and `lock_share` lock the row until the end of the transaction and return whether the fence is current;
-    they receive the limit in milliseconds. `complete` and `commit` write the completion or the position, fenced.
-    """
+    def __init__(self, verbs: FencedVerbs) -> None:
+        self._verbs = verbs
 
-    lock_job: Callable[[Lease, int], Steps[bool]]
-    complete: Callable[[Lease, str | None], Steps[Verdict]]
-    lock_share: Callable[[Grant, int], Steps[bool]]
-    commit: Callable[[Grant, Commit], Steps[CommitVerdict]]
+    @abstractmethod
+    def open(self, fence: FenceCheck, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction for an async handler."""
 
+    @abstractmethod
+    def open_blocking(self, fence: FenceCheck, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
+        """Open a transaction for a handler that runs in a thread."""
 
-def fence_of_job(lease: Lease, verbs: FencedVerbs) -> FenceCheck:
-    """Return the check of a job under a lease."""
+    def begin(self, held: Lease | Grant, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction for an async handler."""
+        return self.open(_fence(held, self._verbs), limit)
 
-    def check(milliseconds: int) -> Steps[None]:
-        if not (yield from verbs.lock_job(lease, milliseconds)):
-            message = (
-                f"job {lease.job_id} is no longer held under fence {lease.fence}: its lease expired or was taken away, "
-                "and another worker may run it. Nothing was written"
-            )
-            raise LeaseLost(message)
-
-    return FenceCheck(f"job {lease.job_id}", "give the worker a longer lease", check)
+    def begin_blocking(self, held: Lease | Grant, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
+        """Open a transaction for a handler that runs in a thread."""
+        return self.open_blocking(_fence(held, self._verbs), limit)
 
 
-def fence_of_share(grant: Grant, verbs: FencedVerbs) -> FenceCheck:
-    """Return the check of a share under a grant."""
-    share = grant.share
+def _fence(held: Lease | Grant, verbs: FencedVerbs) -> FenceCheck:
+    if isinstance(held, Lease):
+        name = f"job {held.job_id}"
+        loss = (
+            f"{name} is no longer held under fence {held.fence}: its lease expired or was taken away, and another "
+            "worker may run it"
+        )
+        return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_job, held))
+    share = held.share
     name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
-
-    def check(milliseconds: int) -> Steps[None]:
-        if not (yield from verbs.lock_share(grant, milliseconds)):
-            message = (
-                f"{name}: generation {grant.generation} is stale: the share was taken away, and another node may have "
-                "it. Nothing was written"
-            )
-            raise LeaseLost(message)
-
-    return FenceCheck(name, "give the node's timing a longer self_fence", check)
+    loss = f"{name}: generation {held.generation} is stale: the share was taken away, and another node may have it"
+    return FenceCheck(name, "give the node's timing a longer self_fence", loss, partial(verbs.lock_share, held))

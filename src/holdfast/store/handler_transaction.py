@@ -30,12 +30,14 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from contextvars import ContextVar
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from holdfast.errors import ConfigError, HoldfastError, StoreError, TransactionExpired
+from holdfast.errors import ConfigError, HoldfastError, LeaseLost, StoreError, TransactionExpired
+from holdfast.model.allocation import Grant
+from holdfast.model.job import Lease
 from holdfast.store.steps import Place, Ready, Steps
-
-T = TypeVar("T")
+from holdfast.store.stream_values import Commit, CommitVerdict
+from holdfast.store.values import Verdict
 
 
 class TransactionState(Enum):
@@ -53,23 +55,44 @@ class TransactionState(Enum):
 class FenceCheck(NamedTuple):
     """The fence that a handler's transaction depends on: of a job under its lease, or of a share under its grant.
 
-    `name` and `remedy` (how to get a longer limit) are for messages. `lock` locks the row of the job or share and
-    raises `LeaseLost` if the fence is stale; it receives the limit in milliseconds.
+    `name`, `remedy` (how to get a longer limit) and `loss` are for messages. `lock` locks the row of the job or share
+    and returns whether the fence is current; it receives the limit in milliseconds.
     """
 
     name: str
     remedy: str
-    lock: Callable[[int], Steps[None]]
+    loss: str
+    lock: Callable[[int], Steps[bool]]
 
 
-class OpenTransaction:
-    """The part that is common to all drivers. `owner` identifies the store, so that only its verbs join."""
+class FencedVerbs(NamedTuple):
+    """The verbs at the start and the end of a handler's transaction.
+
+    `lock_job` and `lock_share` lock the row until the end of the transaction and return whether the fence is current;
+    they receive the limit in milliseconds. `complete` and `commit` write the completion or the position, fenced.
+    """
+
+    lock_job: Callable[[Lease, int], Steps[bool]]
+    complete: Callable[[Lease, str | None], Steps[Verdict]]
+    lock_share: Callable[[Grant, int], Steps[bool]]
+    commit: Callable[[Grant, Commit], Steps[CommitVerdict]]
+
+
+class OpenTransaction(ABC):
+    """The part that is common to all drivers; a store implements the steps.
+
+    `owner` identifies the store, so that only its verbs join. What a method with the type `Any` returns is awaited in
+    the transaction of an async handler, and is the result itself in that of a handler that runs in a thread.
+    """
+
+    connection: Any
 
     def __init__(
         self,
         fence: FenceCheck,
         limit: timedelta,
         *,
+        verbs: FencedVerbs,
         owner: object,
         became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
@@ -79,9 +102,41 @@ class OpenTransaction:
         self.fence = fence
         self.limit = limit
         self.state = TransactionState.WAITING
+        self._verbs = verbs
         self._became_ready = became_ready
         self._lock = threading.Lock()
         self._is_inside = False
+
+    @abstractmethod
+    def begin(self) -> Any:
+        """Begin, lock the lease and start the time limit."""
+
+    @abstractmethod
+    def end_with(self, steps: Steps[Any]) -> Any:
+        """Run the verb that writes the fenced end."""
+
+    @abstractmethod
+    def commit_transaction(self) -> Any:
+        """Commit, unless the last statement has done so; a cancellation does not interrupt it."""
+
+    @abstractmethod
+    def undo(self, error: BaseException) -> Any:
+        """Roll back because of an error, in any state except WAITING; a cancellation does not interrupt it.
+
+        After a commit it does nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop the time limit; later calls no longer join."""
+
+    def complete(self, lease: Lease, result: str | None) -> Any:
+        """Write the fenced completion; a `Verdict`."""
+        return self.end_with(self._verbs.complete(lease, result))
+
+    def commit(self, grant: Grant, commit: Commit) -> Any:
+        """Write the fenced position; a `CommitVerdict`."""
+        return self.end_with(self._verbs.commit(grant, commit))
 
     @property
     def is_entered(self) -> bool:
@@ -107,8 +162,9 @@ class OpenTransaction:
             raise self.over()
 
     def lock_steps(self) -> Steps[None]:
-        """Return the verb that locks the lease, or raises `LeaseLost`."""
-        return self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))
+        """Lock the lease; raise `LeaseLost` if the fence is stale."""
+        if not (yield from self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))):
+            raise LeaseLost(f"{self.fence.loss}. Nothing was written")
 
     def committed(self) -> None:
         """Notify of jobs that became ready, and run the callbacks that waited for the commit."""
@@ -161,60 +217,22 @@ def entered(owner: object) -> OpenTransaction | None:
     return transaction
 
 
-class AsyncTransaction(OpenTransaction, ABC):
-    """A transaction of an async handler; a store implements the steps."""
-
-    @abstractmethod
-    async def begin(self) -> None:
-        """Begin, lock the lease and start the time limit."""
-
-    @abstractmethod
-    async def commit_transaction(self) -> None:
-        """Commit, unless the last statement has done so; a cancellation does not interrupt it."""
-
-    @abstractmethod
-    async def undo(self) -> None:
-        """Roll back, in any state; a cancellation does not interrupt it. After a commit it does nothing."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stop the time limit; later calls no longer join."""
-
-
-class BlockingTransaction(OpenTransaction, ABC):
-    """A transaction of a handler that runs in a thread: as `AsyncTransaction`."""
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Begin, lock the lease and start the time limit."""
-
-    @abstractmethod
-    def commit_transaction(self) -> None:
-        """Commit."""
-
-    @abstractmethod
-    def undo(self, error: BaseException) -> None:
-        """Roll back because of an error."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stop the time limit; later calls no longer join."""
-
-
-AsyncT = TypeVar("AsyncT", bound=AsyncTransaction)
-BlockingT = TypeVar("BlockingT", bound=BlockingTransaction)
+TransactionT = TypeVar("TransactionT", bound=OpenTransaction)
 
 
 @asynccontextmanager
-async def opened(transaction: AsyncT) -> AsyncGenerator[AsyncT]:
+async def opened(make: Callable[[], TransactionT]) -> AsyncGenerator[TransactionT]:
     """Hold a transaction open for an async handler."""
+    transaction = make()
     try:
         await transaction.begin()
         with transaction.explained(), transaction.joined():
             yield transaction
         await transaction.commit_transaction()
-    except BaseException:
-        await transaction.undo()
+    except BaseException as error:
+        # One that still waits to begin is rolled back as soon as it begins.
+        if not transaction.move(TransactionState.WAITING, TransactionState.UNWANTED):
+            await transaction.undo(error)
         raise
     finally:
         transaction.close()
@@ -222,15 +240,17 @@ async def opened(transaction: AsyncT) -> AsyncGenerator[AsyncT]:
 
 
 @contextmanager
-def opened_blocking(transaction: BlockingT) -> Generator[BlockingT]:
+def opened_blocking(make: Callable[[], TransactionT]) -> Generator[TransactionT]:
     """Hold a transaction open for a handler that runs in a thread."""
+    transaction = make()
     try:
         transaction.begin()
         with transaction.explained(), transaction.joined():
             yield transaction
         transaction.commit_transaction()
     except BaseException as error:
-        transaction.undo(error)
+        if not transaction.move(TransactionState.WAITING, TransactionState.UNWANTED):
+            transaction.undo(error)
         raise
     finally:
         transaction.close()

@@ -62,9 +62,9 @@ ENDINGS = (
         SQLITE,
         "a transaction whose block raises is committed",
         Code(
-            "holdfast.backends.sqlite.handler_transaction:SqliteAsyncTransaction.undo",
-            "session.run(self._thread.abandon)",
-            "session.run(self._thread.commit)",
+            "holdfast.backends.sqlite.handler_transaction:SqliteTransaction.undo",
+            "self._abandon",
+            "self._commit",
         ),
         caught_by="I2 I4",
     ),

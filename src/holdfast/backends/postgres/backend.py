@@ -30,23 +30,19 @@ from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
 from holdfast.backends.postgres.transactions import PostgresTransactions
-from holdfast.backends.postgres.using import Callers
+from holdfast.backends.postgres.using.callers import PostgresCallers
 from holdfast.backends.postgres.verbs.fetch import fetch
-from holdfast.backends.sql.backend import SqlBackend, SqlParts
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
-from holdfast.backends.sql.streams.stream_store import SqlStreams
-from holdfast.model.job import Lease
+from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
-from holdfast.store.steps import Place
-from holdfast.store.values import Verdict
-from holdfast.store.verbs.finish import complete
+from holdfast.store.steps import Place, Runner
 
 _LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
 
 
-class PostgresParts(SqlParts):
+class PostgresParts(StoreParts):
     """The open connections of one process."""
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
@@ -61,21 +57,24 @@ class PostgresParts(SqlParts):
         )
         self.transactions = PostgresTransactions(*self._pools[1:], place)
         self._floors = Floors()
-        self.callers = Callers(location, statements)
+        self.callers = callers = PostgresCallers(location, statements)
         self.blockers = Blockers(self.runner)
-        self.jobs_over = partial(
-            PostgresJobs, rows=self.rows, lanes=Lanes(self.runner), floors=self._floors, blockers=self.blockers
-        )
+        self._lanes = Lanes(self.runner)
         self.jobs = self.jobs_over(self.runner, may_copy=lambda: not self.runner.joins)
         self.queues = QueuesOverRows(self.runner, self.rows)
         self.insight = InsightOverRows(self.runner, self.rows, partial(facts, location.schema))
         self.schema = PostgresSchema(self.runner, location)
         events_over = partial(PostgresEvents, categories=Categories(self.runner))
-        self.streams = SqlStreams(
+        self.streams = StreamParts(
             events_over(self.runner, appended=lambda: self.runner.after_commit(self.notifier.notify)),
-            SqlConsumers(self.runner, self.transactions, fetch, self.runner.look),
+            SqlConsumers(self.runner, self.transactions, fetch),
             PostgresAllocations(self.runner, self.blockers),
-            joined=lambda using: events_over(self.callers.runner(using)),
+            joined=lambda using: events_over(callers.runner(using)),
+        )
+
+    def jobs_over(self, runner: Runner, may_copy: Callable[[], bool] = lambda: False) -> PostgresJobs:  # noqa: D102
+        return PostgresJobs(
+            runner, self.rows, lanes=self._lanes, floors=self._floors, blockers=self.blockers, may_copy=may_copy
         )
 
     def _became_ready(self, places: Sequence[Place]) -> None:
@@ -95,13 +94,13 @@ class PostgresParts(SqlParts):
         await self._notifier.ended(_LAST_WAIT)
 
 
-class PostgresBackend(SqlBackend[PostgresParts]):
+class PostgresBackend(BackendOverParts[PostgresParts]):
     """`Backend` on PostgreSQL, and `Transactions` with it."""
 
     def __init__(self, location: PostgresLocation, clock: Callable[[], int] | None) -> None:
         self._location = location
         self._statements = Statements(location.schema, clock)
-        super().__init__(location, lambda: PostgresParts(location, self._statements))
+        super().__init__(location.url, location.full_url, lambda: PostgresParts(location, self._statements))
         self._facts: dict[str, str] = {}
 
     @property
@@ -122,14 +121,6 @@ class PostgresBackend(SqlBackend[PostgresParts]):
 
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
-
-    def join(self, using: object) -> PostgresJobs:  # noqa: D102
-        parts = self._parts.here
-        return parts.jobs_over(parts.callers.runner(using))
-
-    def complete(self, lease: Lease, result: str | None, *, using: object) -> Verdict:  # noqa: D102
-        parts = self._parts.here
-        return parts.callers.run_blocking(using, complete(parts.rows, lease, result))
 
 
 def _durability(facts: dict[str, str]) -> str:

@@ -11,15 +11,15 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
-from holdfast.backends.postgres.connecting import drop
+from holdfast.backends.postgres.connecting import drop, is_idle
 from holdfast.backends.postgres.error_map import took_too_long, translate, was_ended
 from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.statements import Statements
@@ -31,18 +31,9 @@ from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, TransactionExpired
 from holdfast.model.allocation import Grant
-from holdfast.model.job import Lease
-from holdfast.store.fences import FencedVerbs
-from holdfast.store.handler_transaction import (
-    AsyncTransaction,
-    BlockingTransaction,
-    FenceCheck,
-    OpenTransaction,
-    TransactionState,
-)
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
-from holdfast.store.values import Verdict
 
 T = TypeVar("T")
 _CANCEL_TIMEOUT = 5.0
@@ -59,43 +50,47 @@ class PostgresPlace(NamedTuple):
     became_ready: Callable[[Sequence[Place]], None]
 
 
-class _Session:
-    """The checks that both kinds of transaction make on their connection."""
+class PostgresTransaction(OpenTransaction):
+    """The part that both kinds of transaction share."""
 
-    def __init__(
-        self, state: OpenTransaction, connection: AsyncConnection[Any] | Connection[Any], place: PostgresPlace
-    ) -> None:
-        self._state = state
-        self._connection = connection
+    def __init__(self, connection: Any, place: PostgresPlace, fence: FenceCheck, limit: timedelta) -> None:
+        super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
+        self.connection = connection
         self._place = place
+        self._statements = place.statements
+        self._reply_timeout = place.reply_timeout
         self._began = time.monotonic()
 
     @property
-    def status(self) -> TransactionStatus:
+    def _status(self) -> TransactionStatus:
         """The server's view of the transaction."""
-        return TransactionStatus(self._connection.pgconn.transaction_status)
+        return TransactionStatus(self.connection.pgconn.transaction_status)
 
     def check_whole(self) -> None:
-        """Raise `ConfigError` if a statement of the handler has ended the transaction or made it fail."""
-        name = self._state.fence.name
-        if self.status == TransactionStatus.IDLE:
+        """Raise if the transaction is over, or if a statement of the handler has ended it or made it fail."""
+        self.check_open()
+        status = self._status
+        if status == TransactionStatus.IDLE:
             message = (
-                f"{name}: its handler has committed or rolled back the transaction itself, so effect and completion "
-                "cannot commit together: leave that to the `with` block"
+                f"{self.fence.name}: its handler has committed or rolled back the transaction itself, so what follows "
+                "would commit separately: leave that to the `with` block"
             )
             raise ConfigError(message)
-        if self.status == TransactionStatus.INERROR:
-            message = (
-                f"{name}: a statement of its handler failed, so PostgreSQL rolls back the whole transaction, even "
-                "though the handler caught the error. Run statements that may fail in a savepoint: "
-                "`with connection.transaction():`, or `async with` in an async handler"
-            )
-            raise ConfigError(message)
+        if status == TransactionStatus.INERROR:
+            raise self.has_failed()
+
+    def has_failed(self) -> ConfigError:
+        """Return the error for a transaction in which a statement has failed."""
+        return ConfigError(
+            f"{self.fence.name}: a statement inside its transaction failed, so PostgreSQL rolls back the whole "
+            "transaction, even though the error was caught. Run statements that may fail in a savepoint: "
+            "`with connection.transaction():`, or `async with` in async code"
+        )
 
     def seal(self) -> None:
-        """Stop the transaction from expiring, and check that it can commit."""
-        self._state.seal()
+        """Check that it can commit, and stop it from expiring."""
         self.check_whole()
+        super().seal()
 
     @contextmanager
     def explained(
@@ -111,77 +106,66 @@ class _Session:
         except TransactionExpired:
             raise
         except Exception as error:
-            if took_too_long(error) or (was_ended(error) and self._is_past_limit()):
-                self._state.state = TransactionState.EXPIRED
-            if self._state.state is TransactionState.EXPIRED:
-                raise self._state.over() from error
-            closed = self._connection.closed
+            is_past_limit = time.monotonic() - self._began >= self.limit.total_seconds()
+            if took_too_long(error) or (was_ended(error) and is_past_limit):
+                self.state = TransactionState.EXPIRED
+            if self.state is TransactionState.EXPIRED:
+                raise self.over() from error
+            closed = self.connection.closed
             if isinstance(error, psycopg.Error) and (committing or closed) and not but(error):
                 raise translate(error, self._place.url, broken=closed, committing=committing) from error
             raise
 
-    def _is_past_limit(self) -> bool:
-        return time.monotonic() - self._began >= self._state.limit.total_seconds()
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb that joins the transaction."""
+        raise NotImplementedError
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Accept no further calls; report idle connections as suspect if this one broke by itself."""
-        broke = self._connection.closed and self._state.state is not TransactionState.EXPIRED
-        self._state.state = TransactionState.ENDED
+        self._stop_timer()
+        broke = self.connection.closed and self.state is not TransactionState.EXPIRED
+        self.state = TransactionState.ENDED
         if broke:
             self._place.suspect()
 
+    def _stop_timer(self) -> None:
+        raise NotImplementedError
 
-class PostgresAsyncTransaction(AsyncTransaction):
+
+class PostgresAsyncTransaction(PostgresTransaction):
     """A transaction of an async handler."""
 
-    def __init__(
-        self, connection: HandlersConnection, place: PostgresPlace, fence: FenceCheck, limit: timedelta
-    ) -> None:
-        super().__init__(fence, limit, owner=place.statements, became_ready=place.became_ready)
-        self.connection = connection
-        self.session = _Session(self, connection, place)
-        self._place = place
-        self._timer: asyncio.TimerHandle | None = None
-        self._expiring: asyncio.Task[None] | None = None
-        self._is_committed = False
+    connection: HandlersConnection
+    _timer: asyncio.TimerHandle | None = None
+    _expiring: asyncio.Task[None] | None = None
+    _is_committed = False
 
-    def explained(self) -> AbstractContextManager[None]:  # noqa: D102 - see `OpenTransaction`
-        return self.session.explained()
-
-    async def begin(self) -> None:  # noqa: D102 - see `AsyncTransaction`
+    async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
         self._timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire_soon)
         steps = self.lock_steps()
         text, parameters = self._statement(next(steps))
-        with self.session.explained():
-            with bounded(self.connection, self._place.reply_timeout):
+        with self.explained():
+            with bounded(self.connection, self._reply_timeout):
                 found = await self.connection.begin_with(text, parameters)
             with suppress(StopIteration):
                 steps.send(found)
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Run a verb in the transaction."""
-        self.check_open()
-        with self.session.explained():
-            return await drive(self.connection, self._place.statements, steps, self.ready)
+    async def run(self, steps: Steps[T]) -> T:  # noqa: D102
+        self.check_whole()
+        with self.explained():
+            return await drive(self.connection, self._statements, steps, self.ready)
 
-    async def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        self.session.check_whole()
-        return await self.run(self._place.verbs.complete(lease, result))
+    end_with = run
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Write the fenced position; where that is one statement, commit in the same round trip."""
         if commit.parks or commit.unparks:
-            self.session.check_whole()
-            return await self.run(self._place.verbs.commit(grant, commit))
-        self.session.seal()
+            return await self.run(self._verbs.commit(grant, commit))
+        self.seal()
         text, parameters = self._statement(commit_or_fail(grant, commit))
         try:
-            with (
-                self.session.explained(committing=True, but=is_stale),
-                bounded(self.connection, self._place.reply_timeout),
-            ):
+            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._reply_timeout):
                 await uncancellable(self.connection.commit_with(text, parameters))
         except psycopg.Error:  # the statement failed, so the server did not commit
             return CommitVerdict.LOST
@@ -191,28 +175,24 @@ class PostgresAsyncTransaction(AsyncTransaction):
     async def commit_transaction(self) -> None:  # noqa: D102
         if self._is_committed:
             return
-        self.session.seal()
-        with self.session.explained(committing=True), bounded(self.connection, self._place.reply_timeout):
+        self.seal()
+        with self.explained(committing=True), bounded(self.connection, self._reply_timeout):
             await uncancellable(self.connection.end(b"commit"))
 
-    async def undo(self) -> None:  # noqa: D102
+    async def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
         self._stop_timer()
         await uncancellable(self._undo())
 
     async def _undo(self) -> None:
         if self._expiring is not None:  # wait for a rollback that has begun
             await asyncio.wait({self._expiring})
-        if self.connection.closed or self.session.status == TransactionStatus.IDLE:
+        if self.connection.closed or is_idle(self.connection):
             return
         try:
-            with bounded(self.connection, self._place.reply_timeout):
+            with bounded(self.connection, self._reply_timeout):
                 await self.connection.end(b"rollback")
         except psycopg.Error:
             drop(self.connection)  # the server rolls back by itself
-
-    def close(self) -> None:  # noqa: D102
-        self._stop_timer()
-        self.session.end()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -220,15 +200,14 @@ class PostgresAsyncTransaction(AsyncTransaction):
 
     def _statement(self, asked: Any) -> tuple[bytes, Mapping[str, object]]:
         assert isinstance(asked, Ask)  # noqa: S101 - verbs that begin or end a transaction are one statement
-        statements = self._place.statements
-        return statements.text(asked.statement), statements.parameters(asked.parameters)
+        return self._statements.text(asked.statement), self._statements.parameters(asked.parameters)
 
     def _expire_soon(self) -> None:
         if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
             self._expiring = asyncio.ensure_future(self._expire())
 
     async def _expire(self) -> None:
-        if self.session.status == TransactionStatus.ACTIVE:
+        if self._status == TransactionStatus.ACTIVE:
             try:
                 await self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             except psycopg.Error:
@@ -237,58 +216,41 @@ class PostgresAsyncTransaction(AsyncTransaction):
             drop(self.connection)
 
 
-class PostgresBlockingTransaction(BlockingTransaction):
+class PostgresBlockingTransaction(PostgresTransaction):
     """A transaction of a handler in a thread."""
 
+    connection: Connection[Any]
+
     def __init__(self, connection: Connection[Any], place: PostgresPlace, fence: FenceCheck, limit: timedelta) -> None:
-        super().__init__(fence, limit, owner=place.statements, became_ready=place.became_ready)
-        self.connection = connection
-        self.session = _Session(self, connection, place)
-        self._place = place
+        super().__init__(connection, place, fence, limit)
         self._block = connection.transaction()
         self._has_begun = False
         self._timer = threading.Timer(limit.total_seconds(), self._expire)
         self._timer.daemon = True
 
-    def explained(self) -> AbstractContextManager[None]:  # noqa: D102 - see `OpenTransaction`
-        return self.session.explained()
-
-    def begin(self) -> None:  # noqa: D102 - see `BlockingTransaction`
+    def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
-        with self.session.explained():
-            with bounded_blocking(self.connection, self._place.reply_timeout):
+        with self.explained():
+            with bounded_blocking(self.connection, self._reply_timeout):
                 self._block.__enter__()
             self._has_begun = True
             self._timer.start()
-            drive_blocking(self.connection, self._place.statements, self.lock_steps(), self.ready)
+            drive_blocking(self.connection, self._statements, self.lock_steps(), self.ready)
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run a verb in the transaction, while the handler's thread waits for it."""
-        self.check_open()
-        return await where_it_may_wait(lambda: self._run(steps))
+        """Run a verb that joins the transaction, while the handler's thread waits for it."""
+        return await where_it_may_wait(lambda: self.end_with(steps))
 
-    def _run(self, steps: Steps[T]) -> T:
-        with self.session.explained():
-            return drive_blocking(self.connection, self._place.statements, steps, self.ready)
-
-    def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        self.session.check_whole()
-        return self._run(self._place.verbs.complete(lease, result))
-
-    def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Write the fenced position."""
-        self.session.check_whole()
-        return self._run(self._place.verbs.commit(grant, commit))
+    def end_with(self, steps: Steps[T]) -> T:  # noqa: D102
+        self.check_whole()
+        with self.explained():
+            return drive_blocking(self.connection, self._statements, steps, self.ready)
 
     def commit_transaction(self) -> None:  # noqa: D102
-        with self.session.explained():
-            self.session.seal()
+        with self.explained():
+            self.seal()
         self._timer.cancel()
-        with (
-            self.session.explained(committing=True),
-            bounded_blocking(self.connection, self._place.reply_timeout),
-        ):
+        with self.explained(committing=True), bounded_blocking(self.connection, self._reply_timeout):
             self._block.__exit__(None, None, None)
 
     def undo(self, error: BaseException) -> None:  # noqa: D102
@@ -296,14 +258,10 @@ class PostgresBlockingTransaction(BlockingTransaction):
         if not self._has_begun or self.connection.closed:
             return
         try:
-            with bounded_blocking(self.connection, self._place.reply_timeout):
+            with bounded_blocking(self.connection, self._reply_timeout):
                 self._block.__exit__(type(error), error, error.__traceback__)
         except psycopg.Error:
             drop(self.connection)  # the server rolls back by itself
-
-    def close(self) -> None:  # noqa: D102
-        self._stop_timer()
-        self.session.end()
 
     def _stop_timer(self) -> None:
         self._timer.cancel()
@@ -313,7 +271,7 @@ class PostgresBlockingTransaction(BlockingTransaction):
     def _expire(self) -> None:
         if not self.move(TransactionState.OPEN, TransactionState.EXPIRED):
             return
-        if self.session.status == TransactionStatus.ACTIVE:
+        if self._status == TransactionStatus.ACTIVE:
             try:
                 self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)
             except psycopg.Error:

@@ -10,13 +10,13 @@ import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
-from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.steps import rows
 from holdfast.model.job import NewJob
+from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
@@ -31,7 +31,7 @@ class PostgresJobs(JobsOverRows):
     def __init__(
         self,
         runner: Runner,
-        rows: PostgresJobRows,
+        rows: JobRows,
         *,
         lanes: Lanes,
         floors: Floors,

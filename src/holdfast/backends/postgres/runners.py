@@ -8,26 +8,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop, is_idle
 from holdfast.backends.postgres.error_map import is_read_only, is_worth_repeating, translate
-from holdfast.backends.postgres.execute import drive
-from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
+from holdfast.backends.postgres.execute import Frame, drive
+from holdfast.backends.postgres.handler_transaction import PostgresTransaction
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.pool import PostgresPools
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.errors import ConfigError, SchemaMismatch
+from holdfast.errors import SchemaMismatch
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import Place, Ready, Runner, Verb
 
 T = TypeVar("T")
-HandlersTransaction = PostgresAsyncTransaction | PostgresBlockingTransaction
 
 _ATTEMPTS = 6
 _PAUSE = 0.02
@@ -40,6 +38,21 @@ _COMMIT = b"commit"
 _SNAPSHOT = (
     b"begin isolation level repeatable read read only; set local enable_seqscan = on; set local enable_bitmapscan = on"
 )
+
+
+class _Way(NamedTuple):
+    """How a verb runs: in a transaction that `begin` begins, or between the statements of `frame`, or by itself."""
+
+    begin: bytes | None = None
+    writes: bool = True
+    frame: Frame = ()
+
+
+_ONCE = _Way()
+_LOOK = _Way(writes=False)
+_WRITE = _Way(_BEGIN_STEPS)
+_READ = _Way(_SNAPSHOT, writes=False)
+_AT_ONCE = _Way(frame=(_BEGIN, _COMMIT))
 
 
 class SwiftRunner(Runner, Protocol):
@@ -67,29 +80,29 @@ class PoolRunner:
         self._where = location.url
         self._reply_timeout = location.reply_timeout
 
-    async def once(self, verb: Verb[T]) -> T:
+    def once(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one statement; raise `OutcomeUnknown` if its reply is lost."""
-        return await self._joined_or(verb, lambda: self._alone(verb, writes=True))
+        return self._run(verb, _ONCE)
 
-    async def look(self, verb: Verb[T]) -> T:
+    def look(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one statement that changes nothing."""
-        return await self._joined_or(verb, lambda: self._alone(verb, writes=False))
+        return self._run(verb, _LOOK)
 
-    async def write(self, verb: Verb[T]) -> T:
+    def write(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one transaction."""
-        return await self._joined_or(verb, lambda: self._transact(_BEGIN_STEPS, verb))
+        return self._run(verb, _WRITE)
 
-    async def at_once(self, verb: Verb[T]) -> T:
+    def at_once(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one transaction whose BEGIN and COMMIT go together with its statements."""
-        return await self._joined_or(verb, lambda: self._framed(verb))
+        return self._run(verb, _AT_ONCE)
 
-    async def read(self, verb: Verb[T]) -> T:
+    def read(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one read-only transaction with one snapshot."""
-        return await self._joined_or(verb, lambda: self._transact(_SNAPSHOT, verb))
+        return self._run(verb, _READ)
 
-    async def apart(self, verb: Verb[T]) -> T:
+    def apart(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one statement that commits independently of the handler's transaction."""
-        return await self._repeat(lambda: self._alone(verb, writes=True))
+        return self._repeat(verb, _ONCE)
 
     def losses(self) -> int:
         """Return the number of broken connections so far, after a check of the connection that is used next."""
@@ -101,10 +114,10 @@ class PoolRunner:
         """Whether the current call runs inside a handler's transaction."""
         return self._entered() is not None
 
-    def _entered(self) -> HandlersTransaction | None:
+    def _entered(self) -> PostgresTransaction | None:
         """Return the transaction of this store that the calling handler holds open."""
         transaction = entered(self._statements)
-        return transaction if isinstance(transaction, HandlersTransaction) else None
+        return transaction if isinstance(transaction, PostgresTransaction) else None
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Call `act` once the writes are visible: now, or when the handler's transaction has committed."""
@@ -114,29 +127,28 @@ class PoolRunner:
         else:
             act()
 
-    async def _joined_or(self, verb: Verb[T], alone: Callable[[], Awaitable[T]]) -> T:
+    async def _run(self, verb: Verb[T], way: _Way) -> T:
         transaction = self._entered()
-        return await (self._repeat(alone) if transaction is None else self._joined(transaction, verb))
+        return await (self._repeat(verb, way) if transaction is None else self._joined(transaction, verb))
 
-    async def _joined(self, transaction: HandlersTransaction, verb: Verb[T]) -> T:
+    async def _joined(self, transaction: PostgresTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it, only once.
 
         Errors of our own statements are translated, except a unique violation, which the verb itself handles.
         """
-        _check_whole(transaction)
         try:
             return await transaction.run(verb())
         except psycopg.errors.UniqueViolation:
             raise
         except psycopg.errors.InFailedSqlTransaction as error:
-            raise _has_failed() from error
+            raise transaction.has_failed() from error
         except psycopg.Error as error:
             raise translate(error, self._where, broken=False) from error
 
-    async def _repeat(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _repeat(self, verb: Verb[T], way: _Way) -> T:
         for number in range(1, _ATTEMPTS + 1):
             try:
-                return await work()
+                return await self._alone(verb, way)
             except psycopg.Error as error:
                 if not is_worth_repeating(error):
                     raise
@@ -145,14 +157,27 @@ class PoolRunner:
             await asyncio.sleep(_PAUSE * number * random.random())  # noqa: S311 - jitter, not a secret
         raise AssertionError
 
-    async def _alone(self, verb: Verb[T], *, writes: bool) -> T:
+    async def _alone(self, verb: Verb[T], way: _Way) -> T:
         pool = self._pools.here
         connection = await pool.take()
         ready = Ready()
+        begin, writes, frame = way
+        committing = writes and begin is None  # the next reply may be that of the commit
         try:
-            result = await drive(connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout)
-        except psycopg.Error as error:
-            self._explain(connection, error, committing=writes)
+            if begin is not None:
+                await self._execute(connection, begin)
+            result = await drive(
+                connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout, frame=frame
+            )
+            if begin is not None:
+                committing = writes
+                await self._execute(connection, _COMMIT)
+        except BaseException as error:
+            if begin is not None or frame:
+                with bounded(connection, self._reply_timeout):
+                    await _roll_back(connection)
+            if isinstance(error, psycopg.Error):
+                self._explain(connection, error, committing=committing)
             raise
         finally:
             pool.put(connection)
@@ -160,52 +185,9 @@ class PoolRunner:
             self._became_ready(ready.places)
         return result
 
-    async def _framed(self, verb: Verb[T]) -> T:
-        ready = Ready()
-        async with self._pools.here.connection() as connection:
-            try:
-                try:
-                    result = await drive(
-                        connection,
-                        self._statements,
-                        verb(),
-                        ready,
-                        reply_timeout=self._reply_timeout,
-                        frame=(_BEGIN, _COMMIT),
-                    )
-                except BaseException:
-                    with bounded(connection, self._reply_timeout):
-                        await _roll_back(connection)
-                    raise
-            except psycopg.Error as error:
-                self._explain(connection, error, committing=True)
-                raise
-        if ready:
-            self._became_ready(ready.places)
-        return result
-
-    async def _transact(self, begin: bytes, verb: Verb[T]) -> T:
-        committing = False
-        ready = Ready()
-        async with self._pools.here.connection() as connection:
-            try:
-                with bounded(connection, self._reply_timeout):
-                    await connection.execute(begin)
-                try:
-                    result = await drive(connection, self._statements, verb(), ready, reply_timeout=self._reply_timeout)
-                except BaseException:
-                    with bounded(connection, self._reply_timeout):
-                        await _roll_back(connection)
-                    raise
-                committing = begin is _BEGIN_STEPS
-                with bounded(connection, self._reply_timeout):
-                    await connection.execute(_COMMIT)
-            except psycopg.Error as error:
-                self._explain(connection, error, committing=committing)
-                raise
-        if ready:
-            self._became_ready(ready.places)
-        return result
+    async def _execute(self, connection: AsyncConnection[Any], command: bytes) -> None:
+        with bounded(connection, self._reply_timeout):
+            await connection.execute(command)
 
     def _explain(self, connection: AsyncConnection[Any], error: psycopg.Error, *, committing: bool) -> None:
         """Raise the translated error, and drop connections that are no longer usable.
@@ -223,30 +205,6 @@ class PoolRunner:
         if isinstance(translated, SchemaMismatch):
             self._pools.lose()  # a new installation has new lanes: cached ids are invalid
         raise translated from error
-
-
-def _check_whole(transaction: HandlersTransaction) -> None:
-    """Raise `ConfigError` if a statement of the handler has ended the transaction or made it fail."""
-    transaction.check_open()
-    match transaction.connection.pgconn.transaction_status:
-        case TransactionStatus.IDLE:
-            message = (
-                "this transaction was committed or rolled back by a statement inside it, so this call would commit "
-                "separately: leave that to the `with` block"
-            )
-            raise ConfigError(message)
-        case TransactionStatus.INERROR:
-            raise _has_failed()
-        case _:
-            pass
-
-
-def _has_failed() -> ConfigError:
-    return ConfigError(
-        "a statement inside this transaction failed, so PostgreSQL rolls back the whole transaction, even though the "
-        "error was caught. Run statements that may fail in a savepoint: `with connection.transaction():`, or `async "
-        "with` in async code"
-    )
 
 
 async def _roll_back(connection: AsyncConnection[Any]) -> None:

@@ -8,7 +8,7 @@ from holdfast.backends.sql.steps import run
 from holdfast.backends.sql.streams.consumers import commit, grant_names
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.fences import FencedVerbs
+from holdfast.store.handler_transaction import FencedVerbs
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.verbs.finish import complete

@@ -68,9 +68,3 @@ class ConnectionThread:
 
         self._thread.submit(close).result()
         self._thread.shutdown()
-
-    def abandon(self) -> None:
-        """In a forked child: drop the parent's connection without closing it."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None

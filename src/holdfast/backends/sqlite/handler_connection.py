@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.backends.sqlite.connection import Connection, Parameters
-from holdfast.backends.sqlite.connection_thread import ConnectionThread
 
 
 class Rows:
@@ -38,45 +37,19 @@ class Rows:
 
 
 Work = Callable[[Connection], Rows]
-Guarded = Callable[[Work], Work]
 
 
-def _one(sql: str, parameters: Parameters) -> Work:
-    return lambda connection: Rows(connection.raw.execute(sql, parameters))
+class TransactionConnection:
+    """Like sqlite3's connection, but without transaction control. In an async handler, the calls are awaited."""
 
+    def __init__(self, run: Callable[[Work], Any]) -> None:
+        self._run = run
 
-def _many(sql: str, rows: Iterable[Sequence[object]]) -> Work:
-    listed = list(rows)
-    return lambda connection: Rows(connection.raw.executemany(sql, listed))
+    def execute(self, sql: str, parameters: Parameters = ()) -> Any:
+        """Run one statement; return its `Rows`."""
+        return self._run(lambda connection: Rows(connection.raw.execute(sql, parameters)))
 
-
-class AsyncConnection:
-    """The connection of an async handler: like sqlite3's, but async and without transaction control."""
-
-    def __init__(self, session: ConnectionThread, guarded: Guarded) -> None:
-        self._session = session
-        self._guarded = guarded
-
-    async def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement."""
-        return await self._session.run(self._guarded(_one(sql, parameters)))
-
-    async def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> Rows:
-        """Run one statement for each row."""
-        return await self._session.run(self._guarded(_many(sql, rows)))
-
-
-class BlockingConnection:
-    """The connection of a handler that runs in a thread."""
-
-    def __init__(self, session: ConnectionThread, guarded: Guarded) -> None:
-        self._session = session
-        self._guarded = guarded
-
-    def execute(self, sql: str, parameters: Parameters = ()) -> Rows:
-        """Run one statement."""
-        return self._session.run_blocking(self._guarded(_one(sql, parameters)))
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> Rows:
-        """Run one statement for each row."""
-        return self._session.run_blocking(self._guarded(_many(sql, rows)))
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> Any:
+        """Run one statement for each row; return its `Rows`."""
+        listed = list(rows)
+        return self._run(lambda connection: Rows(connection.raw.executemany(sql, listed)))

@@ -9,74 +9,82 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.execute import drive
-from holdfast.backends.sqlite.handler_connection import AsyncConnection, BlockingConnection
+from holdfast.backends.sqlite.handler_connection import TransactionConnection
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, StoreUnavailable
-from holdfast.model.allocation import Grant
-from holdfast.model.job import Lease
-from holdfast.store.fences import FencedVerbs
-from holdfast.store.handler_transaction import (
-    AsyncTransaction,
-    BlockingTransaction,
-    FenceCheck,
-    OpenTransaction,
-    TransactionState,
-)
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
-from holdfast.store.stream_values import Commit, CommitVerdict
-from holdfast.store.values import Verdict
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 
-class PutBack(Protocol):
-    """Returns the connection to its owner; if its thread is still busy, only after that work has ended."""
-
-    def __call__(self, *, is_free: bool) -> None:
-        """Return it."""
-        ...
-
-
 class SqlitePlace(NamedTuple):
-    """What one transaction runs on: a connection with its thread, lent until `put_back`, and the shared parts."""
+    """What all transactions of a store share. `put_back` returns a connection that is no longer used."""
 
-    session: ConnectionThread
     queue: WriteQueue
     deadlines: Deadlines
     verbs: FencedVerbs
     became_ready: Callable[[Sequence[Place]], None]
-    put_back: PutBack
+    put_back: Callable[[ConnectionThread], None]
 
 
-class SqliteTransaction:
-    """The steps of a transaction, in the thread of its connection.
+class SqliteTransaction(OpenTransaction):
+    """A transaction in the thread of its connection, which an async handler awaits and another one waits for.
 
     Every transition out of OPEN admits the next writer of the write queue.
     """
 
     def __init__(
-        self, state: OpenTransaction, session: ConnectionThread, queue: WriteQueue, deadlines: Deadlines
+        self, session: ConnectionThread, place: SqlitePlace, fence: FenceCheck, limit: timedelta, *, is_async: bool
     ) -> None:
-        self._state = state
+        super().__init__(fence, limit, verbs=place.verbs, owner=place.queue, became_ready=place.became_ready)
         self._session = session
-        self._queue = queue
-        self._deadlines = deadlines
+        self._place = place
+        self._queue = place.queue
         self._deadline: Deadline | None = None
+        self._run: Callable[[Work[Any]], Any] = session.run if is_async else session.run_blocking
+        self._finish = (lambda work: uncancellable(session.run(work))) if is_async else self._run
+        self.connection = TransactionConnection(lambda work: self._run(self._guarded(work)))
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self) -> Any:  # noqa: D102 - see `OpenTransaction`
+        return self._run(self._begin)
+
+    def end_with(self, steps: Steps[T]) -> Any:  # noqa: D102
+        return self._run(self._guarded(lambda connection: drive(connection.tx(), steps, self.ready)))
+
+    def commit_transaction(self) -> Any:  # noqa: D102
+        return self._finish(self._commit)
+
+    def undo(self, error: BaseException) -> Any:  # noqa: ARG002, D102
+        return self._finish(self._abandon)
+
+    def joining(self, work: Work[T]) -> Awaitable[T]:
+        """Run the work of a call that joins the transaction; a handler in a thread waits for it meanwhile."""
+        return self._session.run(self._guarded(work))
+
+    def close(self) -> None:
+        """Stop the time limit. If it has expired, its rollback is queued in the connection's thread on return."""
+        if self._deadline is not None:
+            self._deadline.drop()
+        if self.state is TransactionState.UNWANTED:  # the connection's thread may still wait for the write lock
+            self._session.submit(lambda _: None).add_done_callback(lambda _: self._place.put_back(self._session))
+        else:
+            self._place.put_back(self._session)
+
+    def _begin(self, connection: Connection) -> None:
         """Take the write lock, check the fence, and start the limit."""
         self._queue.enter()
         try:
             connection.begin()
-            drive(connection.tx(), self._state.lock_steps(), self._state.ready)
+            drive(connection.tx(), self.lock_steps(), self.ready)
             self._limit()
         except BaseException:
             self._roll_back(connection)  # a transaction left open would block every writer
@@ -84,45 +92,45 @@ class SqliteTransaction:
 
     def _limit(self) -> None:
         try:
-            self._deadline = self._deadlines.set(self._state.limit.total_seconds(), self._expire)
+            self._deadline = self._place.deadlines.set(self.limit.total_seconds(), self._expire)
         except DeadlinesClosedError as error:
             message = "the store was closed while a transaction waited for the write lock"
             raise StoreUnavailable(message) from error
-        if not self._state.move(TransactionState.WAITING, TransactionState.OPEN):
+        if not self.move(TransactionState.WAITING, TransactionState.OPEN):
             message = "the handler was cancelled while its transaction waited for the write lock"
             raise ConfigError(message)
 
     def _expire(self) -> None:
-        if self._state.move(TransactionState.OPEN, TransactionState.EXPIRED):
+        if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
             self._session.interrupt()
             self._session.submit(self._roll_back)
 
-    def commit(self, connection: Connection) -> None:
+    def _commit(self, connection: Connection) -> None:
         """Commit; raise if the transaction is already over."""
         self._note_undone(connection)
-        self._state.seal()
+        self.seal()
         try:
             connection.commit()
         finally:
-            self._state.state = TransactionState.ENDED
+            self.state = TransactionState.ENDED
             self._queue.leave()
 
-    def abandon(self, connection: Connection) -> None:
+    def _abandon(self, connection: Connection) -> None:
         """Roll back, unless the transaction is already over."""
-        if self._state.move(TransactionState.OPEN, TransactionState.ENDED):
+        if self.move(TransactionState.OPEN, TransactionState.ENDED):
             self._roll_back(connection)
 
-    def guarded(self, work: Work[T]) -> Work[T]:
+    def _guarded(self, work: Work[T]) -> Work[T]:
         """Wrap `work`: it raises once the transaction is over, and errors of SQLite are explained."""
 
         def guarded(connection: Connection) -> T:
-            self._state.check_open()
+            self.check_open()
             try:
                 result = work(connection)
             except sqlite3.Error as error:
                 self._note_undone(connection)
-                if self._state.state is TransactionState.EXPIRED:
-                    raise self._state.over() from error
+                if self.state is TransactionState.EXPIRED:
+                    raise self.over() from error
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:  # see `Connection._authorize`
                     message = (
                         "begin, commit and rollback are not allowed here: leave the `with` block to commit, raise to "
@@ -135,18 +143,9 @@ class SqliteTransaction:
 
         return guarded
 
-    def steps(self, steps: Steps[T]) -> Work[T]:
-        """Return the work that runs a verb in the transaction."""
-        return self.guarded(lambda connection: drive(connection.tx(), steps, self._state.ready))
-
-    def stop_limit(self) -> None:
-        """Stop the time limit. If it has expired, its rollback is queued in the connection's thread on return."""
-        if self._deadline is not None:
-            self._deadline.drop()
-
     def _note_undone(self, connection: Connection) -> None:
         """Detect that SQLite has rolled back by itself: each later statement would commit separately."""
-        if not connection.raw.in_transaction and self._state.move(TransactionState.OPEN, TransactionState.UNDONE):
+        if not connection.raw.in_transaction and self.move(TransactionState.OPEN, TransactionState.UNDONE):
             self._queue.leave()
 
     def _roll_back(self, connection: Connection) -> None:
@@ -154,76 +153,3 @@ class SqliteTransaction:
             connection.rollback()
         finally:
             self._queue.leave()
-
-
-class SqliteAsyncTransaction(AsyncTransaction):
-    """A transaction of an async handler."""
-
-    def __init__(self, place: SqlitePlace, fence: FenceCheck, limit: timedelta) -> None:
-        super().__init__(fence, limit, owner=place.queue, became_ready=place.became_ready)
-        self._place = place
-        self._thread = SqliteTransaction(self, place.session, place.queue, place.deadlines)
-        self.connection = AsyncConnection(place.session, self._thread.guarded)
-
-    async def begin(self) -> None:  # noqa: D102 - see `AsyncTransaction`
-        await self._place.session.run(self._thread.begin)
-
-    def joining(self, work: Work[T]) -> Awaitable[T]:
-        """Run the work of a call that joins the transaction."""
-        return self._place.session.run(self._thread.guarded(work))
-
-    async def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        return await self._place.session.run(self._thread.steps(self._place.verbs.complete(lease, result)))
-
-    async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Write the fenced position."""
-        return await self._place.session.run(self._thread.steps(self._place.verbs.commit(grant, commit)))
-
-    async def commit_transaction(self) -> None:  # noqa: D102
-        await uncancellable(self._place.session.run(self._thread.commit))
-
-    async def undo(self) -> None:  # noqa: D102
-        # A transaction whose thread still waits for the write lock is rolled back as soon as it begins.
-        if not self.move(TransactionState.WAITING, TransactionState.UNWANTED):
-            await uncancellable(self._place.session.run(self._thread.abandon))
-
-    def close(self) -> None:  # noqa: D102
-        self._thread.stop_limit()
-        self._place.put_back(is_free=self.state is not TransactionState.UNWANTED)
-
-
-class SqliteBlockingTransaction(BlockingTransaction):
-    """A transaction of a handler in a thread."""
-
-    def __init__(self, place: SqlitePlace, fence: FenceCheck, limit: timedelta) -> None:
-        super().__init__(fence, limit, owner=place.queue, became_ready=place.became_ready)
-        self._place = place
-        self._thread = SqliteTransaction(self, place.session, place.queue, place.deadlines)
-        self.connection = BlockingConnection(place.session, self._thread.guarded)
-
-    def begin(self) -> None:  # noqa: D102 - see `BlockingTransaction`
-        self._place.session.run_blocking(self._thread.begin)
-
-    def joining(self, work: Work[T]) -> Awaitable[T]:
-        """Run the work of a call that joins the transaction, while the handler's thread waits for it."""
-        return self._place.session.run(self._thread.guarded(work))
-
-    def complete(self, lease: Lease, result: str | None) -> Verdict:
-        """Write the fenced completion."""
-        return self._place.session.run_blocking(self._thread.steps(self._place.verbs.complete(lease, result)))
-
-    def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
-        """Write the fenced position."""
-        return self._place.session.run_blocking(self._thread.steps(self._place.verbs.commit(grant, commit)))
-
-    def commit_transaction(self) -> None:  # noqa: D102
-        self._place.session.run_blocking(self._thread.commit)
-
-    def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        if not self.move(TransactionState.WAITING, TransactionState.UNWANTED):
-            self._place.session.run_blocking(self._thread.abandon)
-
-    def close(self) -> None:  # noqa: D102
-        self._thread.stop_limit()
-        self._place.put_back(is_free=self.state is not TransactionState.UNWANTED)

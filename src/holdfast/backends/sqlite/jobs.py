@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeVar
 
 from holdfast.backends.sql.extender import SqlExtender
 from holdfast.backends.sqlite.connection import Connection, Tx
-from holdfast.backends.sqlite.execute import direct, drive
+from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.location import SqliteLocation
+from holdfast.backends.sqlite.runners import SessionRunner
 from holdfast.backends.sqlite.verbs import claim as claiming
 from holdfast.backends.sqlite.verbs.enqueue import enqueue
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
-from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.model.job import Lease, NewJob
+from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Ready, Runner, Steps, Verb
 from holdfast.store.values import Claim, ClaimRequest, Extension
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class SqliteJobs(JobsOverRows):
     """`JobStore` on SQLite."""
 
-    def __init__(self, runner: Runner, rows: SqliteJobRows) -> None:
+    def __init__(self, runner: Runner, rows: JobRows) -> None:
         super().__init__(runner, rows)
         self._was_full = False
 
@@ -74,37 +74,23 @@ def _extend(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension]:
 
 
 class SqliteExtender(SqlExtender):
-    """`Extender` on SQLite: the extending thread's connection, which goes first in the write queue.
+    """`Extender` on SQLite: the extending thread's connection, which goes first in the write queue and wakes nobody.
 
-    `owns`: whether the connection is its own; an in-memory database has one for all users. `unheard`: a heartbeat must
-    not wake its own node.
+    `owns`: whether the connection is its own; an in-memory database has one for all users.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        gate: WriteQueue,
-        *,
-        owns: bool,
-        unheard: Callable[[Connection], AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, connection: Connection, runner: SessionRunner, *, owns: bool) -> None:
         super().__init__(SqliteJobRows(), _extend)
         self._connection = connection
-        self._gate = gate
+        self._runner = runner
         self._owns = owns
-        self._unheard = unheard
 
-    def write(self, verb: Verb[T], timeout: timedelta) -> T:  # noqa: ARG002
-        """Run a verb under the write lock; the busy timeout applies."""
-        with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
-            after.enter_context(self._unheard(self._connection))  # from inside the transaction until after its commit
-            return drive(tx, verb(), Ready())
+    def write(self, verb: Verb[T], timeout: timedelta) -> T:  # noqa: ARG002 - the busy timeout applies
+        """Run a verb under the write lock."""
+        return self._runner.transact(self._connection, verb, Ready())
 
-    def read(self, verb: Verb[T], timeout: timedelta) -> T:  # noqa: D102
-        if not self._owns:
-            return self.write(verb, timeout)
-        with self._connection.read() as tx:
-            return drive(tx, verb(), Ready())
+    def read(self, verb: Verb[T], timeout: timedelta) -> T:  # noqa: ARG002, D102
+        return self._runner.snapshot(self._connection, verb)
 
     def close(self) -> None:  # noqa: D102
         if self._owns:

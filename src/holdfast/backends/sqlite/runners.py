@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
-from holdfast.backends.sqlite.connection import Connection, Tx
+from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.connection_thread import ConnectionThread
-from holdfast.backends.sqlite.error_map import translate
 from holdfast.backends.sqlite.execute import drive
-from holdfast.backends.sqlite.handler_transaction import SqliteAsyncTransaction, SqliteBlockingTransaction
+from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
-from holdfast.concurrency.caller_thread import calling_thread
-from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import Ready, Verb
 
@@ -22,79 +18,12 @@ T = TypeVar("T")
 
 
 class SessionRunner:
-    """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open."""
+    """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open.
 
-    def __init__(
-        self,
-        writer: ConnectionThread,
-        reader: ConnectionThread,
-        gate: WriteQueue,
-        *,
-        gated_reads: bool,
-        became_ready: Callable[[], None],
-    ) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._gate = gate
-        self._gated_reads = gated_reads
-        self._became_ready = became_ready
-
-    async def write(self, verb: Verb[T]) -> T:
-        """Run a verb under the write lock."""
-        ready = Ready()
-        joined = self._joined(verb, ready)
-        if joined is None:
-            joined = self._writer.run(lambda connection: self._transact(connection, verb, ready))
-        result = await joined
-        if ready:  # early inside a handler's transaction, but a woken worker waits for the write lock
-            self._became_ready()
-        return result
-
-    async def once(self, verb: Verb[T]) -> T:
-        """Run a verb under the write lock."""
-        return await self.write(verb)
-
-    def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
-        with self._gate.passage(), connection.write() as tx:
-            return drive(tx, verb(), ready)
-
-    async def read(self, verb: Verb[T]) -> T:
-        """Run a verb in one snapshot."""
-        joined = self._joined(verb, Ready())
-        if joined is not None:
-            return await joined
-        if self._gated_reads:
-            return await self.write(verb)
-
-        def look(connection: Connection) -> T:
-            with connection.read() as tx:
-                return drive(tx, verb(), Ready())
-
-        return await self._reader.run(look)
-
-    async def look(self, verb: Verb[T]) -> T:
-        """Run a verb in one snapshot."""
-        return await self.read(verb)
-
-    def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
-        transaction = entered(self._gate)
-        if not isinstance(transaction, SqliteAsyncTransaction | SqliteBlockingTransaction):
-            return None
-
-        def join(connection: Connection) -> T:
-            tx = connection.tx()
-            with tx.savepoint():
-                return drive(tx, verb(), ready)
-
-        return transaction.joining(join)
-
-
-class FirstRunner(SessionRunner):
-    """Runs the verbs of nodes and their leader.
-
-    A late heartbeat costs its node all its shares. So it waits neither in the writer's thread, behind verbs that wait
-    for handlers' transactions, nor behind other writers in the write queue. And it wakes no listener of this process:
-    otherwise each heartbeat would notify its own node and cause the next one.
+    With `unheard`, it runs the verbs of nodes and their leader. A late heartbeat costs its node all its shares. So it
+    waits neither in the thread of other writers, behind verbs that wait for handlers' transactions, nor behind them in
+    the write queue. And it wakes no listener of this process: otherwise each heartbeat would notify its own node and
+    cause the next one.
     """
 
     def __init__(
@@ -105,72 +34,63 @@ class FirstRunner(SessionRunner):
         *,
         gated_reads: bool,
         became_ready: Callable[[], None],
-        unheard: Callable[[Connection], AbstractContextManager[None]],
+        unheard: Callable[[Connection], AbstractContextManager[None]] | None = None,
     ) -> None:
-        super().__init__(writer, reader, gate, gated_reads=gated_reads, became_ready=became_ready)
+        self._writer = writer
+        self._reader = reader
+        self._gate = gate
+        self._gated_reads = gated_reads
+        self._became_ready = became_ready
         self._unheard = unheard
 
-    def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
+    async def write(self, verb: Verb[T]) -> T:
+        """Run a verb under the write lock."""
+        ready = Ready()
+        joined = self._joined(verb, ready)
+        if joined is None:
+            joined = self._writer.run(lambda connection: self.transact(connection, verb, ready))
+        result = await joined
+        if ready:  # early inside a handler's transaction, but a woken worker waits for the write lock
+            self._became_ready()
+        return result
+
+    once = write
+
+    def transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
+        """Run a verb under the write lock, in this thread."""
+        if self._unheard is None:
+            with self._gate.passage(), connection.write() as tx:
+                return drive(tx, verb(), ready)
         with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
             after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
             return drive(tx, verb(), ready)
 
-
-class CallersRunner:
-    """Runs each verb immediately on the caller's connection, inside the caller's open transaction."""
-
-    def __init__(
-        self,
-        raw: sqlite3.Connection,
-        now: Callable[[], int],
-        check: Callable[[], None],
-        became_ready: Callable[[], None],
-    ) -> None:
-        self._raw = raw
-        self._now = now
-        self._check = check
-        self._became_ready = became_ready
-
-    async def write(self, verb: Verb[T]) -> T:
-        """Run a verb now: in this thread, or in the thread that waits for this call and owns the connection."""
-        thread = calling_thread()
-        if thread is None:
-            return self.run(verb)
-        return await uncancellable(thread.run(lambda: self.run(verb)))
-
-    async def once(self, verb: Verb[T]) -> T:
-        """Run a verb now."""
-        return await self.write(verb)
-
-    async def look(self, verb: Verb[T]) -> T:
-        """Run a verb now."""
-        return await self.write(verb)
-
     async def read(self, verb: Verb[T]) -> T:
-        """Run a verb now."""
-        return await self.write(verb)
+        """Run a verb in one snapshot."""
+        joined = self._joined(verb, Ready())
+        if joined is not None:
+            return await joined
+        if self._gated_reads:
+            return await self.write(verb)
+        return await self._reader.run(lambda connection: self.snapshot(connection, verb))
 
-    def run(self, verb: Verb[T]) -> T:
-        """Run a verb now; undo all of it if it raises. Raises `ConfigError` if the connection cannot be used."""
-        self._check()
-        tx = Tx(self._raw, self._now())
-        ready = Ready()
-        try:
-            with _plain_rows(self._raw), tx.savepoint():
-                result = drive(tx, verb(), ready)
-        except sqlite3.Error as error:
-            raise translate(error, "the caller's connection") from error
-        if ready:
-            self._became_ready()
-        return result
+    look = read
 
+    def snapshot(self, connection: Connection, verb: Verb[T]) -> T:
+        """Run a verb in one snapshot, in this thread."""
+        if self._gated_reads:
+            return self.transact(connection, verb, Ready())
+        with connection.read() as tx:
+            return drive(tx, verb(), Ready())
 
-@contextmanager
-def _plain_rows(raw: sqlite3.Connection) -> Generator[None]:
-    """Read rows as tuples and texts as str, whatever factories the caller has set."""
-    row_factory, text_factory = raw.row_factory, raw.text_factory
-    raw.row_factory, raw.text_factory = None, str
-    try:
-        yield
-    finally:
-        raw.row_factory, raw.text_factory = row_factory, text_factory
+    def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
+        transaction = entered(self._gate)
+        if not isinstance(transaction, SqliteTransaction):
+            return None
+
+        def join(connection: Connection) -> T:
+            tx = connection.tx()
+            with tx.savepoint():
+                return drive(tx, verb(), ready)
+
+        return transaction.joining(join)

@@ -212,6 +212,9 @@ class ReferenceInsight:
 class ReferenceSchema:
     """`Schema` of a store without tables."""
 
+    async def open(self) -> None:
+        """Do nothing: there are no tables to install."""
+
     async def install(self) -> int:
         return 1
 

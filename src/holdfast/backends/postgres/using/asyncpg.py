@@ -15,14 +15,13 @@ import asyncio
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 
 from holdfast.backends.postgres.statements import Statements, transposed
-from holdfast.backends.postgres.using.adapter import Async, AsyncpgConnection, Kind, is_closed, no_transaction
-from holdfast.backends.postgres.using.optional_types import comes_from, errors_of
 from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
+from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, errors_of, is_closed, no_transaction
 from holdfast.errors import ConfigError
 from holdfast.store.steps import BecameReady, Steps
 
@@ -33,26 +32,15 @@ _ESCAPED = re.compile(r'(["\\])')
 Place = tuple[str, bool]  # a parameter's name, and whether it is sent as text
 
 
-def is_asyncpg(using: object) -> TypeGuard[AsyncpgConnection]:
-    """Return whether it is a connection of asyncpg, or one from its pool."""
-    return comes_from(using, "asyncpg.connection", "Connection") or comes_from(
+def recognise(using: Any) -> ConnectionKind | None:
+    """Return how to reach a connection of asyncpg, also one from its pool; None for objects of other libraries."""
+    is_ours = comes_from(using, "asyncpg.connection", "Connection") or comes_from(
         using, "asyncpg.pool", "PoolConnectionProxy"
     )
+    return direct(using, check_open, is_async=True) if is_ours else None
 
 
-def recognise(using: object) -> Kind | None:
-    """Return how to reach its connection; None for objects of other libraries."""
-    if not is_asyncpg(using):
-        return None
-    connection = check_open(using)
-
-    async def reach() -> AsyncpgConnection:
-        return check_open(connection)
-
-    return Async(reach)
-
-
-def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
+def check_open(connection: Any) -> Any:
     """Check that a transaction is open, and that the connection belongs to this event loop."""
     if getattr(connection, "_con", connection) is None or connection.is_closed():
         raise is_closed()
@@ -64,7 +52,7 @@ def check_open(connection: AsyncpgConnection) -> AsyncpgConnection:
         )
         raise ConfigError(message)
     if not connection.is_in_transaction():
-        raise no_transaction("`async with connection.transaction():`")
+        raise no_transaction("open `async with connection.transaction():`")
     return connection
 
 
@@ -75,7 +63,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def drive(connection: AsyncpgConnection, statements: Statements, steps: Steps[T]) -> T:
+async def drive(connection: Any, statements: Statements, steps: Steps[T]) -> T:
     """Run a verb to its end; errors of the server are raised as those of psycopg."""
     try:
         asked = next(steps)
@@ -87,7 +75,7 @@ async def drive(connection: AsyncpgConnection, statements: Statements, steps: St
         steps.close()
 
 
-async def _answer(connection: AsyncpgConnection, statements: Statements, asked: Asked) -> Rows:
+async def _answer(connection: Any, statements: Statements, asked: Asked) -> Rows:
     if isinstance(asked, BecameReady):
         return []
     if isinstance(asked, Together):

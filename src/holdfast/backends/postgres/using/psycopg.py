@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard, TypeVar
+from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.pq import TransactionStatus
 
-from holdfast.backends.postgres.using.adapter import Async, Blocking, Kind, is_closed, no_transaction
+from holdfast.backends.sql.using.kinds import ConnectionKind, direct, is_closed, no_transaction
+from holdfast.errors import ConfigError
 
-Raw = TypeVar("Raw", Connection[Any], AsyncConnection[Any])
 
-
-def recognise(using: object) -> Kind | None:
+def recognise(using: Any) -> ConnectionKind | None:
     """Return how to reach its connection; None for objects of other libraries."""
-    raw = using.connection if _is_cursor(using) else using
-    if is_blocking(raw):
-        blocking = check_open(raw)
-        return Blocking(lambda: check_open(blocking))
-    if _is_async(raw):
-        awaited = check_open(raw)
-
-        async def reach() -> AsyncConnection[Any]:
-            return check_open(awaited)
-
-        return Async(reach)
-    return None
+    raw = using.connection if isinstance(using, Cursor | AsyncCursor) else using
+    if not isinstance(raw, Connection | AsyncConnection):
+        return None
+    return direct(raw, check_open, is_async=isinstance(raw, AsyncConnection))
 
 
-def is_blocking(raw: object) -> TypeGuard[Connection[Any]]:
-    """Return whether it is a blocking connection."""
-    return isinstance(raw, Connection)
-
-
-def _is_async(raw: object) -> TypeGuard[AsyncConnection[Any]]:
-    return isinstance(raw, AsyncConnection)
-
-
-def _is_cursor(using: object) -> TypeGuard[Cursor[Any] | AsyncCursor[Any]]:
-    return isinstance(using, Cursor | AsyncCursor)
-
-
-def check_open(raw: Raw) -> Raw:
+def check_open(raw: Any) -> Any:
     """Check that a transaction is open, or begins with the next statement."""
     if raw.closed:
         raise is_closed()
     if raw.autocommit and raw.pgconn.transaction_status == TransactionStatus.IDLE:
-        raise no_transaction("`with connection.transaction():`")
+        raise no_transaction("open `with connection.transaction():`")
     return raw
+
+
+def check_of_django(raw: Any) -> Any:
+    """Check a connection that Django has opened: with psycopg 2 if version 3 is not installed."""
+    if isinstance(raw, Connection):
+        return check_open(raw)
+    driver = type(raw).__module__.partition(".")[0]
+    message = f"the Django connection given as using= uses {driver}: install psycopg 3, which Django then prefers"
+    raise ConfigError(message)

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.model.allocation import Grant, Share
-from holdfast.model.job import Lease
-from holdfast.store.backend import Transaction
 from holdfast.store.consumers import StreamTransaction
-from holdfast.store.steps import Runner, Steps, Verb
+from holdfast.store.fences import HandlerTransactions
+from holdfast.store.steps import Runner, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, Fetched, ParkedView, Start, Subscription
 
 
-class HandlersTransactions(Protocol):
-    """Opens the transactions of handlers: of tasks under a lease, of consumers under a grant."""
-
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]: ...  # noqa: D102
-
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]: ...  # noqa: D102
-
-    def begin_stream(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]: ...  # noqa: D102
-
-    def begin_stream_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]: ...  # noqa: D102
-
-
-class _Fetch(Protocol):
-    """The store's verb of `fetch`."""
-
-    def __call__(self, grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetched]: ...
-
-
 class SqlConsumers:
-    """`ConsumerStore` on a SQL store. `look` runs the verb `fetch`: `Runner.read` if that is several statements."""
+    """`ConsumerStore` on a SQL store. `fetch` is the store's verb of that name; it runs in one look."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        transactions: HandlersTransactions,
-        fetch: _Fetch,
-        look: Callable[[Verb[Fetched]], Awaitable[Fetched]],
-    ) -> None:
+    def __init__(self, runner: Runner, transactions: HandlerTransactions, fetch: Callable[..., Steps[Fetched]]) -> None:
         self._runner = runner
         self._transactions = transactions
         self._fetch = fetch
-        self._look = look
 
     async def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.subscribe(consumer, subscription, start))
@@ -55,7 +28,7 @@ class SqlConsumers:
     async def fetch(  # noqa: D102
         self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
     ) -> Fetched:
-        return await self._look(lambda: self._fetch(grant, after=after, limit=limit, max_bytes=max_bytes))
+        return await self._runner.look(lambda: self._fetch(grant, after=after, limit=limit, max_bytes=max_bytes))
 
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:  # noqa: D102
         run = self._runner.write if commit.parks or commit.unparks else self._runner.once
@@ -68,10 +41,10 @@ class SqlConsumers:
         return await self._runner.write(lambda: consumers.release(grant))
 
     def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:  # noqa: D102
-        return self._transactions.begin_stream(grant, limit=limit)
+        return self._transactions.begin(grant, limit=limit)
 
     def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:  # noqa: D102
-        return self._transactions.begin_stream_blocking(grant, limit=limit)
+        return self._transactions.begin_blocking(grant, limit=limit)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
         return await self._runner.look(consumer_admin.consumers)
