@@ -50,6 +50,9 @@ async def test_tables_of_another_version_are_refused(url: str, version: int, rem
         connection.execute(query, (version,))
     with pytest.raises(SchemaMismatch, match=remedy):
         await backend.schema.check()
+    if version:
+        with pytest.raises(SchemaMismatch, match=remedy):
+            await backend.schema.install()
     await backend.close()
 
 

@@ -35,3 +35,13 @@ async def test_what_was_completed_before_pruning_went_by_age_is_pruned_after_the
     await backend.open()
     assert [await backend.jobs.prune(Retention(), 2) for _ in range(4)] == [2, 2, 1, 0]
     await backend.close()
+
+
+async def test_the_script_installs_what_install_does(tmp_path: Path):
+    path = tmp_path / "jobs.db"
+    backend = open_backend(f"sqlite:///{path}")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(backend.schema.script())
+    await backend.schema.check()
+    await backend.open()
+    await backend.close()

@@ -39,8 +39,8 @@ class StreamParts(NamedTuple):
         return self.joined(using)
 
 
-class Callers(Protocol):
-    """Runs verbs in the transactions of callers, on the connections that they pass."""
+class CallersConnections(Protocol):
+    """The connections that callers pass: runs verbs in their open transactions."""
 
     def runner(self, using: object) -> Runner: ...  # noqa: D102
 
@@ -57,7 +57,7 @@ class StoreParts(ABC):
     schema: Schema
     notifier: Notifier
     transactions: HandlerTransactions
-    callers: Callers
+    callers: CallersConnections
     rows: JobRows
     owner: object
 

@@ -60,7 +60,7 @@ class PostgresParts(StoreParts):
         self.callers = callers = PostgresCallers(location, statements)
         self.blockers = Blockers(self.runner)
         self._lanes = Lanes(self.runner)
-        self.jobs = self.jobs_over(self.runner, may_copy=lambda: not self.runner.joins)
+        self.jobs = self.jobs_over(self.runner)
         self.queues = QueuesOverRows(self.runner, self.rows)
         self.insight = InsightOverRows(self.runner, self.rows, partial(facts, location.schema))
         self.schema = PostgresSchema(self.runner, location)
@@ -72,10 +72,8 @@ class PostgresParts(StoreParts):
             joined=lambda using: events_over(callers.runner(using)),
         )
 
-    def jobs_over(self, runner: Runner, may_copy: Callable[[], bool] = lambda: False) -> PostgresJobs:  # noqa: D102
-        return PostgresJobs(
-            runner, self.rows, lanes=self._lanes, floors=self._floors, blockers=self.blockers, may_copy=may_copy
-        )
+    def jobs_over(self, runner: Runner) -> PostgresJobs:  # noqa: D102
+        return PostgresJobs(runner, self.rows, lanes=self._lanes, floors=self._floors, blockers=self.blockers)
 
     def _became_ready(self, places: Sequence[Place]) -> None:
         """Lower the claim floors to these places, and notify waiting workers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import psycopg
@@ -11,6 +11,7 @@ import psycopg
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.lane_cache import Lanes
+from holdfast.backends.postgres.runners import runs_alone
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
@@ -26,23 +27,13 @@ COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round
 
 
 class PostgresJobs(JobsOverRows):
-    """`JobStore` on PostgreSQL. `may_copy` returns whether a COPY may run now: not inside a joined transaction."""
+    """`JobStore` on PostgreSQL."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        rows: JobRows,
-        *,
-        lanes: Lanes,
-        floors: Floors,
-        blockers: Blockers,
-        may_copy: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, runner: Runner, rows: JobRows, *, lanes: Lanes, floors: Floors, blockers: Blockers) -> None:
         super().__init__(runner, rows)
         self._lanes = lanes
         self._floors = floors
         self._blockers = blockers
-        self._may_copy = may_copy
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         if not jobs:
@@ -50,7 +41,7 @@ class PostgresJobs(JobsOverRows):
         lanes = await self._lanes.of(jobs)
         if any(job.order_key is not None for job in jobs):
             return await self._runner.write(lambda: enqueuing.insert_ordered(jobs, lanes))
-        if len(jobs) >= COPY_FROM and self._may_copy():
+        if len(jobs) >= COPY_FROM and runs_alone(self._runner):
             try:
                 return await self._runner.write(lambda: enqueuing.copy(jobs, lanes))
             except psycopg.errors.UniqueViolation:

@@ -207,6 +207,11 @@ class PoolRunner:
         raise translated from error
 
 
+def runs_alone(runner: Runner) -> bool:
+    """Return whether the next verb of a runner has a transaction of its own, in which a COPY or a repeat may run."""
+    return isinstance(runner, PoolRunner) and not runner.joins
+
+
 async def _roll_back(connection: AsyncConnection[Any]) -> None:
     """Roll back; if that fails, drop the connection: the server then rolls back by itself."""
     if connection.closed or is_idle(connection):

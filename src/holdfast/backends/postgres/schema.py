@@ -19,10 +19,11 @@ MIGRATIONS = migrations("holdfast.backends.postgres")
 class PostgresSchema(SqlSchema):
     """`Schema` on PostgreSQL."""
 
+    role = "a role that may create a schema"
+
     def __init__(self, runner: PoolRunner, location: PostgresLocation) -> None:
         where = f"{location.url}: the tables in the schema {location.schema}"
-        role = "a role that may create a schema"
-        super().__init__(runner, MIGRATIONS, where, may_install=location.install, role=role)
+        super().__init__(runner, MIGRATIONS, where, installs=location.install)
         self._schema = location.schema
 
     def lock(self) -> Steps[None]:  # noqa: D102

@@ -9,7 +9,7 @@ import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
 from holdfast.backends.postgres.category_cache import Categories
-from holdfast.backends.postgres.runners import PoolRunner, SwiftRunner
+from holdfast.backends.postgres.runners import SwiftRunner, runs_alone
 from holdfast.backends.postgres.verbs import append as appending
 from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
 from holdfast.backends.sql.streams import leadership as leading
@@ -48,7 +48,7 @@ class PostgresEvents(SqlEvents):
                 appended = await self._append(new)
             except psycopg.errors.UniqueViolation as error:
                 # Another transaction has just appended one of these ids to another partition: a repeat finds it.
-                if number == _ATTEMPTS or not self._is_alone:
+                if number == _ATTEMPTS or not runs_alone(self._swift):
                     message = "an event with the same id was appended concurrently to another partition: append again"
                     raise StoreUnavailable(message) from error
             else:
@@ -61,14 +61,9 @@ class PostgresEvents(SqlEvents):
         categories = await self._categories.of(needed)
         if not needed <= categories.keys():
             return await self._swift.write(lambda: appending.append_to_new(new, categories))
-        if self._is_alone and len(new) >= COPY_FROM:
+        if len(new) >= COPY_FROM and runs_alone(self._swift):
             return await self._swift.write(lambda: appending.copy(new, categories))
         return await self._swift.at_once(lambda: appending.append(new, categories))
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether an append runs in a separate transaction."""
-        return isinstance(self._swift, PoolRunner) and not self._swift.joins
 
 
 class PostgresAllocations(SqlAllocations):

@@ -12,26 +12,16 @@ from holdfast.store.steps import Runner, Steps
 
 
 class SqlSchema(ABC):
-    """`Schema` on a SQL store.
+    """`Schema` on a SQL store. `where` names the tables in errors, `installs`: whether `open` may install them."""
 
-    `where` names the tables in errors. `may_install`: whether `open` may install them. `role` names who may, on a store
-    that does not let everyone.
-    """
+    role: str | None = None
+    """Who may install the tables, on a store that does not let everyone."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        migrations: Mapping[int, str],
-        where: str,
-        *,
-        may_install: bool = True,
-        role: str | None = None,
-    ) -> None:
+    def __init__(self, runner: Runner, migrations: Mapping[int, str], where: str, *, installs: bool = True) -> None:
         self._runner = runner
         self._migrations = migrations
         self._where = where
-        self._may_install = may_install
-        self._role = role
+        self._installs = installs
 
     @abstractmethod
     def lock(self) -> Steps[None]:
@@ -55,22 +45,17 @@ class SqlSchema(ABC):
     async def open(self) -> None:
         """Install into a database without our tables, if allowed; raise `SchemaMismatch` for older or newer ones."""
         version = await self._runner.read(self.version)
-        if version == 0 and self._may_install:
-            version = await self._install_first()
+        if version == 0 and self._installs:
+            try:
+                version = await self._runner.write(lambda: self._upgrade(only_first=True))
+            except StoreError as error:
+                if self.role is None or isinstance(error, StoreUnavailable):
+                    raise
+                if isinstance(error, OutcomeUnknown):  # safe to open again: that finds out whether it was installed
+                    raise StoreUnavailable(str(error)) from error
+                message = f"{self._where} are missing and could not be installed ({error}): run "
+                raise SchemaMismatch(message + f"`holdfast schema install` as {self.role}") from error
         self.require(version)
-
-    async def _install_first(self) -> int:
-        try:
-            return await self._runner.write(lambda: self._upgrade(only_first=True))
-        except StoreUnavailable:
-            raise
-        except StoreError as error:
-            if self._role is None:
-                raise
-            if isinstance(error, OutcomeUnknown):  # safe to open again: that finds out whether it was installed
-                raise StoreUnavailable(str(error)) from error
-            message = f"{self._where} are missing and could not be installed ({error}): run `holdfast schema install` "
-            raise SchemaMismatch(message + f"as {self._role}") from error
 
     def version(self) -> Steps[int]:
         """Return the version of the tables; 0 if there are none."""
