@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.model.allocation import Grant, Share
 from holdfast.store.consumers import StreamTransaction
-from holdfast.store.fences import HandlerTransactions
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.steps import Runner
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, ParkedView, Start, Subscription
 
@@ -16,7 +16,7 @@ from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, Pa
 class SqlConsumers:
     """`ConsumerStore` on a SQL store, except `fetch`."""
 
-    def __init__(self, runner: Runner, transactions: HandlerTransactions) -> None:
+    def __init__(self, runner: Runner, transactions: HandlersTransactions) -> None:
         self._runner = runner
         self._transactions = transactions
 
