@@ -15,7 +15,7 @@ from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Insight, Notifier, QueueStore, Schema, Transaction
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.events import EventStore
-from holdfast.store.fences import HandlerTransactions
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import entered
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs import JobStore
@@ -56,7 +56,7 @@ class StoreParts(ABC):
     insight: Insight
     schema: Schema
     notifier: Notifier
-    transactions: HandlerTransactions
+    transactions: HandlersTransactions
     callers: CallersConnections
     rows: JobRows
     owner: object

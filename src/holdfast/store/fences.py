@@ -12,7 +12,7 @@ from holdfast.model.job import Lease
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction
 
 
-class HandlerTransactions(ABC):
+class HandlersTransactions(ABC):
     """Opens the transactions of handlers: of a task under a lease, of a consumer under a grant."""
 
     def __init__(self, verbs: FencedVerbs) -> None:

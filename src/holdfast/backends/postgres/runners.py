@@ -127,9 +127,9 @@ class PoolRunner:
         else:
             act()
 
-    async def _run(self, verb: Verb[T], way: _Way) -> T:
+    def _run(self, verb: Verb[T], way: _Way) -> Awaitable[T]:
         transaction = self._entered()
-        return await (self._repeat(verb, way) if transaction is None else self._joined(transaction, verb))
+        return self._repeat(verb, way) if transaction is None else self._joined(transaction, verb)
 
     async def _joined(self, transaction: PostgresTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it, only once.
@@ -174,8 +174,7 @@ class PoolRunner:
                 await self._execute(connection, _COMMIT)
         except BaseException as error:
             if begin is not None or frame:
-                with bounded(connection, self._reply_timeout):
-                    await _roll_back(connection)
+                await self._roll_back(connection)
             if isinstance(error, psycopg.Error):
                 self._explain(connection, error, committing=committing)
             raise
@@ -188,6 +187,17 @@ class PoolRunner:
     async def _execute(self, connection: AsyncConnection[Any], command: bytes) -> None:
         with bounded(connection, self._reply_timeout):
             await connection.execute(command)
+
+    async def _roll_back(self, connection: AsyncConnection[Any]) -> None:
+        """Roll back; if that fails, drop the connection: the server then rolls back by itself."""
+        if connection.closed or is_idle(connection):
+            return
+        try:
+            await self._execute(connection, b"rollback")
+        except BaseException as error:
+            drop(connection)
+            if not isinstance(error, psycopg.Error):
+                raise
 
     def _explain(self, connection: AsyncConnection[Any], error: psycopg.Error, *, committing: bool) -> None:
         """Raise the translated error, and drop connections that are no longer usable.
@@ -210,16 +220,3 @@ class PoolRunner:
 def runs_alone(runner: Runner) -> bool:
     """Return whether the next verb of a runner has a transaction of its own, in which a COPY or a repeat may run."""
     return isinstance(runner, PoolRunner) and not runner.joins
-
-
-async def _roll_back(connection: AsyncConnection[Any]) -> None:
-    """Roll back; if that fails, drop the connection: the server then rolls back by itself."""
-    if connection.closed or is_idle(connection):
-        return
-    try:
-        await connection.execute(b"rollback")
-    except psycopg.Error:
-        drop(connection)
-    except asyncio.CancelledError:
-        drop(connection)
-        raise

@@ -13,11 +13,11 @@ from holdfast.backends.postgres.handler_transaction import (
     PostgresPlace,
 )
 from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
-from holdfast.store.fences import HandlerTransactions
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import FenceCheck, opened, opened_blocking
 
 
-class PostgresTransactions(HandlerTransactions):
+class PostgresTransactions(HandlersTransactions):
     """Opens handlers' transactions."""
 
     def __init__(self, pools: PostgresPools, blocking: PostgresBlockingPool, place: PostgresPlace) -> None:

@@ -12,12 +12,12 @@ from holdfast.backends.sqlite.handler_transaction import SqlitePlace, SqliteTran
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.deadlines import Deadlines
 from holdfast.concurrency.store_threads import store_thread_name
-from holdfast.store.fences import HandlerTransactions
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, opened, opened_blocking
 from holdfast.store.steps import Place
 
 
-class SqliteTransactions(HandlerTransactions):
+class SqliteTransactions(HandlersTransactions):
     """Opens handlers' transactions."""
 
     def __init__(

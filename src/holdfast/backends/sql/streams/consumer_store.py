@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.model.allocation import Grant, Share
 from holdfast.store.consumers import StreamTransaction
-from holdfast.store.fences import HandlerTransactions
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, Fetched, ParkedView, Start, Subscription
 
@@ -17,7 +17,9 @@ from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView, Fe
 class SqlConsumers:
     """`ConsumerStore` on a SQL store. `fetch` is the store's verb of that name; it runs in one look."""
 
-    def __init__(self, runner: Runner, transactions: HandlerTransactions, fetch: Callable[..., Steps[Fetched]]) -> None:
+    def __init__(
+        self, runner: Runner, transactions: HandlersTransactions, fetch: Callable[..., Steps[Fetched]]
+    ) -> None:
         self._runner = runner
         self._transactions = transactions
         self._fetch = fetch
