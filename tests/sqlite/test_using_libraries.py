@@ -136,7 +136,9 @@ async def test_an_async_call_uses_the_connection_in_its_own_thread(path: Path, o
 
 
 def test_what_is_no_transaction_of_this_store_is_refused(charge: TaskHandle[..., Any], path: Path, tmp_path: Path):
-    enqueue = lambda using: charge.options(using=using).sync.enqueue(order_id=7)  # noqa: E731
+    def enqueue(using: object) -> None:
+        charge.options(using=using).sync.enqueue(order_id=7)
+
     with connection(tmp_path / "other.db") as using, pytest.raises(ConfigError, match=r"is open on '.*other\.db'"):
         enqueue(using)
     with (

@@ -7,6 +7,7 @@ the port compose the store's generators with `yield from` and never see a reques
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -34,6 +35,22 @@ class Runner(Protocol):
     def read(self, verb: Verb[T]) -> Awaitable[T]:
         """Run a verb in one snapshot."""
         ...
+
+
+class PlainRunner(ABC):
+    """A `Runner` that runs one statement like a transaction, and a snapshot too unless `read` is overridden."""
+
+    @abstractmethod
+    def write(self, verb: Verb[T]) -> Awaitable[T]: ...  # noqa: D102 - see `Runner`
+
+    def once(self, verb: Verb[T]) -> Awaitable[T]:  # noqa: D102
+        return self.write(verb)
+
+    def read(self, verb: Verb[T]) -> Awaitable[T]:  # noqa: D102
+        return self.write(verb)
+
+    def look(self, verb: Verb[T]) -> Awaitable[T]:  # noqa: D102
+        return self.read(verb)
 
 
 Place = tuple[int, int, int]

@@ -51,7 +51,9 @@ class SqliteTransaction(OpenTransaction):
         self._queue = place.queue
         self._deadline: Deadline | None = None
         self._run: Callable[[Work[Any]], Any] = session.run if is_async else session.run_blocking
-        self._finish = (lambda work: uncancellable(session.run(work))) if is_async else self._run
+        self._finish: Callable[[Work[Any]], Any] = (
+            (lambda work: uncancellable(session.run(work))) if is_async else session.run_blocking
+        )
         self.connection = TransactionConnection(lambda work: self._run(self._guarded(work)))
 
     def begin(self) -> Any:  # noqa: D102 - see `OpenTransaction`

@@ -12,12 +12,12 @@ from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.store.handler_transaction import entered
-from holdfast.store.steps import Ready, Verb
+from holdfast.store.steps import PlainRunner, Ready, Verb
 
 T = TypeVar("T")
 
 
-class SessionRunner:
+class SessionRunner(PlainRunner):
     """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open.
 
     With `unheard`, it runs the verbs of nodes and their leader. A late heartbeat costs its node all its shares. So it
@@ -54,8 +54,6 @@ class SessionRunner:
             self._became_ready()
         return result
 
-    once = write
-
     def transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         """Run a verb under the write lock, in this thread."""
         if self._unheard is None:
@@ -73,8 +71,6 @@ class SessionRunner:
         if self._gated_reads:
             return await self.write(verb)
         return await self._reader.run(lambda connection: self.snapshot(connection, verb))
-
-    look = read
 
     def snapshot(self, connection: Connection, verb: Verb[T]) -> T:
         """Run a verb in one snapshot, in this thread."""

@@ -32,12 +32,16 @@ _ESCAPED = re.compile(r'(["\\])')
 Place = tuple[str, bool]  # a parameter's name, and whether it is sent as text
 
 
-def recognise(using: Any) -> ConnectionKind | None:
-    """Return how to reach a connection of asyncpg, also one from its pool; None for objects of other libraries."""
-    is_ours = comes_from(using, "asyncpg.connection", "Connection") or comes_from(
+def is_asyncpg(using: Any) -> bool:
+    """Return whether it is a connection of asyncpg, or one from its pool."""
+    return comes_from(using, "asyncpg.connection", "Connection") or comes_from(
         using, "asyncpg.pool", "PoolConnectionProxy"
     )
-    return direct(using, check_open, is_async=True) if is_ours else None
+
+
+def recognise(using: Any) -> ConnectionKind | None:
+    """Return how to reach its connection; None for objects of other libraries."""
+    return direct(using, check_open, is_async=True) if is_asyncpg(using) else None
 
 
 def check_open(connection: Any) -> Any:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg as driver
-from psycopg import AsyncConnection, Connection
+from psycopg import Connection
 
 from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.execute import drive, drive_blocking
@@ -72,9 +72,9 @@ class PostgresCallers(Callers):
             return await self._drive(raw, steps)
 
     async def _drive(self, raw: Any, steps: Steps[T]) -> T:
-        if isinstance(raw, AsyncConnection):
-            return await drive(raw, self._statements, steps, Ready())
-        return await asyncpg.drive(raw, self._statements, steps)
+        if asyncpg.is_asyncpg(raw):
+            return await asyncpg.drive(raw, self._statements, steps)
+        return await drive(raw, self._statements, steps, Ready())
 
 
 @contextmanager
@@ -84,5 +84,5 @@ def _explained(raw: Any) -> Generator[None]:
     except driver.Error as error:
         if error.sqlstate == _FAILED_BEFORE:
             raise has_failed() from error
-        broken = raw.closed if isinstance(raw, Connection | AsyncConnection) else raw.is_closed()
+        broken = raw.is_closed() if asyncpg.is_asyncpg(raw) else raw.closed
         raise translate(error, "the caller's connection", broken=broken) from error

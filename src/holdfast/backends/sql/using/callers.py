@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.backends.sql.using.kinds import ConnectionKind
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.errors import ConfigError, Unsupported
-from holdfast.store.steps import Steps, Verb
+from holdfast.store.steps import PlainRunner, Steps, Verb
 
 T = TypeVar("T")
 Recogniser = Callable[[Any], ConnectionKind | None]
@@ -18,7 +18,7 @@ Recogniser = Callable[[Any], ConnectionKind | None]
 class Callers(ABC):
     """The connections that callers pass. A store implements how the steps of a verb run on those of its drivers.
 
-    `in_thread` runs blocking work: elsewhere than in the event loop, which must not wait for locks.
+    `in_thread` runs blocking work; unless a store overrides it, lock waits do not block the event loop.
     """
 
     in_thread = staticmethod(where_it_may_wait)
@@ -60,7 +60,7 @@ class Callers(ABC):
         raise ConfigError(f"using= must be {self._kinds}; not {name}")
 
 
-class CallersRunner:
+class CallersRunner(PlainRunner):
     """`Runner` in one caller's transaction: every kind of verb runs immediately, in that transaction."""
 
     def __init__(self, callers: Callers, kind: ConnectionKind) -> None:
@@ -74,4 +74,6 @@ class CallersRunner:
             return await callers.drive(await reach(), verb())
         return await callers.in_thread(lambda: callers.drive_blocking(reach(), verb()))
 
-    once = at_once = look = read = write
+    def at_once(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb."""
+        return self.write(verb)
