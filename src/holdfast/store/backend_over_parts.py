@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from holdfast.concurrency.per_process import PerProcess
 from holdfast.model.job import Lease
@@ -27,7 +28,8 @@ from holdfast.store.verbs.finish import complete
 T = TypeVar("T")
 
 
-class StreamParts(NamedTuple):
+@dataclass(frozen=True)
+class StreamParts:
     """`Streams`. `joined` returns the verbs for events bound to a caller's connection."""
 
     events: EventStore

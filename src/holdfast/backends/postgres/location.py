@@ -57,8 +57,8 @@ def quoted(schema: str) -> str:
 
 
 _SETTINGS = {
-    "schema": Setting("<name>", ".*", lambda name: quoted(name).strip('"')),
-    "install": Setting("auto|never", "auto|never", lambda text: text == "auto"),
+    "schema": Setting("<name>", ".*"),
+    "install": Setting("auto|never", "auto|never"),
     "pool": Setting("<connections>", "0*[1-9][0-9]{0,9}", int),
     "reply_timeout": POSITIVE_SECONDS,
     "prepare": Setting("auto|never|always", "auto|never|always"),
@@ -71,12 +71,16 @@ class PostgresLocation(msgspec.Struct, frozen=True):
     url: str
     conninfo: str
     schema: str = "holdfast"
-    install: bool = True
+    install: str = "auto"
     pool: int = 10
     prepare: str = "auto"
     reply_timeout: float = 30.0
     full_url: str = ""
     """The URL as given, with the password: for child processes, never for display."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` unless the schema has a plain name."""
+        quoted(self.schema)
 
     def __repr__(self) -> str:
         """Show the URL without the password."""

@@ -23,7 +23,7 @@ class PostgresSchema(SqlSchema):
 
     def __init__(self, runner: PoolRunner, location: PostgresLocation) -> None:
         where = f"{location.url}: the tables in the schema {location.schema}"
-        super().__init__(runner, MIGRATIONS, where, installs=location.install)
+        super().__init__(runner, MIGRATIONS, where, installs=location.install == "auto")
         self._schema = location.schema
 
     def lock(self) -> Steps[None]:  # noqa: D102

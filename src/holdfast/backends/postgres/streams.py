@@ -40,12 +40,12 @@ class PostgresEvents(SqlEvents):
         self._categories = categories
         self._appended = appended
 
-    async def append(self, new: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
-        if not new:
+    async def append(self, events: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
+        if not events:
             return []
         for number in range(1, _ATTEMPTS + 1):
             try:
-                appended = await self._append(new)
+                appended = await self._append(events)
             except psycopg.errors.UniqueViolation as error:
                 # Another transaction has just appended one of these ids to another partition: a repeat finds it.
                 if number == _ATTEMPTS or not runs_alone(self._swift):
@@ -56,14 +56,14 @@ class PostgresEvents(SqlEvents):
                 return appended
         raise AssertionError
 
-    async def _append(self, new: Sequence[NewEvent]) -> list[Appended]:
-        needed = {event.category for event in new}
+    async def _append(self, events: Sequence[NewEvent]) -> list[Appended]:
+        needed = {event.category for event in events}
         categories = await self._categories.of(needed)
         if not needed <= categories.keys():
-            return await self._swift.write(lambda: appending.append_to_new(new, categories))
-        if len(new) >= COPY_FROM and runs_alone(self._swift):
-            return await self._swift.write(lambda: appending.copy(new, categories))
-        return await self._swift.at_once(lambda: appending.append(new, categories))
+            return await self._swift.write(lambda: appending.append_to_new(events, categories))
+        if len(events) >= COPY_FROM and runs_alone(self._swift):
+            return await self._swift.write(lambda: appending.copy(events, categories))
+        return await self._swift.at_once(lambda: appending.append(events, categories))
 
 
 class PostgresAllocations(SqlAllocations):

@@ -17,7 +17,7 @@ class SqliteEvents(SqlEvents):
         super().__init__(runner)
         self._notify = notify
 
-    async def append(self, new: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
-        appended = await self._runner.write(lambda: append(new))
+    async def append(self, events: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
+        appended = await self._runner.write(lambda: append(events))
         self._notify()
         return appended
