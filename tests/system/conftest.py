@@ -11,8 +11,8 @@ from tests.servers.postgres import NoServerError
 from tests.system.harness import Gate, Ledger, Workers
 from tests.system.stores import PostgresStore, SqliteStore, Store
 
-# On a server these are tried with each change: kills, freezes, forks and a blocked event loop, each once. All others are
-# as on SQLite, only with more round trips; `make test-slow` tries them on every store.
+# On a server these are tried with each change: kills, freezes, forks and a blocked event loop, each once. All others
+# are as on SQLite, only with more round trips; `make test-slow` tries them on every store.
 WITH_EACH_CHANGE = (
     "loses_no_job_and_doubles_no_effect[postgres-pay]",
     "killed_workers_jobs_run_again_within_a_second",
