@@ -170,8 +170,8 @@ async def _settle(sides: Sequence[Side], changed: asyncio.Event, blocking: Block
 
 async def _all_wait(sides: Sequence[Side], busy: Sequence[Side], blocking: Blocking) -> bool:
     """A circle of sides that wait for each other is broken by the store: that is waited for."""
+    free = {side.number for side in sides if side.next_step is not None}  # before the question: these stand still
     waits = await blocking.blockers([side.number for side in busy])
-    free = {side.number for side in sides if side.next_step is not None}
     while True:
         more = {number for number, before in waits.items() if before & free} - free
         if not more:

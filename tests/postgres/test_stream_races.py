@@ -240,12 +240,26 @@ PAIRS = {
 }
 
 
+# Tried with each change; `make test-slow` tries all, and stops either verb.
+USUAL = {
+    *(
+        "append-append crosswise",
+        "append-append of one id",
+        "append-trim",
+        "commit-seize",
+        "park-seize",
+        "commit-revoke",
+    ),
+    *("commit-join", "seize-heartbeat", "seize-join", "grant-usurp", "park behind-drop", "reset-commit"),
+}
+
+
 def _both(pairs: dict[str, Any]) -> list[Any]:
     """Return each pair twice: the one is stopped, or the other."""
     ways = []
     for name, (setup, one, other) in pairs.items():
         ways += [
-            pytest.param(setup, one, other, id=name),
+            pytest.param(setup, one, other, id=name, marks=() if name in USUAL else pytest.mark.slow),
             pytest.param(setup, other, one, id=f"{name}, the latter stopped", marks=pytest.mark.slow),
         ]
     return ways
