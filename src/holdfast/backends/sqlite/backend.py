@@ -77,7 +77,7 @@ class _Parts:
                 self.gate,
                 gated_reads=in_memory,
                 became_ready=self.notifier.notify,
-                unheard=self.notifier.unheard,
+                without_waking=self.notifier.without_waking,
             )
             for session in (self._reporter, self._leader)
         )
@@ -95,11 +95,14 @@ class _Parts:
     def extender(self) -> SqliteExtender:
         """Open the extending thread's connection."""
         connection = self.connect(checkpoints=True)  # an idle node writes little except its heartbeat
-        return SqliteExtender(connection, self.gate, owns=self._memory is None, unheard=self.notifier.unheard)
+        return SqliteExtender(
+            connection, self.gate, owns=self._memory is None, without_waking=self.notifier.without_waking
+        )
 
     def close(self) -> None:
         """Close everything."""
         self.notifier.close()
+        self.notifier.join()
         self.transactions.close()
         self._reporter.close()
         self._leader.close()

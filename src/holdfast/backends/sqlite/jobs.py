@@ -88,13 +88,13 @@ class SqliteExtender:
         gate: WriteQueue,
         *,
         owns: bool,
-        unheard: Callable[[Connection], AbstractContextManager[None]],
+        without_waking: Callable[[Connection], AbstractContextManager[None]],
     ) -> None:
         self._connection = connection
         self._gate = gate
         self._owns = owns
         self._rows = SqliteJobRows()
-        self._unheard = unheard
+        self._without_waking = without_waking
 
     def _write(self, verb: Verb[T]) -> T:
         with self._gate.passage(first=True), self._connection.write() as tx:
@@ -119,7 +119,7 @@ class SqliteExtender:
         sent = time.monotonic()
 
         with self._gate.passage(first=True), ExitStack() as after, self._connection.write() as tx:
-            after.enter_context(self._unheard(self._connection))  # a heartbeat must not wake its own node
+            after.enter_context(self._without_waking(self._connection))  # a heartbeat must not wake its own node
             waited = timedelta(seconds=time.monotonic() - sent)
             return msgspec.structs.replace(drive(tx, nodes.heartbeat(node, timing), Ready()), waited=waited)
 

@@ -105,14 +105,14 @@ class FirstRunner(SessionRunner):
         *,
         gated_reads: bool,
         became_ready: Callable[[], None],
-        unheard: Callable[[Connection], AbstractContextManager[None]],
+        without_waking: Callable[[Connection], AbstractContextManager[None]],
     ) -> None:
         super().__init__(writer, reader, gate, gated_reads=gated_reads, became_ready=became_ready)
-        self._unheard = unheard
+        self._without_waking = without_waking
 
     def _transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
-            after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
+            after.enter_context(self._without_waking(connection))  # from inside the transaction until after its commit
             return drive(tx, verb(), ready)
 
 
