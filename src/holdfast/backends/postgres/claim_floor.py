@@ -32,7 +32,7 @@ class Floors:
         self._scanned_at = float("-inf")
         self._cost = 0.0
 
-    def hints(self) -> tuple[dict[int, Place], int]:
+    def starts(self) -> tuple[dict[int, Place], int]:
         """Return the places to begin at, and a mark to pass to `claimed`."""
         with self._lock:
             if self._clock() - self._scanned_at >= max(_SOONEST, self._cost * _SHARE):

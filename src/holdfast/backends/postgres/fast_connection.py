@@ -9,10 +9,7 @@ time instead of 146.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-from psycopg.pq import Format
-from psycopg.pq.abc import PGconn
+from typing import Any
 
 from holdfast.backends.postgres.wire import Filled, LibpqConnection, fill
 
@@ -29,11 +26,12 @@ class FastConnection(LibpqConnection):
 
     async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
         """Run a statement and return its rows; None, with nothing done, if it must go through a cursor."""
-        ready = await self._made_ready(text, parameters)
-        if ready is None:
+        named = await self._named_statement(text, parameters)
+        if named is None:
             return None
-        ready.send(self.pgconn)
-        return ready.filled.rows(await self._answer())
+        filled, name = named
+        filled.send(self.pgconn, name)
+        return filled.rows(await self._answer())
 
     async def ask_all(
         self, queries: Sequence[tuple[bytes, Mapping[str, object]]], frame: tuple[()] | tuple[bytes, bytes]
@@ -43,18 +41,18 @@ class FastConnection(LibpqConnection):
         `frame` begins and ends a transaction around them. After a statement that fails the server skips all later ones,
         the end of the transaction too, so that the session may be left inside the transaction.
         """
-        asked: list[_Ready] = []
+        asked: list[tuple[Filled, bytes]] = []
         nothing: Mapping[str, object] = {}
         for text, parameters in [(frame[0], nothing), *queries, (frame[1], nothing)] if frame else queries:
-            ready = await self._made_ready(text, parameters)
-            if ready is None:
+            named = await self._named_statement(text, parameters)
+            if named is None:
                 return None
-            asked.append(ready)
-        results = await self._answers_together([ready.send for ready in asked])
-        answers = [ready.filled.rows(result) for ready, result in zip(asked, results, strict=True)]
+            asked.append(named)
+        answers = await self._rows_together(asked)
         return answers[1:-1] if frame else answers
 
-    async def _made_ready(self, text: bytes, parameters: Mapping[str, object]) -> _Ready | None:
+    async def _named_statement(self, text: bytes, parameters: Mapping[str, object]) -> tuple[Filled, bytes] | None:
+        """Return a statement with the name under which it is prepared."""
         prepared = self.prepared
         if prepared is None:
             return None
@@ -70,16 +68,4 @@ class FastConnection(LibpqConnection):
             self.pgconn.send_prepare(name, filled.query, param_types=key[1])
             await self._answer()
             prepared[key] = name
-        return _Ready(name, filled)
-
-
-class _Ready(NamedTuple):
-    """A prepared statement with its parameters."""
-
-    name: bytes
-    filled: Filled
-
-    def send(self, session: PGconn) -> None:
-        """Send the statement."""
-        formats = self.filled.transformer.formats
-        session.send_query_prepared(self.name, self.filled.values, param_formats=formats, result_format=Format.BINARY)
+        return filled, name
