@@ -18,8 +18,8 @@ from tests.servers.postgres import parts_of
 from holdfast.backends.postgres.connecting import drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
-from holdfast.backends.sql import pool
 from holdfast.errors import SchemaMismatch, StoreUnavailable, TransactionExpired
+from holdfast.store import connection_pool as pool
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.base import a_job, claim, enqueue, hold_one
 from holdfast.testing.stores import open_store
@@ -40,7 +40,7 @@ class _Emptied(list[Any]):
 
 async def test_a_pool_that_another_thread_empties_meanwhile_opens_a_connection(url: str):
     emptied = pools_for_verbs(PostgresLocation.parse(url)).here
-    emptied._idle._idle = _Emptied()
+    emptied._idle = _Emptied()
     connection = await emptied.take()
     assert not connection.closed
     emptied.drop_idle()

@@ -80,10 +80,11 @@ async def test_statements_stay_prepared_through_transactions_that_are_rolled_bac
     assert await _one(session) == 1
 
 
-async def test_past_the_bound_a_statement_is_left_to_a_cursor(session: FastConnection, monkeypatch: pytest.MonkeyPatch):
+async def test_past_the_bound_a_statement_is_not_prepared(session: FastConnection, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "_MOST", 1)
     assert await _one(session) == 1
-    assert await session.ask(b"select 2", {}) is None
+    assert await session.ask(b"select 2 + %(n)s::integer", {"n": 1}) == [(3,)]
+    assert len(session.prepared or ()) == 1
     assert await _one(session) == 1
 
 

@@ -53,32 +53,11 @@ async def drive(
 async def _answer_together(
     connection: AsyncConnection[Any], statements: Statements, asked: Together, frame: Frame
 ) -> list[Rows]:
+    if not isinstance(connection, FastConnection):  # a handler's or a caller's: one plain statement after another
+        return [await _answer(connection, statements, ask) for ask in asked.asks]
     asks = [transposed(ask) if isinstance(ask, Each) else ask for ask in asked.asks]
     queries = [(statements.text(ask.statement), statements.parameters(ask.parameters)) for ask in asks]
-    if isinstance(connection, FastConnection):
-        answers = await connection.ask_all(queries, frame)
-        if answers is not None:
-            return [_recorded(ask, rows) for ask, rows in zip(asks, answers, strict=True)]
-    if not frame:  # a caller's connection: no pipeline, one plain statement after another
-        return [await _answer(connection, statements, ask) for ask in asks]
-    before, behind = frame
-    async with connection.pipeline():
-        await connection.execute(before)
-        cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in queries]
-        for cursor, (text, parameters) in zip(cursors, queries, strict=True):
-            await cursor.execute(text, parameters, binary=True)
-        await connection.execute(behind)
-    found = [await cursor.fetchall() if cursor.description else _changed(cursor) for cursor in cursors]
-    return [_recorded(ask, rows) for ask, rows in zip(asks, found, strict=True)]
-
-
-def _recorded(ask: Ask, rows: Rows) -> Rows:
-    return rows if ask.record is None else [ask.record(*row) for row in rows]
-
-
-def _changed(cursor: AsyncCursor[Any] | Cursor[Any]) -> Rows:
-    """Return one empty row per changed row, for a statement without columns."""
-    return [()] * max(0, cursor.rowcount)
+    return [_recorded(*found) for found in zip(asks, await connection.ask_all(queries, frame), strict=True)]
 
 
 async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Each | Load | Script) -> Rows:
@@ -89,9 +68,7 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
         asked = transposed(asked)
     text = statements.text(asked.statement)
     if isinstance(connection, FastConnection) and isinstance(asked, Ask):
-        rows = await connection.ask(text, statements.parameters(asked.parameters))
-        if rows is not None:
-            return _recorded(asked, rows)
+        return _recorded(asked, await connection.ask(text, statements.parameters(asked.parameters)))
     # Not connection.cursor(): a caller's connection may have another cursor factory.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
@@ -102,6 +79,15 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
             return []
         await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
         return _recorded(asked, await cursor.fetchall() if cursor.description else _changed(cursor))
+
+
+def _recorded(ask: Ask, rows: Rows) -> Rows:
+    return rows if ask.record is None else [ask.record(*row) for row in rows]
+
+
+def _changed(cursor: AsyncCursor[Any] | Cursor[Any]) -> Rows:
+    """Return one empty row per changed row, for a statement without columns."""
+    return [()] * max(0, cursor.rowcount)
 
 
 def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T], ready: Ready) -> T:

@@ -13,6 +13,8 @@ from typing import Any
 
 from holdfast.backends.postgres.wire import Filled, LibpqConnection, fill
 
+Query = tuple[bytes, Mapping[str, object]]
+_NOTHING: Mapping[str, object] = {}
 _MOST = 200  # prepared statements of one session; a statement counts once for each combination of parameter types
 
 
@@ -24,44 +26,31 @@ class FastConnection(LibpqConnection):
 
     _named = 0
 
-    async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any] | None:
-        """Run a statement and return its rows; None, with nothing done, if it must go through a cursor."""
-        named = await self._named_statement(text, parameters)
-        if named is None:
-            return None
-        filled, name = named
+    async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
+        """Run a statement and return its rows."""
+        filled, name = await self._prepare(text, parameters)
         filled.send(self.pgconn, name)
         return filled.rows(await self._answer())
 
-    async def ask_all(
-        self, queries: Sequence[tuple[bytes, Mapping[str, object]]], frame: tuple[()] | tuple[bytes, bytes]
-    ) -> list[list[Any]] | None:
-        """Run statements in one round trip and return the rows of each; None, with nothing done, as for `ask`.
+    async def ask_all(self, queries: Sequence[Query], frame: tuple[()] | tuple[bytes, bytes]) -> list[list[Any]]:
+        """Run statements in one round trip and return the rows of each.
 
         `frame` begins and ends a transaction around them. After a statement that fails the server skips all later ones,
         the end of the transaction too, so that the session may be left inside the transaction.
         """
-        asked: list[tuple[Filled, bytes]] = []
-        nothing: Mapping[str, object] = {}
-        for text, parameters in [(frame[0], nothing), *queries, (frame[1], nothing)] if frame else queries:
-            named = await self._named_statement(text, parameters)
-            if named is None:
-                return None
-            asked.append(named)
-        answers = await self._rows_together(asked)
+        framed = [(frame[0], _NOTHING), *queries, (frame[1], _NOTHING)] if frame else queries
+        answers = await self._rows_together([await self._prepare(*query) for query in framed])
         return answers[1:-1] if frame else answers
 
-    async def _named_statement(self, text: bytes, parameters: Mapping[str, object]) -> tuple[Filled, bytes] | None:
-        """Return a statement with the name under which it is prepared."""
+    async def _prepare(self, text: bytes, parameters: Mapping[str, object]) -> tuple[Filled, bytes | None]:
+        """Return a statement, and the name under which it is prepared; None: it is to be sent unprepared."""
+        filled = fill(self, text, parameters)
         prepared = self.prepared
         if prepared is None:
-            return None
-        filled = fill(self, text, parameters)
+            return filled, None
         key = (filled.query, filled.transformer.types or ())
         name = prepared.get(key)
-        if name is None:
-            if len(prepared) >= _MOST:
-                return None
+        if name is None and len(prepared) < _MOST:
             # Never reuse a name: the server may have prepared a statement whose sender was cancelled meanwhile.
             name = b"holdfast_%d" % self._named
             self._named += 1
