@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.sql.steps import Rows, rows, value
+from holdfast.backends.sql.steps import rows, value
 from holdfast.backends.sql.streams.shares import share_lists
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
@@ -93,8 +93,13 @@ class Blockers:
     async def _end(self, look: str, **parameters: object) -> list[_Held]:
         held = [_Held(*row) for row in await self._runner.apart(lambda: rows(look, **parameters))]
         if held:
-            self._note(await self._runner.apart(lambda: _end(held, waiting=None)))
+            await self._end_holders(held)
         return held
+
+    async def _end_holders(self, held: Sequence[_Held], *, waiting: int | None = None) -> None:
+        holders, allowed, overdue, _ = map(list, zip(*held, strict=True))
+        columns = {"holders": holders, "allowed": allowed, "overdue": overdue}
+        self._note(await self._runner.apart(lambda: rows("end_holders", **columns, waiting=waiting)))
 
     async def _end_while_waiting(self, held: _Held) -> None:
         """Lock the row of a lease in our own session, with a short timeout, and end the sessions that block it."""
@@ -104,7 +109,7 @@ class Blockers:
             either: set[asyncio.Future[Any]] = {waiter, number}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             while not waiter.done():
-                self._note(await self._runner.apart(lambda: _end([held], waiting=number.result())))
+                await self._end_holders([held], waiting=number.result())
                 await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
             await waiter
         except StoreUnavailable as error:
@@ -133,16 +138,6 @@ class Blockers:
                     role,
                     role,
                 )
-
-
-def _end(held: Sequence[_Held], *, waiting: int | None) -> Steps[Rows]:
-    return rows(
-        "end_holders",
-        holders=[each.holder for each in held],
-        allowed=[each.allowed for each in held],
-        overdue=[each.overdue for each in held],
-        waiting=waiting,
-    )
 
 
 def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:
