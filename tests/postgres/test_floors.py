@@ -26,7 +26,7 @@ def _floors(stopwatch: Stopwatch, *, cost: float) -> Floors:
     """Return floors after a scan from the start of this cost that took the job at (10, 1) of lane 7."""
     floors = Floors(stopwatch)
     _, mark = floors.starts()
-    floors.claimed(mark, [(7, 10, 1)], took=cost, scanned=True)
+    floors.claimed(mark, {7: (10, 1)}, took=cost, scanned=True)
     return floors
 
 
@@ -60,25 +60,25 @@ def test_with_nothing_else_to_do_they_may_take_a_fifth():
 
 def test_a_job_that_comes_to_lie_below_lowers_the_floor():
     floors = _floors(Stopwatch(), cost=0.4)
-    floors.lower(7, 12, 5)
+    floors.lower([(7, 12, 5)])
     assert floors.starts()[0] == {7: (10, 1)}
-    floors.lower(7, 3, 9)
+    floors.lower([(7, 3, 9)])
     assert floors.starts()[0] == {7: (3, 9)}
 
 
 def test_a_floor_that_was_lowered_while_a_claim_was_on_its_way_is_not_raised_by_it():
     floors = _floors(Stopwatch(), cost=0.4)
     _, mark = floors.starts()
-    floors.lower(7, 3, 9)
-    floors.claimed(mark, [(7, 50, 2)], took=0.1, scanned=False)
+    floors.lower([(7, 3, 9)])
+    floors.claimed(mark, {7: (50, 2)}, took=0.1, scanned=False)
     assert floors.starts()[0] == {7: (3, 9)}
 
 
 def test_of_two_claims_at_once_the_later_place_stays():
     floors = _floors(Stopwatch(), cost=0.4)
     _, mark = floors.starts()
-    floors.claimed(mark, [(7, 50, 2)], took=0.1, scanned=False)
-    floors.claimed(mark, [(7, 30, 2)], took=0.1, scanned=False)
+    floors.claimed(mark, {7: (50, 2)}, took=0.1, scanned=False)
+    floors.claimed(mark, {7: (30, 2)}, took=0.1, scanned=False)
     assert floors.starts()[0] == {7: (50, 2)}
 
 

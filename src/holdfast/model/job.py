@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.model.instants import span_micros, to_datetime, to_micros
+from holdfast.model.instants import to_datetime
 
 
 class JobState(StrEnum):
@@ -66,12 +66,6 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         """Show the job without its arguments."""
         return f"<NewJob {self.id} ({self.task})>"
-
-    def due_at(self, now: int) -> int:
-        """Return when the job is due, if it is `now` in the store."""
-        if self.run_at is not None:
-            return to_micros(self.run_at)
-        return now if self.delay is None else now + span_micros(self.delay)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

@@ -32,10 +32,6 @@ class Connections(Protocol[D_contra]):
         """How many may be open in one pool."""
         ...
 
-    def is_closed(self, connection: D_contra) -> bool:
-        """Whether a returned connection has broken; a cheap check."""
-        ...
-
     def is_reusable(self, connection: D_contra) -> bool:
         """Whether a returned connection is open and between transactions."""
         ...
@@ -77,6 +73,7 @@ class _Pool(Generic[C]):
         if self._connections.is_reusable(connection) and not self._is_closed:
             self._idle.append(connection)
         else:
+            self._lost()
             self._connections.drop(connection)
 
     def _popped(self) -> C | None:
@@ -141,8 +138,6 @@ class AsyncPool(_Pool[C]):
 
     def put(self, connection: C) -> None:
         """Return a connection."""
-        if self._connections.is_closed(connection):
-            self._lost()
         self._keep(connection)
         self._slots.release()
 

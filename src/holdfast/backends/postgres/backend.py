@@ -85,7 +85,7 @@ class _Parts:
 
     def _became_ready(self, places: Sequence[Place]) -> None:
         """Lower the claim floors to these places, and notify waiting workers."""
-        self.floors.lower_all(places)
+        self.floors.lower(places)
         self.notifier.notify()
 
     def _drop_idle(self) -> None:

@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.sql.steps import Ask, Each, Load, Rows, Script, Together
+from holdfast.backends.sql.steps import Ask, Asked, Each, Load, Rows, Script, Together
 from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
@@ -106,22 +106,12 @@ def drive_blocking(connection: Connection[Any], statements: Statements, steps: S
         steps.close()
 
 
-def _answer_blocking(
-    connection: Connection[Any], statements: Statements, asked: Ask | Together | Each | Load | Script
-) -> Rows:
+def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Asked) -> Rows:
     if isinstance(asked, Together):
         return [_answer_blocking(connection, statements, ask) for ask in asked.asks]
-    if isinstance(asked, Script):
-        connection.execute(asked.text.encode())
-        return []
-    if isinstance(asked, Each):
-        asked = transposed(asked)
-    text = statements.text(asked.statement)
+    ask = transposed(asked) if isinstance(asked, Each) else asked
+    if not isinstance(ask, Ask):
+        raise TypeError(ask)  # COPY and migrations run only on the async connections of the store
     with Cursor(connection, row_factory=tuple_row) as cursor:
-        if isinstance(asked, Load):
-            with cursor.copy(text) as copy:
-                for chunk in asked.chunks:
-                    copy.write(chunk)
-            return []
-        cursor.execute(text, statements.parameters(asked.parameters), binary=True)
-        return _recorded(asked, cursor.fetchall() if cursor.description else _changed(cursor))
+        cursor.execute(statements.text(ask.statement), statements.parameters(ask.parameters), binary=True)
+        return _recorded(ask, cursor.fetchall() if cursor.description else _changed(cursor))

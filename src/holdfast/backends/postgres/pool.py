@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg import AsyncConnection, Connection
 
-from holdfast.backends.postgres.connecting import Either, connect, connect_blocking, drop, has_gone, is_idle
+from holdfast.backends.postgres.connecting import connect, connect_blocking, drop, has_gone, is_idle
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.store.connection_pool import AsyncPools, BlockingPool
 
@@ -28,11 +28,8 @@ class PostgresConnections:
         self.url = location.url
         self.limit = location.pool
 
-    def is_closed(self, connection: Either) -> bool:  # noqa: D102 - see `Connections`
-        return connection.closed
-
     @contextmanager
-    def lent(self, connection: Any) -> Generator[None]:  # noqa: D102
+    def lent(self, connection: Any) -> Generator[None]:  # noqa: D102 - see `Connections`
         kept = connection.row_factory, connection.cursor_factory, connection.prepare_threshold
         try:
             yield

@@ -102,7 +102,6 @@ class _Parts:
     def close(self) -> None:
         """Close everything."""
         self.notifier.close()
-        self.notifier.join()
         self.transactions.close()
         self._reporter.close()
         self._leader.close()

@@ -68,6 +68,11 @@ class SqliteNotifier(LocalNotifier):
         super().__init__("sqlite", None if connect is None else partial(self._poll, connect))
         self._watch_now: _Watch | None = None
 
+    def close(self) -> None:
+        """Remove all listeners, and end the thread."""
+        super().close()
+        self.join()
+
     @contextmanager
     def without_waking(self, connection: Connection) -> Generator[None]:
         """Wake no listener for the commit of this connection; enter inside the transaction, leave after its commit."""

@@ -19,7 +19,7 @@ from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.steps import Numbers, Rows, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
-from holdfast.model.turn import turn_of
+from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
 
 CHUNK = 5_000
@@ -132,7 +132,7 @@ def copy(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     def bodies() -> Iterator[bytes]:
         for seq, job in zip(sorted(seqs), jobs, strict=True):
             lane_id = lanes[job.queue, job.task]
-            run_at = job.due_at(now)
+            run_at = due_at(job, now)
             turn = turn_of(run_at, job.priority)
             payload = job.payload.encode()
             if run_at <= now:

@@ -13,6 +13,7 @@ from holdfast.backends.sql.order_keys import NO_HEAD, bring_up
 from holdfast.backends.sql.steps import Numbers, rows
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.execute import direct
+from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.turn import turn_of
 from holdfast.store.steps import Steps, became_ready
@@ -81,7 +82,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
     blocked: list[tuple[int, int, int]] = []
     for seq, job in enumerate(jobs, after + 1):
         lane_id = lane_ids[job.queue, job.task]
-        run_at = job.due_at(tx.now)
+        run_at = _run_at(job, tx.now)
         turn = turn_of(run_at, job.priority)
         bodies.append((*_body(tx, seq, job, lane_id, turn), job.order_key))
         if job.order_key is not None:
@@ -140,3 +141,11 @@ def _insert_ready(tx: Tx, jobs: Sequence[NewJob]) -> None:
     tx.run("new_to_ready", {"after": after})
     for lane, number in lanes.items():
         tx.run("count_events", count_row(now, lane_ids[lane], {"enqueued": number}))
+
+
+def _run_at(job: NewJob, now: int) -> int:
+    if job.run_at is not None:
+        return to_micros(job.run_at)
+    if job.delay is not None:
+        return now + span_micros(job.delay)
+    return now
