@@ -1,7 +1,7 @@
 """Notify the listeners of this process, and run the thread that watches for notifications from other processes.
 
 The thread runs while there is a listener. A store that other processes can write to passes its function: it runs until
-its `Stop` is set, and calls `notify` of this class for each notification that it receives.
+its `StopSignal` is set, and calls `notify` of this class for each notification that it receives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 from holdfast.concurrency.store_threads import store_thread_name
 
 
-class Stop(threading.Event):
+class StopSignal(threading.Event):
     """Set to end a thread, which can also wait for it together with a socket: the descriptor is readable then."""
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Stop(threading.Event):
 class LocalNotifier:
     """`Notifier` within a process. `watch` None: no other process can write to the store."""
 
-    def __init__(self, store: str, watch: Callable[[Stop], None] | None) -> None:
+    def __init__(self, store: str, watch: Callable[[StopSignal], None] | None) -> None:
         self._store = store
         self._watch = watch
         self._logger = logging.getLogger(f"holdfast.{store}")
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
-        self._stop: Stop | None = None
+        self._stop: StopSignal | None = None
         self._threads: list[threading.Thread] = []  # those that may still run
 
     def notify(self) -> None:
@@ -63,7 +63,7 @@ class LocalNotifier:
         with self._lock:
             self._listeners.append(wake)
             if self._stop is None and self._watch is not None:
-                stop = Stop()
+                stop = StopSignal()
                 self._start("watch", partial(self._watch, stop))
                 self._stop = stop
         return partial(self._remove, wake)

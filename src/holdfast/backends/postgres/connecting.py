@@ -11,10 +11,10 @@ from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.error_map import translate
-from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.backends.postgres.wire import FastConnection
 
 _PREPARE_AFTER = 3
 

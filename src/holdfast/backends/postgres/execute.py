@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
-from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
+from holdfast.backends.postgres.wire import FastConnection
 from holdfast.backends.sql.steps import Ask, Asked, Each, Load, Rows, Script, Together
 from holdfast.store.steps import BecameReady, Ready, Steps
 

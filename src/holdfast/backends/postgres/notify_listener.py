@@ -21,17 +21,13 @@ from holdfast.backends.postgres.connecting import connect_blocking, drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import await_answers
 from holdfast.errors import StoreError
-from holdfast.store.local_notifier import Stop
+from holdfast.store.local_notifier import StopSignal
 
 _PROBE_EVERY = 20.0
 _PROBE_TIMEOUT = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
 _logger = logging.getLogger("holdfast.postgres")
-
-
-class _DeafError(Exception):
-    """The probe did not arrive."""
 
 
 class Listener:
@@ -44,7 +40,7 @@ class Listener:
         self._probe = f"probe {own_mark}"
         self._wake = wake
 
-    def run(self, stop: Stop) -> None:
+    def run(self, stop: StopSignal) -> None:
         """Listen until `stop` is set; an error only delays notifications, so it is logged, and another try follows."""
         pause = _FIRST_PAUSE
         warned = False
@@ -57,7 +53,7 @@ class Listener:
                     _send(connection, sql.SQL("listen {}").format(self._channel))
                     self._wake()  # for notifications sent before LISTEN
                     self._listen(connection, stop)
-            except (psycopg.Error, StoreError, _DeafError, OSError) as error:
+            except (psycopg.Error, StoreError, OSError) as error:
                 if not warned and not stop.is_set():
                     _logger.warning("no notifications from other processes, jobs are found by polling: %s", error)
                     warned = True
@@ -69,7 +65,7 @@ class Listener:
             stop.wait(pause * (0.5 + random.random()))  # noqa: S311 - jitter, not a secret
             pause = min(_LONGEST_PAUSE, pause * 2)
 
-    def _listen(self, connection: Connection[Any], stop: Stop) -> None:
+    def _listen(self, connection: Connection[Any], stop: StopSignal) -> None:
         poll = select.poll()
         poll.register(connection.pgconn.socket, select.POLLIN)
         poll.register(stop, select.POLLIN)
@@ -79,7 +75,7 @@ class Listener:
             now = time.monotonic()
             if probed_at is not None and now - probed_at > _PROBE_TIMEOUT:
                 message = "no notification arrives, not even our own probe (transaction poolers do not support LISTEN)"
-                raise _DeafError(message)
+                raise psycopg.OperationalError(message)
             if probed_at is None and now >= next_probe:
                 _send(connection, sql.SQL("notify {}, {}").format(self._channel, sql.Literal(self._probe)))
                 probed_at = now

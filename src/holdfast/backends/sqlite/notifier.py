@@ -25,7 +25,7 @@ from functools import partial
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.errors import StoreError
-from holdfast.store.local_notifier import LocalNotifier, Stop
+from holdfast.store.local_notifier import LocalNotifier, StopSignal
 
 LOOK_EVERY = 0.005
 _AGAIN_AFTER = 1.0
@@ -94,7 +94,7 @@ class SqliteNotifier(LocalNotifier):
             if has_moved:
                 self.notify()
 
-    def _poll(self, connect: Callable[[], Connection], stop: Stop) -> None:
+    def _poll(self, connect: Callable[[], Connection], stop: StopSignal) -> None:
         """Poll until `stop` is set; an error only delays notifications, so it is logged and polling starts again."""
         while not stop.is_set():
             try:
@@ -107,7 +107,7 @@ class SqliteNotifier(LocalNotifier):
                 self._logger.warning("notifications from other processes are delayed: %s", error)
                 stop.wait(_AGAIN_AFTER)
 
-    def _look(self, raw: sqlite3.Connection, stop: Stop) -> None:
+    def _look(self, raw: sqlite3.Connection, stop: StopSignal) -> None:
         watch = _Watch(raw)
         with self._lock:
             if not stop.is_set():  # else another thread may poll already
