@@ -41,6 +41,15 @@ _PAUSE = timedelta(seconds=5)
 _LEAST = timedelta(seconds=30)
 _WAIT = 500  # milliseconds that our own session waits for a row, so that the server reports which session blocks it
 _LOOK_AGAIN = 0.05
+_ENDED = (
+    "ended session %d of role %s: its transaction was open for %.1f s, past its limit, and held rows that others wait "
+    "for. Its client was frozen, or too slow"
+)
+_REFUSED = (
+    "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or shares stay with "
+    "their frozen client until it resumes. Connect as the same role, or grant the role of the workers %s or "
+    "pg_signal_backend. This is logged once for each role"
+)
 
 
 def waited_in_vain(error: StoreError) -> bool:
@@ -121,23 +130,10 @@ class Blockers:
     def _note(self, found: Sequence[tuple[int, str, int, bool | None]]) -> None:
         for pid, role, age, ended in found:
             if ended is not None:
-                _logger.warning(
-                    "ended session %d of role %s: its transaction was open for %.1f s, past its limit, and held rows "
-                    "that others wait for. Its client was frozen, or too slow",
-                    pid,
-                    role,
-                    age / 1_000_000,
-                )
+                _logger.warning(_ENDED, pid, role, age / 1_000_000)
             elif role not in self._refused:
                 self._refused.add(role)
-                _logger.warning(
-                    "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or "
-                    "shares stay with their frozen client until it resumes. Connect as the same role, or grant the "
-                    "role of the workers %s or pg_signal_backend. This is logged once for each role",
-                    pid,
-                    role,
-                    role,
-                )
+                _logger.warning(_REFUSED, pid, role, role)
 
 
 def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:

@@ -61,14 +61,15 @@ async def _answer_together(
 
 
 async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Each | Load | Script) -> Rows:
+    if isinstance(asked, Each):
+        asked = transposed(asked)
+    if isinstance(asked, Ask) and isinstance(connection, FastConnection):
+        rows = await connection.ask(statements.text(asked.statement), statements.parameters(asked.parameters))
+        return _recorded(asked, rows)
     if isinstance(asked, Script):
         await connection.execute(asked.text.encode())
         return []
-    if isinstance(asked, Each):
-        asked = transposed(asked)
     text = statements.text(asked.statement)
-    if isinstance(connection, FastConnection) and isinstance(asked, Ask):
-        return _recorded(asked, await connection.ask(text, statements.parameters(asked.parameters)))
     # Not connection.cursor(): a caller's connection may have another cursor factory.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
