@@ -20,9 +20,9 @@ async def test_jobs_that_take_long_to_be_made_ready_are_not_taken_for_a_process_
 ):
     """A million rows take longer than a transaction of ours may be idle: here it may be so for half a second."""
 
-    def slowly(**columns: Any) -> bytes:
+    def slowly(*columns: Any) -> bytes:
         time.sleep(0.003)
-        return job_row(**columns)
+        return job_row(*columns)
 
     monkeypatch.setattr(runners, "_BEGIN_STEPS", runners._BEGIN_STEPS.replace(b"'5s'", b"'500ms'"))
     monkeypatch.setattr(enqueuing, "job_row", slowly)
@@ -42,9 +42,9 @@ async def test_the_event_loop_goes_on_while_very_many_jobs_are_enqueued(
 
     seen: list[int] = []
 
-    def noting(**columns: Any) -> bytes:
+    def noting(*columns: Any) -> bytes:
         seen.append(turns)
-        return job_row(**columns)
+        return job_row(*columns)
 
     monkeypatch.setattr(enqueuing, "job_row", noting)
     turning = asyncio.create_task(turn())

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from tests.servers.postgres import parts_of
 
-from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.pool import pools_for_verbs
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.verbs.claim import claim
+from holdfast.backends.postgres.wire import FastConnection
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest
 

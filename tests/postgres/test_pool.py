@@ -40,7 +40,7 @@ class _Emptied(list[Any]):
 
 async def test_a_pool_that_another_thread_empties_meanwhile_opens_a_connection(url: str):
     emptied = pools_for_verbs(PostgresLocation.parse(url)).here
-    emptied._idle._idle = _Emptied()
+    emptied._idle = _Emptied()
     connection = await emptied.take()
     assert not connection.closed
     emptied.drop_idle()

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from tests.servers.postgres import parts_of
 
-from holdfast.backends.postgres import fast_connection as sessions
+from holdfast.backends.postgres import wire
 from holdfast.backends.postgres.connecting import connect, drop
-from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.location import PostgresLocation
+from holdfast.backends.postgres.wire import FastConnection
 
 READY_FOR_QUERY = b"Z\x00\x00\x00\x05"
 
@@ -80,10 +80,11 @@ async def test_statements_stay_prepared_through_transactions_that_are_rolled_bac
     assert await _one(session) == 1
 
 
-async def test_past_the_bound_a_statement_is_left_to_a_cursor(session: FastConnection, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sessions, "_MOST", 1)
+async def test_past_the_bound_a_statement_is_not_prepared(session: FastConnection, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wire, "_MOST", 1)
     assert await _one(session) == 1
-    assert await session.ask(b"select 2", {}) is None
+    assert await session.ask(b"select 2 + %(n)s::integer", {"n": 1}) == [(3,)]
+    assert len(session.prepared or ()) == 1
     assert await _one(session) == 1
 
 

@@ -154,7 +154,7 @@ async def test_an_append_is_one_round_trip(backend: Backend, tmp_path: Path, num
     await backend.streams.events.open_category(CATEGORY, 1)
     events = [[an_event("a", headers={"a": "b"}) for _ in range(number)] for _ in range(2)]
     await backend.streams.events.append(events[0])  # what has to be prepared is prepared
-    (session,) = backend._parts.here._pools[0].here._idle._idle
+    (session,) = backend._parts.here._pools[0].here._idle
     with (tmp_path / "trace").open("w+") as trace:
         session.pgconn.trace(trace.fileno())
         await backend.streams.events.append(events[1])

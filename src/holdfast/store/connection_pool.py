@@ -32,10 +32,6 @@ class Connections(Protocol[D_contra]):
         """How many may be open in one pool."""
         ...
 
-    def is_closed(self, connection: D_contra) -> bool:
-        """Whether a returned connection has broken; a cheap check."""
-        ...
-
     def is_reusable(self, connection: D_contra) -> bool:
         """Whether a returned connection is open and between transactions."""
         ...
@@ -53,16 +49,17 @@ class Connections(Protocol[D_contra]):
         ...
 
 
-class _Idle(Generic[C]):
-    """Idle connections. Any thread may empty it at any time."""
+class _Pool(Generic[C]):
+    """Idle connections, which any thread may close at any time; `lost` is called when one has broken, or may have."""
 
-    def __init__(self, connections: Connections[C], lost: Callable[[], None]) -> None:
+    def __init__(self, connections: Connections[C], users: str, lost: Callable[[], None]) -> None:
         self._connections = connections
+        self._users = users
         self._lost = lost
         self._idle: list[C] = []
-        self.is_closed = False
+        self._is_closed = False
 
-    def take(self) -> C | None:
+    def _idle_one(self) -> C | None:
         """Return the last usable connection, or None; broken ones are dropped."""
         while (connection := self._popped()) is not None:
             if not self._connections.is_broken(connection):
@@ -71,16 +68,12 @@ class _Idle(Generic[C]):
             self._connections.drop(connection)
         return None
 
-    def put(self, connection: C) -> None:
+    def _keep(self, connection: C) -> None:
         """Keep a connection for the next borrower, or drop it."""
-        if self._connections.is_reusable(connection) and not self.is_closed:
+        if self._connections.is_reusable(connection) and not self._is_closed:
             self._idle.append(connection)
         else:
-            self._connections.drop(connection)
-
-    def drop_all(self) -> None:
-        """Close all idle connections."""
-        while (connection := self._popped()) is not None:
+            self._lost()
             self._connections.drop(connection)
 
     def _popped(self) -> C | None:
@@ -89,23 +82,32 @@ class _Idle(Generic[C]):
         except IndexError:
             return None
 
+    def drop_idle(self) -> None:
+        """Close idle connections; callable from any thread."""
+        self._lost()
+        while (connection := self._popped()) is not None:
+            self._connections.drop(connection)
 
-class AsyncPool(Generic[C]):
-    """The connections of one event loop; `lost` is called whenever one has broken, or may have."""
+    def close(self) -> None:
+        """Close idle connections, and those in use when they are returned."""
+        self._is_closed = True
+        self.drop_idle()
+
+    def _exhausted(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self._connections.url}: all connections for {self._users} ({self._connections.limit}) have been in use "
+            f"for {_SLOT_TIMEOUT:g} s: keep transactions short, or raise pool= in the URL"
+        )
+
+
+class AsyncPool(_Pool[C]):
+    """The connections of one event loop."""
 
     def __init__(
-        self,
-        connections: Connections[C],
-        connect: Callable[[], Awaitable[C]],
-        *,
-        users: str,
-        lost: Callable[[], None] = lambda: None,
+        self, connections: Connections[C], connect: Callable[[], Awaitable[C]], *, users: str, lost: Callable[[], None]
     ) -> None:
-        self._connections = connections
+        super().__init__(connections, users, lost)
         self._connect = connect
-        self._users = users
-        self._lost = lost
-        self._idle = _Idle(connections, lost)
         self._slots = asyncio.Semaphore(connections.limit)
 
     @asynccontextmanager
@@ -125,37 +127,25 @@ class AsyncPool(Generic[C]):
                 async with asyncio.timeout(_SLOT_TIMEOUT):
                     await self._slots.acquire()
             except TimeoutError:
-                raise _exhausted(self._connections, self._users) from None
+                raise self._exhausted() from None
         else:
             await self._slots.acquire()
         try:
-            return self._idle.take() or await self._connect()
+            return self._idle_one() or await self._connect()
         except BaseException:
             self._slots.release()
             raise
 
     def put(self, connection: C) -> None:
         """Return a connection."""
-        if self._connections.is_closed(connection):
-            self._lost()
-        self._idle.put(connection)
+        self._keep(connection)
         self._slots.release()
 
     def weed(self) -> None:
         """Drop broken idle connections, up to the first usable one, which is lent next."""
-        connection = self._idle.take()
+        connection = self._idle_one()
         if connection is not None:
-            self._idle.put(connection)
-
-    def drop_idle(self) -> None:
-        """Close idle connections; callable from any thread."""
-        self._lost()
-        self._idle.drop_all()
-
-    def close(self) -> None:
-        """Close idle connections, and those in use when they are returned."""
-        self._idle.is_closed = True
-        self.drop_idle()
+            self._keep(connection)
 
 
 class AsyncPools(Generic[C]):
@@ -203,43 +193,25 @@ class AsyncPools(Generic[C]):
         self.lose()
 
 
-class BlockingPool(Generic[C]):
+class BlockingPool(_Pool[C]):
     """The connections of threads."""
 
     def __init__(self, connections: Connections[C], connect: Callable[[], C], *, users: str) -> None:
-        self._connections = connections
+        super().__init__(connections, users, lost=lambda: None)
         self._connect = connect
-        self._users = users
-        self._idle = _Idle(connections, lambda: None)
         self._slots = threading.Semaphore(connections.limit)
 
     @contextmanager
     def connection(self) -> Generator[C]:
         """Lend a connection without an open transaction; one that is returned with an open one is dropped."""
         if not self._slots.acquire(timeout=_SLOT_TIMEOUT):
-            raise _exhausted(self._connections, self._users)
+            raise self._exhausted()
         try:
-            connection = self._idle.take() or self._connect()
+            connection = self._idle_one() or self._connect()
             try:
                 with self._connections.lent(connection):
                     yield connection
             finally:
-                self._idle.put(connection)
+                self._keep(connection)
         finally:
             self._slots.release()
-
-    def drop_idle(self) -> None:
-        """Close idle connections; callable from any thread."""
-        self._idle.drop_all()
-
-    def close(self) -> None:
-        """Close idle connections, and those in use when they are returned."""
-        self._idle.is_closed = True
-        self.drop_idle()
-
-
-def _exhausted(connections: Connections[C], users: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{connections.url}: all connections for {users} ({connections.limit}) have been in use for "
-        f"{_SLOT_TIMEOUT:g} s: keep transactions short, or raise pool= in the URL"
-    )

@@ -44,7 +44,7 @@ def connections() -> set[object]:
     parts = app.backend._parts.here  # type: ignore[attr-defined]
     if is_sqlite():
         return {session._connection for session in (parts.writer, parts.reader)}
-    return {connection for pool in parts._pools[0]._pools.values() for connection in pool._idle._idle}
+    return {connection for pool in parts._pools[0]._pools.values() for connection in pool._idle}
 
 
 def is_sqlite() -> bool:

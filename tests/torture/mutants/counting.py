@@ -156,7 +156,7 @@ COUNTING = (
         "floor_never_reset",
         POSTGRES,
         "claims begin at the position of the last one, and never at the start again",
-        Code("holdfast.backends.postgres.claim_floor:Floors.hints", "self._places.clear()", "pass"),
+        Code("holdfast.backends.postgres.claim_floor:Floors.starts", "self._places.clear()", "pass"),
         Code("holdfast.backends.postgres.claim_floor:Floors.came_short", "self._places.clear()", "return False"),
         Code("holdfast.backends.postgres.claim_floor:Floors.lower", "self._places[lane_id] = (turn, seq)", "pass"),
         caught_by="I1 I22",

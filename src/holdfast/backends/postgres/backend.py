@@ -77,7 +77,7 @@ class PostgresParts(StoreParts):
 
     def _became_ready(self, places: Sequence[Place]) -> None:
         """Lower the claim floors to these places, and notify waiting workers."""
-        self._floors.lower_all(places)
+        self._floors.lower(places)
         self._notifier.notify()
 
     def _drop_idle(self) -> None:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.sql.steps import Rows, rows, value
+from holdfast.backends.sql.steps import rows, value
 from holdfast.backends.sql.streams.shares import share_lists
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
@@ -41,6 +41,15 @@ _PAUSE = timedelta(seconds=5)
 _LEAST = timedelta(seconds=30)
 _WAIT = 500  # milliseconds that our own session waits for a row, so that the server reports which session blocks it
 _LOOK_AGAIN = 0.05
+_ENDED = (
+    "ended session %d of role %s: its transaction was open for %.1f s, past its limit, and held rows that others wait "
+    "for. Its client was frozen, or too slow"
+)
+_REFUSED = (
+    "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or shares stay with "
+    "their frozen client until it resumes. Connect as the same role, or grant the role of the workers %s or "
+    "pg_signal_backend. This is logged once for each role"
+)
 
 
 def waited_in_vain(error: StoreError) -> bool:
@@ -93,8 +102,13 @@ class Blockers:
     async def _end(self, look: str, **parameters: object) -> list[_Held]:
         held = [_Held(*row) for row in await self._runner.apart(lambda: rows(look, **parameters))]
         if held:
-            self._note(await self._runner.apart(lambda: _end(held, waiting=None)))
+            await self._end_holders(held)
         return held
+
+    async def _end_holders(self, held: Sequence[_Held], *, waiting: int | None = None) -> None:
+        holders, allowed, overdue, _ = map(list, zip(*held, strict=True))
+        columns = {"holders": holders, "allowed": allowed, "overdue": overdue}
+        self._note(await self._runner.apart(lambda: rows("end_holders", **columns, waiting=waiting)))
 
     async def _end_while_waiting(self, held: _Held) -> None:
         """Lock the row of a lease in our own session, with a short timeout, and end the sessions that block it."""
@@ -104,7 +118,7 @@ class Blockers:
             either: set[asyncio.Future[Any]] = {waiter, number}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             while not waiter.done():
-                self._note(await self._runner.apart(lambda: _end([held], waiting=number.result())))
+                await self._end_holders([held], waiting=number.result())
                 await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
             await waiter
         except StoreUnavailable as error:
@@ -116,33 +130,10 @@ class Blockers:
     def _note(self, found: Sequence[tuple[int, str, int, bool | None]]) -> None:
         for pid, role, age, ended in found:
             if ended is not None:
-                _logger.warning(
-                    "ended session %d of role %s: its transaction was open for %.1f s, past its limit, and held rows "
-                    "that others wait for. Its client was frozen, or too slow",
-                    pid,
-                    role,
-                    age / 1_000_000,
-                )
+                _logger.warning(_ENDED, pid, role, age / 1_000_000)
             elif role not in self._refused:
                 self._refused.add(role)
-                _logger.warning(
-                    "session %d of role %s holds rows that recovery waits for, and this role may not end it: jobs or "
-                    "shares stay with their frozen client until it resumes. Connect as the same role, or grant the "
-                    "role of the workers %s or pg_signal_backend. This is logged once for each role",
-                    pid,
-                    role,
-                    role,
-                )
-
-
-def _end(held: Sequence[_Held], *, waiting: int | None) -> Steps[Rows]:
-    return rows(
-        "end_holders",
-        holders=[each.holder for each in held],
-        allowed=[each.allowed for each in held],
-        overdue=[each.overdue for each in held],
-        waiting=waiting,
-    )
+                _logger.warning(_REFUSED, pid, role, role)
 
 
 def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:

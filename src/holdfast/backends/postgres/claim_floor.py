@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 
 _SHARE = 50
 _IDLE_SHARE = 5
@@ -32,24 +32,22 @@ class Floors:
         self._scanned_at = float("-inf")
         self._cost = 0.0
 
-    def hints(self) -> tuple[dict[int, Place], int]:
+    def starts(self) -> tuple[dict[int, Place], int]:
         """Return the places to begin at, and a mark to pass to `claimed`."""
         with self._lock:
             if self._clock() - self._scanned_at >= max(_SOONEST, self._cost * _SHARE):
                 self._places.clear()
             return dict(self._places), self._lowered
 
-    def claimed(self, mark: int, taken: Iterable[tuple[int, int, int]], *, took: float, scanned: bool) -> None:
-        """Record the jobs of a claim, as (lane_id, turn, seq) in order; `scanned`: it was a full scan."""
+    def claimed(self, mark: int, last: Mapping[int, Place], *, took: float, scanned: bool) -> None:
+        """Record the place of the last job that a claim took from each lane; `scanned`: it was a full scan."""
         with self._lock:
             if scanned:
                 self._scanned_at, self._cost = self._clock(), took
             if mark != self._lowered:
                 return  # a floor was lowered while the claim was in flight
-            for lane_id, turn, seq in taken:
-                known = self._places.get(lane_id)
-                if known is None or known < (turn, seq):
-                    self._places[lane_id] = (turn, seq)
+            for lane_id, place in last.items():
+                self._places[lane_id] = max(place, self._places.get(lane_id, place))
 
     def came_short(self, *, found_none: bool) -> bool:
         """Make the next claim a full scan if its share of the time allows that; return whether it does."""
@@ -61,20 +59,11 @@ class Floors:
             self._places.clear()
             return True
 
-    def lower_all(self, places: Iterable[tuple[int, int, int]]) -> None:
-        """Lower the floors to these places, where jobs became ready; only the first place of each lane matters."""
-        first: dict[int, Place] = {}
-        for lane_id, turn, seq in places:
-            known = first.get(lane_id)
-            if known is None or (turn, seq) < known:
-                first[lane_id] = (turn, seq)
-        for lane_id, (turn, seq) in first.items():
-            self.lower(lane_id, turn, seq)
-
-    def lower(self, lane_id: int, turn: int, seq: int) -> None:
-        """Lower the floor of a lane to this place, where a job became ready."""
+    def lower(self, places: Sequence[tuple[int, int, int]]) -> None:
+        """Lower the floors to these places, (lane_id, turn, seq), where jobs became ready."""
         with self._lock:
-            self._lowered += 1
-            known = self._places.get(lane_id)
-            if known is not None and (turn, seq) < known:
-                self._places[lane_id] = (turn, seq)
+            self._lowered += len(places)
+            for lane_id, turn, seq in places:
+                known = self._places.get(lane_id)
+                if known is not None and (turn, seq) < known:
+                    self._places[lane_id] = (turn, seq)

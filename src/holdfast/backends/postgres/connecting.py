@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -10,30 +11,31 @@ from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.error_map import translate
-from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.backends.postgres.wire import FastConnection
 
 _PREPARE_AFTER = 3
-_OWN_PROCESS = b"select pg_backend_pid()"
+
+Either = AsyncConnection[Any] | Connection[Any]
 
 # A client that vanishes in the middle of a pipeline leaves a session that is not idle in its transaction. No timeout of
 # the server ends it, and its locks stay for two hours with the default keepalives: 25 s with these.
-_KEEPALIVES = b"set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; "
+_KEEPALIVES = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 
 # A prepared statement is planned for an unknown limit, which counts as a tenth of the table: with a million ready jobs
 # the server would compile the plan at each run, which takes longer than the statement itself.
-_NO_COMPILING = _KEEPALIVES + b"set jit = off"
+_FOR_ALL = {**_KEEPALIVES, "jit": "off"}
 
 # The plan of a prepared statement is kept. A plan made while the tables were nearly empty would scan all of `ready` at
 # every claim once they are full, until the server happens to plan again: 500 ms instead of 5 with 200,000 jobs.
-_BY_INDEX = _NO_COMPILING + b"; set enable_seqscan = off; set enable_bitmapscan = off"
+_BY_INDEX = {**_FOR_ALL, "enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 # The verbs are written for read committed: under a stricter default of the database they would abort one another.
 # Behind a pooler the database's default stays in force for a verb of a single statement, which is then repeated; verbs
 # in transactions set the level at BEGIN. A handler's transaction keeps the database's default.
-_FOR_VERBS = _BY_INDEX + b"; set default_transaction_isolation = 'read committed'"
+_FOR_VERBS = {**_BY_INDEX, "default_transaction_isolation": "read committed"}
 
 
 async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> AsyncConnection[Any]:
@@ -41,17 +43,15 @@ async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> Asy
     connection: AsyncConnection[Any] | None = None
     try:
         kind = FastConnection if for_verbs else HandlersConnection
-        connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
+        connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=None)
         if location.prepare != "never":
             with bounded(connection, location.reply_timeout):
-                found = await (await connection.execute(_OWN_PROCESS)).fetchone()
-                if _is_direct(connection, found):
-                    await connection.execute(_FOR_VERBS if for_verbs else _NO_COMPILING)
-                    if isinstance(connection, FastConnection):
-                        connection.prepared = {}
-                        connection.prepare_threshold = None  # the driver would drop ours, too, after a rollback
-                    else:
-                        connection.prepare_threshold = _PREPARE_AFTER
+                done = await connection.execute(_set_if_direct(connection, _FOR_VERBS if for_verbs else _FOR_ALL))
+            if done.rowcount or location.prepare == "always":
+                if isinstance(connection, FastConnection):
+                    connection.prepared = {}  # not by the driver: it would drop all of them after a rollback
+                else:
+                    connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
         raise _not_connected(location, connection, error) from error
     return connection
@@ -61,41 +61,35 @@ def connect_blocking(location: PostgresLocation) -> Connection[Any]:
     """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
     connection: Connection[Any] | None = None
     try:
-        connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=_threshold(location))
+        connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=None)
         if location.prepare != "never":
             with bounded_blocking(connection, location.reply_timeout):
-                if _is_direct(connection, connection.execute(_OWN_PROCESS).fetchone()):
-                    connection.execute(_NO_COMPILING)
-                    connection.prepare_threshold = _PREPARE_AFTER
+                done = connection.execute(_set_if_direct(connection, _FOR_ALL))
+            if done.rowcount or location.prepare == "always":
+                connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
         raise _not_connected(location, connection, error) from error
     return connection
 
 
-def _not_connected(
-    location: PostgresLocation, connection: AsyncConnection[Any] | Connection[Any] | None, error: BaseException
-) -> BaseException:
+def _set_if_direct(connection: Either, settings: Mapping[str, str]) -> bytes:
+    """Return a statement for a direct session, with one row; a pooler invents the process id that it sends first."""
+    changes = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    return f"select {changes} where pg_backend_pid() = {connection.info.backend_pid}".encode()
+
+
+def _not_connected(location: PostgresLocation, connection: Either | None, error: BaseException) -> BaseException:
     if connection is not None:
         drop(connection)
     return translate(error, location.url, broken=True) if isinstance(error, psycopg.Error) else error
 
 
-def _threshold(location: PostgresLocation) -> int | None:
-    """Return the number of runs after which the driver prepares a statement, before `_is_direct` is known."""
-    return _PREPARE_AFTER if location.prepare == "always" else None
-
-
-def _is_direct(connection: AsyncConnection[Any] | Connection[Any], found: Any) -> bool:
-    """Return whether the session is a direct one: a pooler invents the process id that it sends at the start."""
-    return found is not None and found[0] == connection.info.backend_pid
-
-
-def is_idle(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
+def is_idle(connection: Either) -> bool:
     """Return whether a connection is open and between transactions."""
     return not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
-def has_gone(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
+def has_gone(connection: Either) -> bool:
     """Return whether a connection is unusable: unsolicited bytes on an idle one mean that the server is closing it."""
     if not is_idle(connection):
         return True
@@ -104,6 +98,6 @@ def has_gone(connection: AsyncConnection[Any] | Connection[Any]) -> bool:
     return bool(poll.poll(0))
 
 
-def drop(connection: AsyncConnection[Any] | Connection[Any]) -> None:
+def drop(connection: Either) -> None:
     """Close at once, without waiting for the server; safe for either kind and from any event loop."""
     connection.pgconn.finish()

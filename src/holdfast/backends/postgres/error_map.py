@@ -8,8 +8,11 @@ from psycopg import errors
 from holdfast.errors import HoldfastError, OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
 
 _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
-_READ_ONLY = (errors.ReadOnlySqlTransaction,)
-_TIMED_OUT = (errors.QueryCanceled, errors.LockNotAvailable)
+_REASONS = (
+    ((errors.ReadOnlySqlTransaction,), "is read-only (a standby?); reconnecting"),
+    ((errors.QueryCanceled, errors.LockNotAvailable), "cancelled the statement"),
+    (_AGAIN, "aborted the transaction in favour of another one"),
+)
 _MISSING = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)
 _CLASSES_OF_OUTAGE = ("08", "53", "57", "58")  # connection, resources, operator, system
 _IN_TRANSACTION_TOO_LONG = ("25P03", "25P04")
@@ -22,7 +25,7 @@ def is_worth_repeating(error: psycopg.Error) -> bool:
 
 def is_read_only(error: psycopg.Error) -> bool:
     """Return whether the server rejects writes: it is a standby, or has become one."""
-    return isinstance(error, _READ_ONLY)
+    return isinstance(error, errors.ReadOnlySqlTransaction)
 
 
 def took_too_long(error: BaseException) -> bool:
@@ -46,18 +49,10 @@ def translate(error: psycopg.Error, where: str, *, broken: bool, committing: boo
         return OutcomeUnknown(f"{where}: the connection broke before the server confirmed the commit ({text})")
     if isinstance(error, _MISSING):
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
-    if is_read_only(error):
-        reason = f"is read-only (a standby?); reconnecting ({text})"
-    elif isinstance(error, _TIMED_OUT):
-        reason = f"cancelled the statement ({text})"
-    elif is_worth_repeating(error):
-        reason = f"aborted the transaction in favour of another one ({text})"
-    elif broken or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE or _is_about_the_link(error):
-        reason = f"cannot be reached ({text})"
-    else:
-        return StoreError(f"{where}: {text} ({type(error).__name__})")
-    return StoreUnavailable(f"{where} {reason}")
-
-
-def _is_about_the_link(error: psycopg.Error) -> bool:
-    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    for kinds, reason in _REASONS:
+        if isinstance(error, kinds):
+            return StoreUnavailable(f"{where} {reason} ({text})")
+    is_about_the_link = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    if broken or is_about_the_link or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE:
+        return StoreUnavailable(f"{where} cannot be reached ({text})")
+    return StoreError(f"{where}: {text} ({type(error).__name__})")

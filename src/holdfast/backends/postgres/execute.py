@@ -8,10 +8,10 @@ from typing import Any, TypeVar, cast
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.rows import tuple_row
 
-from holdfast.backends.postgres.fast_connection import FastConnection
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
-from holdfast.backends.sql.steps import Ask, Each, Load, Rows, Script, Together
+from holdfast.backends.postgres.wire import FastConnection
+from holdfast.backends.sql.steps import Ask, Asked, Each, Load, Rows, Script, Together
 from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
@@ -53,45 +53,23 @@ async def drive(
 async def _answer_together(
     connection: AsyncConnection[Any], statements: Statements, asked: Together, frame: Frame
 ) -> list[Rows]:
+    if not isinstance(connection, FastConnection):  # a handler's or a caller's: one plain statement after another
+        return [await _answer(connection, statements, ask) for ask in asked.asks]
     asks = [transposed(ask) if isinstance(ask, Each) else ask for ask in asked.asks]
     queries = [(statements.text(ask.statement), statements.parameters(ask.parameters)) for ask in asks]
-    if isinstance(connection, FastConnection):
-        answers = await connection.ask_all(queries, frame)
-        if answers is not None:
-            return [_recorded(ask, rows) for ask, rows in zip(asks, answers, strict=True)]
-    if not frame:  # a caller's connection: no pipeline, one plain statement after another
-        return [await _answer(connection, statements, ask) for ask in asks]
-    before, behind = frame
-    async with connection.pipeline():
-        await connection.execute(before)
-        cursors = [AsyncCursor(connection, row_factory=tuple_row) for _ in queries]
-        for cursor, (text, parameters) in zip(cursors, queries, strict=True):
-            await cursor.execute(text, parameters, binary=True)
-        await connection.execute(behind)
-    found = [await cursor.fetchall() if cursor.description else _changed(cursor) for cursor in cursors]
-    return [_recorded(ask, rows) for ask, rows in zip(asks, found, strict=True)]
-
-
-def _recorded(ask: Ask, rows: Rows) -> Rows:
-    return rows if ask.record is None else [ask.record(*row) for row in rows]
-
-
-def _changed(cursor: AsyncCursor[Any] | Cursor[Any]) -> Rows:
-    """Return one empty row per changed row, for a statement without columns."""
-    return [()] * max(0, cursor.rowcount)
+    return [_recorded(*found) for found in zip(asks, await connection.ask_all(queries, frame), strict=True)]
 
 
 async def _answer(connection: AsyncConnection[Any], statements: Statements, asked: Ask | Each | Load | Script) -> Rows:
+    if isinstance(asked, Each):
+        asked = transposed(asked)
+    if isinstance(asked, Ask) and isinstance(connection, FastConnection):
+        rows = await connection.ask(statements.text(asked.statement), statements.parameters(asked.parameters))
+        return _recorded(asked, rows)
     if isinstance(asked, Script):
         await connection.execute(asked.text.encode())
         return []
-    if isinstance(asked, Each):
-        asked = transposed(asked)
     text = statements.text(asked.statement)
-    if isinstance(connection, FastConnection) and isinstance(asked, Ask):
-        rows = await connection.ask(text, statements.parameters(asked.parameters))
-        if rows is not None:
-            return _recorded(asked, rows)
     # Not connection.cursor(): a caller's connection may have another cursor factory.
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         if isinstance(asked, Load):
@@ -102,6 +80,15 @@ async def _answer(connection: AsyncConnection[Any], statements: Statements, aske
             return []
         await cursor.execute(text, statements.parameters(asked.parameters), binary=True)
         return _recorded(asked, await cursor.fetchall() if cursor.description else _changed(cursor))
+
+
+def _recorded(ask: Ask, rows: Rows) -> Rows:
+    return rows if ask.record is None else [ask.record(*row) for row in rows]
+
+
+def _changed(cursor: AsyncCursor[Any] | Cursor[Any]) -> Rows:
+    """Return one empty row per changed row, for a statement without columns."""
+    return [()] * max(0, cursor.rowcount)
 
 
 def drive_blocking(connection: Connection[Any], statements: Statements, steps: Steps[T], ready: Ready) -> T:
@@ -120,22 +107,12 @@ def drive_blocking(connection: Connection[Any], statements: Statements, steps: S
         steps.close()
 
 
-def _answer_blocking(
-    connection: Connection[Any], statements: Statements, asked: Ask | Together | Each | Load | Script
-) -> Rows:
+def _answer_blocking(connection: Connection[Any], statements: Statements, asked: Asked) -> Rows:
     if isinstance(asked, Together):
         return [_answer_blocking(connection, statements, ask) for ask in asked.asks]
-    if isinstance(asked, Script):
-        connection.execute(asked.text.encode())
-        return []
-    if isinstance(asked, Each):
-        asked = transposed(asked)
-    text = statements.text(asked.statement)
+    ask = transposed(asked) if isinstance(asked, Each) else asked
+    if not isinstance(ask, Ask):
+        raise TypeError(ask)  # COPY and migrations run only on the async connections of the store
     with Cursor(connection, row_factory=tuple_row) as cursor:
-        if isinstance(asked, Load):
-            with cursor.copy(text) as copy:
-                for chunk in asked.chunks:
-                    copy.write(chunk)
-            return []
-        cursor.execute(text, statements.parameters(asked.parameters), binary=True)
-        return _recorded(asked, cursor.fetchall() if cursor.description else _changed(cursor))
+        cursor.execute(statements.text(ask.statement), statements.parameters(ask.parameters), binary=True)
+        return _recorded(ask, cursor.fetchall() if cursor.description else _changed(cursor))

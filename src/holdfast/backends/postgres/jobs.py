@@ -60,10 +60,10 @@ class PostgresJobs(JobsOverRows):
         return taken
 
     async def _claim(self, request: ClaimRequest) -> tuple[Claim, bool]:
-        floors, mark = self._floors.hints()
+        floors, mark = self._floors.starts()
         began = time.monotonic()
         taken = await self._runner.once(lambda: claiming.claim(request, floors))
-        self._floors.claimed(mark, taken.places, took=time.monotonic() - began, scanned=not floors)
+        self._floors.claimed(mark, taken.last, took=time.monotonic() - began, scanned=not floors)
         return taken.claim, not floors
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:

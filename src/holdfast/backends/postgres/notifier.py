@@ -9,13 +9,8 @@ came 20 ms after another waited 27 ms (median) for its worker.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
 
 import psycopg
 from psycopg import sql
@@ -23,120 +18,64 @@ from psycopg import sql
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notify_listener import Listener
 from holdfast.backends.postgres.notify_sender import NotifyConnection
-from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
+from holdfast.store.local_notifier import LocalNotifier
 
 _AGAIN_AFTER = 1.0
-_logger = logging.getLogger("holdfast.postgres")
 
 
-class PostgresNotifier:
+class PostgresNotifier(LocalNotifier):
     """Notifies this process directly, and other processes through the server."""
 
     def __init__(self, location: PostgresLocation) -> None:
-        self._location = location
-        self._channel = f"holdfast_{location.schema}"
-        self._own_mark = secrets.token_hex(8)
+        channel = f"holdfast_{location.schema}"
+        own_mark = secrets.token_hex(8)
+        super().__init__("postgres", Listener(location, channel, own_mark, super().notify).run)
         # Two statements in one message are one transaction, with and without a pooler.
         notify = sql.SQL("set local synchronous_commit = off; notify {}, {}")
-        command = notify.format(sql.Identifier(self._channel), sql.Literal(self._own_mark)).as_bytes(None)
+        command = notify.format(sql.Identifier(channel), sql.Literal(own_mark)).as_bytes(None)
         self._connection = NotifyConnection(location, command)
-        self._lock = threading.Lock()
-        self._listeners: list[Callable[[], None]] = []
-        self._listener: Listener | None = None
         self._asked = threading.Event()
-        self._stopping = threading.Event()
-        self._sender: threading.Thread | None = None
-        self._threads: list[threading.Thread] = []  # those that may still run
+        self._closing = threading.Event()
+        self._has_sender = False
 
     def notify(self) -> None:
         """Wake the listeners of this process, and notify other processes: at once if possible, else by the sender."""
-        self._wake()
+        super().notify()
         if self._connection.try_now():
             return
         self._asked.set()
-        if self._sender is None:
+        if not self._has_sender:
             self._start_sender()
-
-    def _wake(self) -> None:
-        for wake in tuple(self._listeners):
-            try:
-                wake()
-            except Exception as error:  # noqa: BLE001 - the notifying call has committed, and must not fail
-                _logger.debug("dropped a listener that cannot be woken: %s", error)
-                self._drop(wake)
-
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at each notification until the returned function is called."""
-        with self._lock:
-            self._listeners.append(wake)
-            if self._listener is None:
-                self._listener = Listener(self._location, self._channel, self._own_mark, self._wake)
-                self._keep(self._listener.thread)
-        return lambda: self._drop(wake)
-
-    def _drop(self, wake: Callable[[], None]) -> None:
-        """Remove a listener; after the last one, stop the listening thread."""
-        with self._lock:
-            if wake in self._listeners:
-                self._listeners.remove(wake)
-            listener = None if self._listeners else self._listener
-            if listener is not None:
-                self._listener = None
-        if listener is not None:
-            listener.close()
-
-    def close(self) -> None:
-        """Remove all listeners, and signal the threads to end."""
-        with self._lock:
-            self._listeners.clear()
-            listener, self._listener = self._listener, None
-        self._stopping.set()
-        self._asked.set()
-        if listener is not None:
-            listener.close()
-        if self._sender is None:  # else the sender closes the connection: it may be waiting for a reply on it
-            self._connection.close()
-
-    async def ended(self, within: float) -> None:
-        """Wait until the threads have ended, after `close`; at most `within` seconds."""
-        threads = [thread for thread in self._threads if thread.is_alive()]
-        if threads:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    await asyncio.to_thread(_join, threads, within)
 
     def _start_sender(self) -> None:
         with self._lock:
-            if self._sender is None and not self._stopping.is_set():
-                sender = threading.Thread(target=self._send, name=store_thread_name("postgres-notify"), daemon=True)
+            if not self._has_sender and not self._closing.is_set():
                 try:
-                    sender.start()
+                    self._start("notify", self._send)
                 except RuntimeError as error:  # no thread available now; the next notification starts one
-                    _logger.debug("could not notify other processes: %s", error)
-                    return
-                self._sender = sender
-                self._keep(sender)
+                    self._logger.debug("could not notify other processes: %s", error)
+                else:
+                    self._has_sender = True
 
-    def _keep(self, thread: threading.Thread) -> None:
-        self._threads = [thread, *(other for other in self._threads if other.is_alive())]
+    def close(self) -> None:
+        """Remove all listeners, and request the end of the threads."""
+        super().close()
+        self._closing.set()
+        self._asked.set()
+        if not self._has_sender:  # else the sender closes the connection: it may be waiting for a reply on it
+            self._connection.close()
 
     def _send(self) -> None:
-        while not self._stopping.is_set():
+        while not self._closing.is_set():
             self._asked.wait()
-            self._stopping.wait(self._connection.rest)
+            self._closing.wait(self._connection.rest)
             self._asked.clear()
-            if self._stopping.is_set():
+            if self._closing.is_set():
                 break
             try:
                 self._connection.send()
             except (psycopg.Error, StoreError) as error:
-                _logger.debug("could not notify other processes: %s", error)
-                self._stopping.wait(_AGAIN_AFTER)
+                self._logger.debug("could not notify other processes: %s", error)
+                self._closing.wait(_AGAIN_AFTER)
         self._connection.close()
-
-
-def _join(threads: list[threading.Thread], within: float) -> None:
-    until = time.monotonic() + within
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))

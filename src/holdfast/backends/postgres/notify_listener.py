@@ -8,10 +8,8 @@ not arrive. Nothing here raises: without notifications, jobs are found by pollin
 from __future__ import annotations
 
 import logging
-import os
 import random
 import select
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +20,8 @@ from psycopg import Connection, sql
 from holdfast.backends.postgres.connecting import connect_blocking, drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import await_answers
-from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
+from holdfast.store.local_notifier import StopSignal
 
 _PROBE_EVERY = 20.0
 _PROBE_TIMEOUT = 5.0
@@ -32,55 +30,31 @@ _LONGEST_PAUSE = 30.0
 _logger = logging.getLogger("holdfast.postgres")
 
 
-class _DeafError(Exception):
-    """The probe did not arrive."""
-
-
 class Listener:
     """Calls `wake` at each notification on the channel that does not carry our own mark."""
 
     def __init__(self, location: PostgresLocation, channel: str, own_mark: str, wake: Callable[[], None]) -> None:
         self._location = location
-        self._channel = channel
+        self._channel = sql.Identifier(channel)
         self._own_mark = own_mark
         self._probe = f"probe {own_mark}"
         self._wake = wake
-        self._stop_read, self._stop_write = os.pipe()
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()  # guards the pipe, which is open until the thread ends
-        self.thread = threading.Thread(target=self._run, name=store_thread_name("postgres-listen"), daemon=True)
-        self.thread.start()
 
-    def close(self) -> None:
-        """Signal the thread to end, without waiting: it may be connecting to a server that does not answer."""
-        with self._lock:
-            if not self._stopping.is_set():
-                self._stopping.set()
-                os.write(self._stop_write, b"x")
-
-    def _run(self) -> None:
-        try:
-            self._connect_and_listen()
-        finally:
-            with self._lock:
-                self._stopping.set()
-                os.close(self._stop_read)
-                os.close(self._stop_write)
-
-    def _connect_and_listen(self) -> None:
+    def run(self, stop: StopSignal) -> None:
+        """Listen until `stop` is set; an error only delays notifications, so it is logged, and another try follows."""
         pause = _FIRST_PAUSE
         warned = False
-        while not self._stopping.is_set():
+        while not stop.is_set():
             connection = None
             began = time.monotonic()
             try:
                 connection = connect_blocking(self._location)
-                if not self._stopping.is_set():
-                    self._send(connection, sql.SQL("listen {}").format(sql.Identifier(self._channel)))
+                if not stop.is_set():
+                    _send(connection, sql.SQL("listen {}").format(self._channel))
                     self._wake()  # for notifications sent before LISTEN
-                    self._listen(connection)
-            except (psycopg.Error, StoreError, _DeafError, OSError) as error:
-                if not warned and not self._stopping.is_set():
+                    self._listen(connection, stop)
+            except (psycopg.Error, StoreError, OSError) as error:
+                if not warned and not stop.is_set():
                     _logger.warning("no notifications from other processes, jobs are found by polling: %s", error)
                     warned = True
             finally:
@@ -88,23 +62,22 @@ class Listener:
                     drop(connection)
             if time.monotonic() - began > _PROBE_EVERY:
                 pause, warned = _FIRST_PAUSE, False
-            self._stopping.wait(pause * (0.5 + random.random()))  # noqa: S311 - jitter, not a secret
+            stop.wait(pause * (0.5 + random.random()))  # noqa: S311 - jitter, not a secret
             pause = min(_LONGEST_PAUSE, pause * 2)
 
-    def _listen(self, connection: Connection[Any]) -> None:
+    def _listen(self, connection: Connection[Any], stop: StopSignal) -> None:
         poll = select.poll()
         poll.register(connection.pgconn.socket, select.POLLIN)
-        poll.register(self._stop_read, select.POLLIN)
+        poll.register(stop, select.POLLIN)
         probed_at: float | None = None
         next_probe = time.monotonic()
-        while not self._stopping.is_set():
+        while not stop.is_set():
             now = time.monotonic()
             if probed_at is not None and now - probed_at > _PROBE_TIMEOUT:
                 message = "no notification arrives, not even our own probe (transaction poolers do not support LISTEN)"
-                raise _DeafError(message)
+                raise psycopg.OperationalError(message)
             if probed_at is None and now >= next_probe:
-                probe = sql.SQL("notify {}, {}").format(sql.Identifier(self._channel), sql.Literal(self._probe))
-                self._send(connection, probe)
+                _send(connection, sql.SQL("notify {}, {}").format(self._channel, sql.Literal(self._probe)))
                 probed_at = now
             marks = _received(connection)
             if self._probe in marks:
@@ -115,9 +88,10 @@ class Listener:
                 until = next_probe if probed_at is None else probed_at + _PROBE_TIMEOUT
                 poll.poll(max(1, int((until - time.monotonic()) * 1000) + 1))
 
-    def _send(self, connection: Connection[Any], command: sql.Composed) -> None:
-        connection.pgconn.send_query(command.as_bytes(connection))
-        await_answers(connection, _PROBE_TIMEOUT)
+
+def _send(connection: Connection[Any], command: sql.Composed) -> None:
+    connection.pgconn.send_query(command.as_bytes(connection))
+    await_answers(connection, _PROBE_TIMEOUT)
 
 
 def _received(connection: Connection[Any]) -> list[str]:

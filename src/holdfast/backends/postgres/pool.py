@@ -13,7 +13,6 @@ from holdfast.backends.postgres.connecting import connect, connect_blocking, dro
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.store.connection_pool import AsyncPools, BlockingPool
 
-Either = AsyncConnection[Any] | Connection[Any]
 PostgresPools = AsyncPools[AsyncConnection[Any]]
 PostgresBlockingPool = BlockingPool[Connection[Any]]
 
@@ -21,24 +20,16 @@ PostgresBlockingPool = BlockingPool[Connection[Any]]
 class PostgresConnections:
     """`Connections` of psycopg."""
 
+    is_reusable = staticmethod(is_idle)
+    is_broken = staticmethod(has_gone)
+    drop = staticmethod(drop)
+
     def __init__(self, location: PostgresLocation) -> None:
         self.url = location.url
         self.limit = location.pool
 
-    def is_closed(self, connection: Either) -> bool:  # noqa: D102 - see `Connections`
-        return connection.closed
-
-    def is_reusable(self, connection: Either) -> bool:  # noqa: D102
-        return is_idle(connection)
-
-    def is_broken(self, connection: Either) -> bool:  # noqa: D102
-        return has_gone(connection)
-
-    def drop(self, connection: Either) -> None:  # noqa: D102
-        drop(connection)
-
     @contextmanager
-    def lent(self, connection: Any) -> Generator[None]:  # noqa: D102
+    def lent(self, connection: Any) -> Generator[None]:  # noqa: D102 - see `Connections`
         kept = connection.row_factory, connection.cursor_factory, connection.prepare_threshold
         try:
             yield

@@ -6,6 +6,7 @@ The clock of the store is a single expression, defined here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from psycopg.types.numeric import Int8
 
@@ -19,6 +20,11 @@ MINUTE = 60_000_000
 LOWEST = -(2**63)
 SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _GIVEN_CLOCK = "%(now)s::bigint"
+
+_BINDERS: Mapping[type, Callable[[Any], object]] = {
+    int: Int8,
+    Numbers: lambda numbers: f"{{{','.join(map(str, numbers))}}}",
+}
 
 TEMPLATES = statements("holdfast.backends.postgres")
 
@@ -58,18 +64,12 @@ class Statements:
         is a separate prepared statement. `Numbers` are sent as the text of an array: the driver inspects each element
         of a list, which takes longer than the statement.
         """
-        bound = {name: _bound(value) for name, value in given.items()}
+        bound = {
+            name: _BINDERS[type(value)](value) if type(value) in _BINDERS else value for name, value in given.items()
+        }
         if self._clock is not None:
             bound["now"] = self._clock()
         return bound
-
-
-def _bound(value: object) -> object:
-    if type(value) is int:
-        return Int8(value)
-    if isinstance(value, Numbers):
-        return f"{{{','.join(map(str, value))}}}"
-    return value
 
 
 def transposed(asked: Each) -> Ask:

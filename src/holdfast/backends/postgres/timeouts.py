@@ -51,11 +51,12 @@ def await_answers(connection: Connection[Any], seconds: float) -> None:
     """
     session = connection.pgconn
     give_up = time.monotonic() + seconds
-    while session.flush():
-        _wait(session.socket, select.POLLIN | select.POLLOUT, give_up)
-        session.consume_input()
-    while not take_answers(session):
-        _wait(session.socket, select.POLLIN, give_up)
+    poll = select.poll()
+    while (is_unsent := bool(session.flush())) or not take_answers(session):
+        poll.register(session.socket, select.POLLIN | (select.POLLOUT if is_unsent else 0))
+        if not poll.poll(max(0, int((give_up - time.monotonic()) * 1000))):
+            message = "the server does not answer"
+            raise psycopg.OperationalError(message)
         session.consume_input()
 
 
@@ -68,11 +69,3 @@ def take_answers(session: PGconn) -> bool:
         if result.status == ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result)
     return False
-
-
-def _wait(descriptor: int, events: int, give_up: float) -> None:
-    poll = select.poll()
-    poll.register(descriptor, events)
-    if not poll.poll(max(0, int((give_up - time.monotonic()) * 1000))):
-        message = "the server does not answer"
-        raise psycopg.OperationalError(message)

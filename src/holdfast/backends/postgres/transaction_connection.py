@@ -59,6 +59,4 @@ class HandlersConnection(LibpqConnection):
             if self.pgconn.pipeline_status != PipelineStatus.OFF:
                 message = "a pipeline of this connection is still open: leave its block before the transaction block"
                 raise psycopg.ProgrammingError(message)
-            filled = [fill(self, text, parameters) for text, parameters in queries]
-            results = await self._answers_together([one.send for one in filled])
-            return [one.rows(result) for one, result in zip(filled, results, strict=True)]
+            return await self._rows_together([(fill(self, text, parameters), None) for text, parameters in queries])

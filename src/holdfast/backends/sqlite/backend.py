@@ -66,8 +66,8 @@ class SqliteParts(StoreParts):
             SessionRunner, reader=self.reader, gate=self.gate, gated_reads=in_memory, became_ready=notify
         )
         self.runner = runner_of(self.writer)
-        self._reports = runner_of(reporter, unheard=notifier.unheard)
-        leading = runner_of(leader, unheard=notifier.unheard)
+        self._reports = runner_of(reporter, without_waking=notifier.without_waking)
+        leading = runner_of(leader, without_waking=notifier.without_waking)
         self.callers = SqliteCallers(location, clock, notify)
         self.rows = SqliteJobRows(Steady() if clock is host_clock else None)  # a test's clock may jump on purpose
         self.transactions = SqliteTransactions(

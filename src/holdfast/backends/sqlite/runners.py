@@ -20,10 +20,10 @@ T = TypeVar("T")
 class SessionRunner(PlainRunner):
     """Runs each verb in a separate transaction, or inside the transaction that the calling handler holds open.
 
-    With `unheard`, it runs the verbs of nodes and their leader. A late heartbeat costs its node all its shares. So it
-    waits neither in the thread of other writers, behind verbs that wait for handlers' transactions, nor behind them in
-    the write queue. And it wakes no listener of this process: otherwise each heartbeat would notify its own node and
-    cause the next one.
+    With `without_waking`, it runs the verbs of nodes and their leader. A late heartbeat costs its node all its shares.
+    So it waits neither in the thread of other writers, behind verbs that wait for handlers' transactions, nor behind
+    them in the write queue. And it wakes no listener of this process: otherwise each heartbeat would notify its own
+    node and cause the next one.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class SessionRunner(PlainRunner):
         *,
         gated_reads: bool,
         became_ready: Callable[[], None],
-        unheard: Callable[[Connection], AbstractContextManager[None]] | None = None,
+        without_waking: Callable[[Connection], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._gate = gate
         self._gated_reads = gated_reads
         self._became_ready = became_ready
-        self._unheard = unheard
+        self._without_waking = without_waking
 
     async def write(self, verb: Verb[T]) -> T:
         """Run a verb under the write lock."""
@@ -56,11 +56,11 @@ class SessionRunner(PlainRunner):
 
     def transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         """Run a verb under the write lock, in this thread."""
-        if self._unheard is None:
+        if self._without_waking is None:
             with self._gate.passage(), connection.write() as tx:
                 return drive(tx, verb(), ready)
         with self._gate.passage(first=True), ExitStack() as after, connection.write() as tx:
-            after.enter_context(self._unheard(connection))  # from inside the transaction until after its commit
+            after.enter_context(self._without_waking(connection))  # from inside the transaction until after its commit
             return drive(tx, verb(), ready)
 
     async def read(self, verb: Verb[T]) -> T:

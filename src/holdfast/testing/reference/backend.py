@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import NoReturn
@@ -15,6 +15,7 @@ from holdfast.model.job import Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs import JobStore
+from holdfast.store.local_notifier import LocalNotifier
 from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import (
     Cancellation,
@@ -68,7 +69,7 @@ class ReferenceBackend:
         self.insight = ReferenceInsight(model)
         self.schema = ReferenceSchema()
         self.transactions = ReferenceTransactions()
-        self.notifier = ReferenceNotifier()
+        self.notifier = LocalNotifier("reference", None)
 
     async def open(self) -> None:
         """Do nothing: the model is always open."""
@@ -245,25 +246,3 @@ class ReferenceTransactions:
 
     def _refuse(self, *_: object) -> NoReturn:
         raise Unsupported(_NO_TRANSACTIONS)
-
-
-class ReferenceNotifier:
-    """`Notifier` within the process."""
-
-    def __init__(self) -> None:
-        self._listeners: list[Callable[[], None]] = []
-
-    def notify(self) -> None:
-        for wake in tuple(self._listeners):
-            try:
-                wake()
-            except Exception:  # noqa: BLE001 - a notification never fails its sender
-                self._drop(wake)
-
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        self._listeners.append(wake)
-        return lambda: self._drop(wake)
-
-    def _drop(self, wake: Callable[[], None]) -> None:
-        if wake in self._listeners:
-            self._listeners.remove(wake)

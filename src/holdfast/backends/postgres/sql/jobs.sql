@@ -115,11 +115,11 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 -- invisible here.
 with lanes as materialized (
     select lane.lane_id, lane.queue, lane.task,
-           coalesce(hint.turn, {lowest}) as floor_turn, coalesce(hint.seq, 0) as floor_seq
+           coalesce(floor.turn, {lowest}) as floor_turn, coalesce(floor.seq, 0) as floor_seq
     from {schema}.lane as lane
     join {schema}.queue as queue on queue.queue = lane.queue
     left join unnest(%(floor_lanes)s::integer[], %(floor_turns)s::bigint[], %(floor_seqs)s::bigint[])
-        as hint (lane_id, turn, seq) on hint.lane_id = lane.lane_id
+        as floor (lane_id, turn, seq) on floor.lane_id = lane.lane_id
     where not queue.paused and lane.task = any(%(tasks)s::text[])
       and (%(queues)s::text[] is null or lane.queue = any(%(queues)s::text[]))
 ),

@@ -17,7 +17,6 @@ from holdfast.backends.sql.streams.placing import (
     Known,
     Place,
     Placing,
-    Row,
     answers,
     as_known,
     conflict,
@@ -152,20 +151,6 @@ def copy(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Step
         if event.id not in appended:
             appended[event.id] = work.add(event, place)
     if work.rows:
-        yield from load("copy_events", stream(list(map(_encoded, work.rows))))
+        yield from load("copy_events", stream(list(map(event_row, work.rows))))
         yield from each("move_head", work.heads())
     return answers(events, appended)
-
-
-def _encoded(row: Row) -> bytes:
-    category_id, partition_id, position, stream_name, version, event_id, name, payload, headers, recorded_at = row
-    return event_row(
-        (category_id, partition_id, position),
-        stream_name=stream_name.encode(),
-        version=version,
-        event_id=event_id,
-        name=name.encode(),
-        payload=payload.encode(),
-        headers=None if headers is None else headers.encode(),
-        recorded_at=recorded_at,
-    )

@@ -17,10 +17,10 @@ _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Taken(NamedTuple):
-    """The jobs that a claim statement leased, and the last place in each lane."""
+    """The jobs that a claim statement leased, and the place of the last one in each lane."""
 
     claim: Claim
-    places: list[tuple[int, int, int]]
+    last: dict[int, Place]
 
 
 def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
@@ -39,11 +39,10 @@ def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
         floor_seqs=[seq for _, seq in floors.values()],
     )
     jobs: list[LeasedJob] = []
-    last: dict[int, tuple[int, int]] = {}
+    last: dict[int, Place] = {}
     for row in found:
         headers = row[5]
         columns: Any = row[:17] if headers is None else (*row[:5], _decode_headers(headers), *row[6:17])
         jobs.append(LeasedJob(*columns))
         last[row[17]] = (row[10], row[1])
-    places = [(lane_id, turn, seq) for lane_id, (turn, seq) in last.items()]
-    return Taken(Claim(jobs, is_cut=bool(found) and found[0][18] > len(found)), places)
+    return Taken(Claim(jobs, is_cut=bool(found) and found[0][18] > len(found)), last)

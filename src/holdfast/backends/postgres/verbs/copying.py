@@ -6,11 +6,17 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import msgspec
+
+from holdfast.backends.sql.streams.placing import Row
+from holdfast.model.job import NewJob
+
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _ROWS_AT_A_TIME = 1_000
 
+_encode = msgspec.json.encode
 _length = struct.Struct("!i").pack
 _float = struct.Struct("!id").pack
 _long = struct.Struct("!iq").pack
@@ -23,27 +29,17 @@ _READY = struct.Struct("!hiiiqiqii").pack  # lane_id, turn, seq, payload_bytes
 _SCHEDULED = struct.Struct("!hiqiqi?").pack  # run_at, seq, retrying
 
 
-def job_row(
-    *,
-    seq: int,
-    job_id: str,
-    lane_id: int,
-    payload: bytes,
-    headers: bytes | None,
-    numbers: tuple[int, int, float | None],
-    enqueued_at: int,
-    turn: int,
-) -> bytes:
-    """Return a row of job; `numbers` are priority, max_attempts and timeout."""
-    priority, max_attempts, timeout = numbers
+def job_row(job: NewJob, seq: int, lane_id: int, payload: bytes, enqueued_at: int, turn: int) -> bytes:
+    """Return a row of job; `payload` is encoded already, because its length is needed elsewhere, too."""
+    headers = _encode(job.headers) if job.headers else None
     return b"".join(
         (
-            _JOB_HEAD(11, 8, seq, 16, bytes.fromhex(job_id.replace("-", "")), 4, lane_id),
+            _JOB_HEAD(11, 8, seq, 16, bytes.fromhex(job.id.replace("-", "")), 4, lane_id),
             _length(len(payload)),
             payload,
             _NULL if headers is None else _length(len(headers)) + headers,
-            _JOB_MIDDLE(4, priority, 4, max_attempts),
-            _NULL if timeout is None else _float(8, timeout),
+            _JOB_MIDDLE(4, job.priority, 4, job.max_attempts),
+            _NULL if job.timeout is None else _float(8, job.timeout),
             _JOB_TAIL(8, enqueued_at, 8, turn, 4, len(payload)),
         )
     )
@@ -59,23 +55,17 @@ def scheduled_row(run_at: int, seq: int) -> bytes:
     return _SCHEDULED(3, 8, run_at, 8, seq, 1, False)
 
 
-def event_row(
-    place: tuple[int, int, int],
-    *,
-    stream_name: bytes,
-    version: int,
-    event_id: str,
-    name: bytes,
-    payload: bytes,
-    headers: bytes | None,
-    recorded_at: int,
-) -> bytes:
-    """Return a row of event; `place` is its category, partition and position."""
-    category_id, partition_id, position = place
+def event_row(row: Row) -> bytes:
+    """Return a row of event."""
+    category_id, partition_id, position, stream_name, version, event_id, event_name, text, headers_text, recorded_at = (
+        row
+    )
+    stream_data, name, payload = stream_name.encode(), event_name.encode(), text.encode()
+    headers = None if headers_text is None else headers_text.encode()
     return b"".join(
         (
-            _EVENT_HEAD(10, 4, category_id, 4, partition_id, 8, position, len(stream_name)),
-            stream_name,
+            _EVENT_HEAD(10, 4, category_id, 4, partition_id, 8, position, len(stream_data)),
+            stream_data,
             _EVENT_MIDDLE(8, version, 16, bytes.fromhex(event_id.replace("-", "")), len(name)),
             name,
             _length(len(payload)),
