@@ -38,14 +38,15 @@ class PerProcess(Generic[T]):
         with _making:
             held = self._held
             if held is None or held[0] != os.getpid():
-                _inherited.append(held)
+                if held is not None:
+                    _inherited.append(held)
                 held = self._held = (os.getpid(), self._make())
         return held[1]
 
     def take(self) -> T | None:
         """Return the object of this process, for its end, and forget it; None if there is none."""
         held, self._held = self._held, None
-        if held is None or held[0] == os.getpid():
-            return None if held is None else held[1]
-        _inherited.append(held)
-        return None
+        if held is not None and held[0] != os.getpid():
+            _inherited.append(held)
+            return None
+        return None if held is None else held[1]
