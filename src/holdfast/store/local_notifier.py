@@ -25,7 +25,8 @@ class StopSignal(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._read, self._write = os.pipe()
-        weakref.finalize(self, lambda *pipe: list(map(os.close, pipe)), self._read, self._write).atexit = False
+        for descriptor in (self._read, self._write):
+            weakref.finalize(self, os.close, descriptor).atexit = False
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""
