@@ -61,7 +61,7 @@ class NodeHeartbeat(KeeperThread):
         self._timing = timing
         self._broker = broker
         self._answered = answered
-        self._every = timing.beat.total_seconds()
+        self._every = timing.heartbeat_every.total_seconds()
         self._stuck = StuckHandlers(limits, grace=stuck_grace, tick=4 * self._every)
         self._is_notified = False
         self._due = self._look_after = float("-inf")

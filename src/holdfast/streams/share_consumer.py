@@ -95,7 +95,7 @@ class ShareConsumer:
         """
         timing = self._around.timing
         one_writer = self._around.backend.capabilities.one_writer
-        return timing.self_fence - 2 * timing.beat if one_writer else timing.self_fence
+        return timing.self_fence - 2 * timing.heartbeat_every if one_writer else timing.self_fence
 
     # --- control ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class ShareConsumer:
         await self._begin_again()
         while not self._stop.is_set():
             if not self._may_handle():
-                await self._rest(self._around.timing.beat.total_seconds())
+                await self._rest(self._around.timing.heartbeat_every.total_seconds())
                 continue
             self._wake.clear()  # before the fetch: a later append sets it again
             fetched = await self._until_answered(self._fetch)

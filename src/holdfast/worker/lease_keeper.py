@@ -63,7 +63,7 @@ class LeaseKeeper(KeeperThread):
         holdings: HeldLeases,
         *,
         open_extender: Callable[[], Extender],
-        beat: Callable[[], WorkerHeartbeat],
+        heartbeat: Callable[[], WorkerHeartbeat],
         lease: timedelta,
         limits: Mapping[Hashable, tuple[float, LeasedJob]],
         stuck_grace: float,
@@ -75,7 +75,7 @@ class LeaseKeeper(KeeperThread):
     ) -> None:
         super().__init__(open_extender, name="holdfast-keeper", died=died)
         self._holdings = holdings
-        self._heartbeat = beat
+        self._heartbeat = heartbeat
         self._lease = lease
         self._owns_process = owns_process
         self._lost = lost

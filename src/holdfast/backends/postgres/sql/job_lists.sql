@@ -188,7 +188,7 @@ left join heads on heads.queue = queue.queue
 order by queue.queue;
 
 -- name: workers
-select beat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
+select beat as heartbeat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
 
 -- name: counts
 select minute_at, lane.queue, lane.task, sum(enqueued)::bigint as enqueued, sum(completed)::bigint as completed,

@@ -59,7 +59,7 @@ select exists (
 
 -- name: worker_heartbeat
 insert into {schema}.worker (worker_id, beat, started_at, beat_at)
-select %(worker_id)s, %(beat)s, now, now from (select {now} as now) as instant
+select %(worker_id)s, %(heartbeat)s, now, now from (select {now} as now) as instant
 on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
 
 -- name: forget_worker

@@ -43,7 +43,7 @@ where consumer = :consumer and category_id = (select category_id from holdfast_c
 
 -- name: commit_position
 update holdfast_allocation
-set position_id = :position, losses = iif(:clears, 0, losses), trying = :tries
+set position_id = :position, losses = iif(:clears, 0, losses), trying = :begins_trial
 where consumer = :consumer and category_id = (select category_id from holdfast_category where category = :category)
     and partition_id = :partition_id and generation = :generation and position_id = :after
     and state in ('granted', 'revoking');

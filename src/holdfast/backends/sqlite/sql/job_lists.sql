@@ -172,7 +172,7 @@ from holdfast_queue as queue left join counted on counted.queue = queue.queue
 order by queue.queue;
 
 -- name: workers
-select beat, started_at, :now - beat_at as silent from holdfast_worker order by started_at, worker_id;
+select beat as heartbeat, started_at, :now - beat_at as silent from holdfast_worker order by started_at, worker_id;
 
 -- name: counts
 select minute_at, lane.queue, lane.task, enqueued, completed, retried, failed, cancelled, lost, run_time

@@ -45,7 +45,7 @@ select exists (
 select :now;
 
 -- name: worker_heartbeat
-insert into holdfast_worker (worker_id, beat, started_at, beat_at) values (:worker_id, :beat, :now, :now)
+insert into holdfast_worker (worker_id, beat, started_at, beat_at) values (:worker_id, :heartbeat, :now, :now)
 on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
 
 -- name: forget_worker
