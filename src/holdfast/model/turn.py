@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model.instants import span_micros
+from holdfast.model.instants import span_micros, to_micros
+from holdfast.model.job import NewJob
 
 PRIORITY_STEP = timedelta(seconds=60)
 MAX_PRIORITY = 100_000  # a head start of about ten weeks; negative: a delay of at most that
@@ -30,3 +31,10 @@ def turn_of(run_at: int, priority: int) -> int:
 def run_at_of(turn: int, priority: int) -> int:
     """Return when a job with this turn is due; the inverse of `turn_of`."""
     return turn + priority * _STEP
+
+
+def due_at(job: NewJob, now: int) -> int:
+    """Return when a job that is enqueued at `now` is due."""
+    if job.run_at is not None:
+        return to_micros(job.run_at)
+    return now if job.delay is None else now + span_micros(job.delay)

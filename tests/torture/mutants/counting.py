@@ -135,11 +135,9 @@ COUNTING = (
         "order_key_ignored",
         SQLITE,
         "jobs of one order_key do not wait for each other",
-        Code(
-            "holdfast.backends.sqlite.verbs.enqueue:_insert",
-            "if job.order_key is not None:\n            blocked",
-            "if False:\n            blocked",
-        ),
+        Sql(SQLITE, "new_to_ready", "order_key is null and ", ""),
+        Sql(SQLITE, "new_to_scheduled", "order_key is null and ", ""),
+        Sql(SQLITE, "new_to_blocked", "where job.seq > :after", "where job.seq > :after and false"),
         caught_by="I10",
     ),
     mutant(

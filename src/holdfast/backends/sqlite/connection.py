@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, LiteralString
 from urllib.parse import quote
 
+import msgspec
+
 from holdfast.backends.sqlite.error_map import is_busy, translate
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.statements import STATEMENTS
@@ -40,6 +42,13 @@ _ROLLBACK = "rollback /* holdfast */"
 _ASK_AGAIN = (0.001, 0.015)  # shortest and longest interval between two polls, in seconds
 
 _inherited: list[sqlite3.Connection] = []
+_encode = msgspec.json.encode
+numbers = msgspec.json.Decoder(list[int]).decode
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON text: the form in which a statement takes a list."""
+    return _encode(value).decode()
 
 
 class Tx:
@@ -61,19 +70,14 @@ class Tx:
         """Iterate over the rows, read one by one; rows after the last one taken are not read."""
         return self.raw.execute(STATEMENTS[statement], parameters)
 
-    def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
-        """Return the first row, or None."""
-        rows = self.rows(statement, parameters)
-        return rows[0] if rows else None
-
     def value(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first column of the first row, or None."""
-        row = self.row(statement, parameters)
-        return None if row is None else row[0]
+        rows = self.rows(statement, parameters)
+        return rows[0][0] if rows else None
 
-    def many(self, statement: str, rows: Iterable[Parameters]) -> None:
-        """Run a statement for each row."""
-        self.raw.executemany(STATEMENTS[statement], rows)
+    def many(self, statement: str, rows: Iterable[Parameters]) -> int:
+        """Run a statement for each row of parameters; return how many rows it changed."""
+        return self.raw.executemany(STATEMENTS[statement], rows).rowcount
 
     def pragma(self, name: LiteralString) -> Any:
         """Return the value of a SQLite pragma."""
