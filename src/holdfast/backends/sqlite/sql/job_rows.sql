@@ -4,11 +4,11 @@
 -- name: lock_leases
 -- May also return a row that combines the seq of one lease with the fence of another: the caller compares the pairs. (Two
 -- lists cannot be joined by their indexes without a scan of one for each element of the other.)
-select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
-       0 as held
+       0 as held, :now as token
 from json_each(:seqs) as given
 cross join holdfast_running as running on running.seq = given.value
 cross join holdfast_job as job on job.seq = running.seq
@@ -16,11 +16,11 @@ cross join holdfast_lane as lane on lane.lane_id = job.lane_id
 where running.fence in (select value from json_each(:fences));
 
 -- name: lock_expired
-select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
-       (select count(*) from holdfast_running where worker_id = running.worker_id) as held
+       (select count(*) from holdfast_running where worker_id = running.worker_id) as held, :now as token
 from (
     select * from holdfast_running
     where lease_until <= :now and (:longest is null or lease_span <= :longest)
@@ -30,11 +30,11 @@ cross join holdfast_job as job on job.seq = running.seq
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_of_worker
-select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
-       (select count(*) from holdfast_running where worker_id = running.worker_id) as held
+       (select count(*) from holdfast_running where worker_id = running.worker_id) as held, :now as token
 from (
     select * from holdfast_running where worker_id = :worker_id order by seq limit :limit
 ) as running
@@ -43,7 +43,7 @@ cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_job
 -- One job in any state: exactly one of these rows exists.
-select :now as now, job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
+select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
        case
            when running.seq is not null then 'running'
            when completed.seq is not null then 'completed'
@@ -64,7 +64,7 @@ select :now as now, job.id, job.seq, job.lane_id, lane.queue, lane.task, job.ord
        coalesce(running.cancel_asked, 0) as cancel_asked, running.cancel_reason,
        coalesce(running.fence, 0) as fence, running.worker_id, running.started_at, running.lease_span,
        coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
-       coalesce(failed.reason, cancelled.reason) as reason, 0 as held
+       coalesce(failed.reason, cancelled.reason) as reason, 0 as held, :now as token
 from holdfast_job as job
 join holdfast_lane as lane on lane.lane_id = job.lane_id
 left join holdfast_running as running on running.seq = job.seq

@@ -43,7 +43,7 @@ select :line_id, meta.seq, :seq, :attempt, :excused, :interrupted, :lost from ho
 -- name: first_blocked
 -- The first waiting job of each of these order keys.
 select state.line_id, state.seq, job.lane_id, job.turn, job.priority, state.attempt, state.excused, state.interrupted,
-       state.lost, :now as now
+       state.lost, :now as now, true as keyed, false as retrying
 from json_each(:line_ids) as given
 cross join holdfast_blocked as state on state.line_id = given.value and state.place = (
     select place from holdfast_blocked where line_id = given.value order by place limit 1
