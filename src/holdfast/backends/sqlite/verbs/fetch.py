@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.backends.sql.steps import rows, value
-from holdfast.backends.sql.streams.consumers import granted_share
+from holdfast.backends.sql.streams.consumers import granted_share, place_names
 from holdfast.backends.sql.streams.reading import stored, stream_version
 from holdfast.backends.sqlite.execute import direct
 from holdfast.model.allocation import AllocationState, Grant
@@ -21,7 +21,7 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
     statement = "read_partition" if stream is None else "read_stream"
     page = {"category": category, "partition_id": partition_id, "stream": stream, "after": after, "limit": limit}
     events = yield from direct(lambda tx: within(map(stored, tx.each(statement, page)), max_bytes))()
-    place = {"consumer": grant.share.consumer, "category_id": share.category_id, "partition_id": partition_id}
+    place = place_names(grant, share)
     streams = list({event.stream for event in events})
     parked = (yield from rows("parked_among", **place, streams=streams, handled=[])) if streams else []
     return Fetched(
