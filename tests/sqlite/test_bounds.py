@@ -86,3 +86,13 @@ async def test_no_statement_of_the_way_of_a_job_scans_or_sorts_a_long_table(tmp_
     sorts = [step for step in plan if "TEMP B-TREE" in step]
     # These sort lanes, of which there are few, or at most `limit` jobs of each.
     assert name in {"claimable_lanes", "list_ready"} or not sorts, plan
+
+
+async def test_requests_to_cancel_are_found_by_their_index(tmp_path):
+    path = tmp_path / "jobs.db"
+    async with open_store(f"sqlite:///{path}"):
+        pass
+    with connected(path) as connection:
+        plan = [row[3] for row in connection.execute(f"explain query plan {STATEMENTS['cancel_asked']}", ("w",))]
+
+    assert "holdfast_running_cancel" in plan[0]

@@ -5,6 +5,7 @@ The clock of the store is a single expression, defined here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from psycopg.types.numeric import Int8
@@ -20,7 +21,12 @@ LOWEST = -(2**63)
 SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _GIVEN_CLOCK = "%(now)s::bigint"
 
-TEMPLATES = statements("holdfast.backends.postgres")
+
+def _spelled(text: str) -> str:
+    return re.sub(r"(?<![:\w]):([a-z]\w*)", r"%(\1)s", text.replace("%", "%%"))
+
+
+TEMPLATES = statements("holdfast.backends.postgres", _spelled)
 
 
 def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:

@@ -1,53 +1,5 @@
 -- Consumers: positions, parked events, and the statements behind operators' commands.
 
--- name: find_consumer
-select category, stream, paused, forgotten, generation from holdfast_consumer where consumer = :consumer;
-
--- name: lock_consumer
-select category, stream, paused, forgotten, generation from holdfast_consumer where consumer = :consumer;
-
--- name: add_consumer
-insert into holdfast_consumer (consumer, category, stream) values (:consumer, :category, :stream)
-on conflict do nothing;
-
--- name: revive_consumer
-update holdfast_consumer set category = :category, stream = :stream, paused = 0, forgotten = 0
-where consumer = :consumer;
-
--- name: find_granted
--- The share under a live grant; no row if the grant is stale.
-select category_id, position_id, state, replay_until, losses, (
-    select stream from holdfast_consumer where consumer = allocation.consumer) as stream
-from holdfast_allocation as allocation
-where consumer = :consumer and category_id = (select category_id from holdfast_category where category = :category)
-    and partition_id = :partition_id and generation = :generation and state in ('granted', 'revoking');
-
--- name: lock_granted
-select category_id, position_id, state, replay_until, losses, (
-    select stream from holdfast_consumer where consumer = allocation.consumer) as stream
-from holdfast_allocation as allocation
-where consumer = :consumer and category_id = (select category_id from holdfast_category where category = :category)
-    and partition_id = :partition_id and generation = :generation and state in ('granted', 'revoking');
-
--- name: lock_granted_share
-select consumer, category, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at,
-    losses, trying
-from holdfast_allocation join holdfast_category using (category_id)
-where consumer = :consumer and category = :category and partition_id = :partition_id and generation = :generation
-    and state in ('granted', 'revoking');
-
--- name: wait_for_share
-select position_id from holdfast_allocation
-where consumer = :consumer and category_id = (select category_id from holdfast_category where category = :category)
-    and partition_id = :partition_id and generation = :generation and state in ('granted', 'revoking');
-
--- name: commit_position
-update holdfast_allocation
-set position_id = :position, losses = iif(:clears, 0, losses), trying = :tries
-where consumer = :consumer and category_id = (select category_id from holdfast_category where category = :category)
-    and partition_id = :partition_id and generation = :generation and position_id = :after
-    and state in ('granted', 'revoking');
-
 -- name: parked_among
 -- Which of these streams have parked events other than those at `handled`. Usually nothing is parked, which one index
 -- lookup shows.
@@ -70,12 +22,6 @@ where (
         and stream = given.value
     order by position_id desc limit 1
 );
-
--- name: retrying_at
--- The positions, among these, with a parked event that is being retried.
-select position_id, stream from holdfast_parked
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying
-    and position_id in (select value from json_each(:positions));
 
 -- name: unpark
 delete from holdfast_parked
@@ -127,33 +73,6 @@ from holdfast_parked join holdfast_category using (category_id)
 where consumer = :consumer and (category, partition_id, position_id) > (:after_category, :after_partition, :after)
 order by category, partition_id, position_id limit :limit;
 
--- name: lock_shares_of_consumer
-select consumer, category, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at,
-    losses, trying
-from holdfast_allocation join holdfast_category using (category_id)
-where consumer = :consumer
-order by consumer, category_id, partition_id;
-
--- name: hold_shares_of_consumer
-select category_id, partition_id from holdfast_allocation where consumer = :consumer;
-
--- name: hold_shares_of_category
-select consumer, partition_id from holdfast_allocation
-where category_id = (select category_id from holdfast_category where category = :category);
-
--- name: retry_parked
-update holdfast_parked set retrying = 1 where consumer = :consumer and (:stream is null or stream = :stream);
-
--- name: drop_parked
-delete from holdfast_parked
-where consumer = :consumer and (:stream is null or stream = :stream) and (:event_id is null or event_id = :event_id);
-
--- name: pause_consumer
-update holdfast_consumer set paused = 1 where consumer = :consumer and not paused;
-
--- name: resume_consumer
-update holdfast_consumer set paused = 0 where consumer = :consumer and paused;
-
 -- name: list_consumers
 -- Costs a few index lookups per share.
 select consumer.consumer, consumer.category, consumer.stream, consumer.paused, category.category as of_category,
@@ -187,11 +106,6 @@ from holdfast_consumer as consumer
 where not consumer.forgotten
 order by consumer.consumer, category.category, allocation.partition_id;
 
--- name: held_by_live_node
-select 1 as held from holdfast_allocation join holdfast_node
-    on node_id = owner and holdfast_node.incarnation = holdfast_allocation.incarnation
-where consumer = :consumer and :now - beat_at <= ttl limit 1;
-
 -- name: reset_share
 update holdfast_allocation
 set state = 'free', generation = generation + 1, owner = null, incarnation = null, target = null, deadline_at = null,
@@ -202,12 +116,3 @@ where consumer = :consumer and category_id = :category_id and partition_id = :pa
 delete from holdfast_parked
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id
     and position_id > :position_id;
-
--- name: forget_shares
-delete from holdfast_allocation where consumer = :consumer;
-
--- name: forget_parked
-delete from holdfast_parked where consumer = :consumer;
-
--- name: forget_consumer
-update holdfast_consumer set forgotten = 1, paused = 0, generation = :generation where consumer = :consumer;

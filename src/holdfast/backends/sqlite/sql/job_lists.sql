@@ -1,53 +1,9 @@
 -- Lists and counts for operators; read only.
 
--- name: job_result
-select completed.result
-from holdfast_job as job cross join holdfast_completed as completed on completed.seq = job.seq where job.id = :id;
-
--- name: job_view
--- Exactly one of the state rows exists.
-select job.id, job.seq, lane.queue, lane.task,
-       case
-           when running.seq is not null then 'running'
-           when completed.seq is not null then 'completed'
-           when failed.seq is not null then 'failed'
-           when cancelled.seq is not null then 'cancelled'
-           when ready.seq is not null then 'ready'
-           when blocked.seq is not null then 'blocked'
-           else 'scheduled'
-       end as state,
-       job.priority,
-       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
-                scheduled.attempt, blocked.attempt, 0) as attempt,
-       job.max_attempts, job.enqueued_at, job.turn,
-       coalesce(running.started_at, completed.started_at) as started_at,
-       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
-       coalesce(running.worker_id, completed.worker_id) as worker_id,
-       coalesce(failed.reason, cancelled.reason) as reason,
-       job.order_key
-from holdfast_job as job
-join holdfast_lane as lane on lane.lane_id = job.lane_id
-left join holdfast_running as running on running.seq = job.seq
-left join holdfast_completed as completed on completed.seq = job.seq
-left join holdfast_failed as failed on failed.seq = job.seq
-left join holdfast_cancelled as cancelled on cancelled.seq = job.seq
-left join holdfast_ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
-left join holdfast_scheduled as scheduled
-    on scheduled.run_at = job.turn + job.priority * :priority_step and scheduled.seq = job.seq
-left join holdfast_blocked as blocked on blocked.seq = job.seq
-where job.id = :id;
-
 -- name: job_body
 -- As bytes: a job with damaged text must still be shown.
 select cast(job.payload as blob) as payload, cast(job.headers as blob) as headers, job.timeout, completed.result
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq where job.seq = :seq;
-
--- name: job_attempts
-select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
-from holdfast_attempt where seq = :seq order by attempt;
-
--- name: find_ids
-select id from holdfast_job where id >= :first and id <= :last order by id limit :limit;
 
 -- name: list_ready
 -- Each lane in the order in which its jobs will be claimed, merged.
@@ -62,77 +18,6 @@ cross join holdfast_ready as state on state.lane_id = lane.lane_id and (state.tu
 cross join holdfast_job as job on job.seq = state.seq
 where (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
 order by state.turn, state.seq limit :limit;
-
--- name: list_scheduled
-select job.id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id,
-       null as reason, job.order_key
-from holdfast_scheduled as state
-cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where (state.run_at, state.seq) > (:after_turn, :after_seq)
-  and (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-order by state.run_at, state.seq limit :limit;
-
--- name: list_blocked
-select job.id, job.seq, lane.queue, lane.task, 'blocked' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id,
-       null as reason, job.order_key
-from holdfast_blocked as state
-cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where state.seq > :after_seq and (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-order by state.seq limit :limit;
-
--- name: list_running
-select job.id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, state.started_at, null as finished_at, state.worker_id,
-       null as reason, job.order_key
-from holdfast_running as state
-cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before and (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-order by state.seq desc limit :limit;
-
--- name: list_completed
-select job.id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id,
-       null as reason, job.order_key
-from holdfast_completed as state
-cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before and (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-order by state.seq desc limit :limit;
-
--- name: list_failed
-select job.id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null as started_at, state.finished_at,
-       null as worker_id, state.reason, job.order_key
-from holdfast_failed as state
-cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before and (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-order by state.seq desc limit :limit;
-
--- name: list_cancelled
-select job.id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null as started_at, state.finished_at,
-       null as worker_id, state.reason, job.order_key
-from holdfast_cancelled as state
-cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before and (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-order by state.seq desc limit :limit;
-
--- name: leases
-select job.id as job_id, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,
-       running.started_at, running.lease_until - :now as expires_in, running.isolated, running.cancel_asked,
-       running.percent, running.note
-from holdfast_running as running
-cross join holdfast_job as job on job.seq = running.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-where (:seq is null or running.seq = :seq) and (not :expired_only or running.lease_until <= :now)
-order by running.lease_until, running.seq limit :limit;
 
 -- name: queues
 with standing as (
@@ -170,9 +55,6 @@ select queue.queue, queue.paused, coalesce(ready, 0) as ready, coalesce(running,
        ) as due
 from holdfast_queue as queue left join counted on counted.queue = queue.queue
 order by queue.queue;
-
--- name: workers
-select beat, started_at, :now - beat_at as silent from holdfast_worker order by started_at, worker_id;
 
 -- name: counts
 select minute_at, lane.queue, lane.task, enqueued, completed, retried, failed, cancelled, lost, run_time
