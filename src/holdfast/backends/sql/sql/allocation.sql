@@ -123,3 +123,19 @@ select transition.consumer, category.category, transition.partition_id, transiti
 from (select * from {schema}.transition order by transition_id desc limit :limit::bigint) as transition
 join {schema}.category as category on category.category_id = transition.category_id
 order by transition.transition_id desc;
+
+-- name: add_share
+insert into {schema}.allocation (consumer, category_id, partition_id, generation, position_id, since_at)
+values (:consumer, :category_id, :partition_id, :generation, :position_id, {now})
+on conflict do nothing;
+
+-- name: write_share
+update {schema}.allocation
+set state = :state, generation = :generation, owner = :owner, incarnation = :incarnation, target = :target,
+    deadline_at = :deadline_at, losses = :losses, trying = :trying, since_at = {now}
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
+
+-- name: add_transition
+insert into {schema}.transition
+    (consumer, category_id, partition_id, epoch, generation, old_state, new_state, node_id, happened_at)
+values (:consumer, :category_id, :partition_id, :epoch, :generation, :old_state, :new_state, :node_id, {now});

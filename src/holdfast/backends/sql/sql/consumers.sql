@@ -121,3 +121,45 @@ delete from {schema}.parked where consumer = :consumer::text;
 -- name: forget_consumer
 update {schema}.consumer set forgotten = true, paused = false, generation = :generation::bigint
 where consumer = :consumer::text;
+
+-- name: unpark
+delete from {schema}.parked
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and position_id = :position;
+
+-- name: park_again
+update {schema}.parked set failure = :failure, attempts = attempts + :attempts
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and position_id = :position;
+
+-- name: retry_no_more
+update {schema}.parked set retrying = false
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream
+    and position_id >= :position;
+
+-- name: park_by_position
+-- A repeat finds the row already written; an event that was trimmed meanwhile is not parked.
+insert into {schema}.parked
+    (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
+select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, {now}
+from {schema}.event
+where category_id = :category_id and partition_id = :partition_id and position_id = :position
+on conflict do nothing;
+
+-- name: park_by_version
+-- For a consumer of one stream, whose positions are versions.
+insert into {schema}.parked
+    (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
+select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, {now}
+from {schema}.event
+where category_id = :category_id and stream = :stream and version = :position
+on conflict do nothing;
+
+-- name: reset_share
+update {schema}.allocation
+set state = 'free', generation = generation + 1, owner = null, incarnation = null, target = null, deadline_at = null,
+    position_id = :position_id, replay_until = :head, losses = 0, since_at = {now}
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
+
+-- name: drop_parked_past
+delete from {schema}.parked
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id
+    and position_id > :position_id;

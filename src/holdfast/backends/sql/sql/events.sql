@@ -60,3 +60,13 @@ where category_id = :category_id::integer and partition_id = :partition_id::inte
 -- name: move_trimmed
 update {schema}.head set trimmed = greatest(trimmed, :last::bigint)
 where category_id = :category_id::integer and partition_id = :partition_id::integer;
+
+-- name: add_category
+insert into {schema}.category (category, partitions) values (:category, :partitions) on conflict do nothing;
+
+-- name: add_head
+insert into {schema}.head (category_id, partition_id) values (:category_id, :partition_id) on conflict do nothing;
+
+-- name: move_head
+update {schema}.head set position_id = :position_id, recorded_at = :recorded_at
+where category_id = :category_id and partition_id = :partition_id;

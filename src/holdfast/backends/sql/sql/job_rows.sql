@@ -42,3 +42,55 @@ left join lateral (select * from {schema}.failed where seq = job.seq for update)
 left join lateral (select * from {schema}.cancelled where seq = job.seq for update) as cancelled on true
 left join {schema}.completed as completed on completed.seq = job.seq
 where job.id = :id::uuid;
+
+-- name: leave_running
+delete from {schema}.running where seq = :seq;
+
+-- name: leave_ready
+delete from {schema}.ready where lane_id = :lane_id and turn = :turn and seq = :seq;
+
+-- name: leave_scheduled
+delete from {schema}.scheduled where run_at = :run_at and seq = :seq;
+
+-- name: leave_blocked
+delete from {schema}.blocked where seq = :seq;
+
+-- name: leave_failed
+delete from {schema}.failed where seq = :seq;
+
+-- name: leave_cancelled
+delete from {schema}.cancelled where seq = :seq;
+
+-- name: put_ready
+insert into {schema}.ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
+values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :keyed);
+
+-- name: put_scheduled
+insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
+values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :keyed);
+
+-- name: put_failed
+insert into {schema}.failed (seq, attempt, lost, finished_at, reason)
+values (:seq, :attempt, :lost, :finished_at, :reason);
+
+-- name: put_cancelled
+insert into {schema}.cancelled (seq, attempt, lost, finished_at, reason)
+values (:seq, :attempt, :lost, :finished_at, :reason);
+
+-- name: set_turns
+update {schema}.job set turn = :turn where seq = :seq;
+
+-- name: ask_to_cancel
+update {schema}.running set cancel_asked = true, cancel_reason = :reason where seq = :seq;
+
+-- name: record_attempts
+insert into {schema}.attempt (
+    seq, attempt, fence, by_holder, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
+) values (
+    :seq, :attempt, :fence, :by_holder, :worker_id, :started_at, :ended_at, :outcome, :error_class, :message, :traceback,
+    :signature
+);
+
+-- name: thin_attempts
+-- Only the first few and the last few attempts are kept: a job that retries for weeks stays small.
+delete from {schema}.attempt where seq = :seq and attempt > :after and attempt <= :up_to;

@@ -12,11 +12,6 @@ update holdfast_leadership
 set epoch = :epoch, node_id = :node_id, incarnation = :incarnation, until_at = :now + :lease
 where epoch = :seen_epoch and until_at = :seen_until;
 
--- name: add_share
-insert into holdfast_allocation (consumer, category_id, partition_id, generation, position_id, since_at)
-values (:consumer, :category_id, :partition_id, :generation, :position_id, :now)
-on conflict do nothing;
-
 -- name: owners_of_shares
 select allocation.owner
 from json_each(:consumers) as consumer
@@ -48,14 +43,3 @@ from json_each(:consumers) as consumer
     join holdfast_category as of_category on of_category.category = category.value
     join holdfast_allocation as allocation on allocation.consumer = consumer.value
         and allocation.category_id = of_category.category_id and allocation.partition_id = place.value;
-
--- name: write_share
-update holdfast_allocation
-set state = :state, generation = :generation, owner = :owner, incarnation = :incarnation, target = :target,
-    deadline_at = :deadline_at, losses = :losses, trying = :trying, since_at = :now
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
-
--- name: add_transition
-insert into holdfast_transition
-    (consumer, category_id, partition_id, epoch, generation, old_state, new_state, node_id, happened_at)
-values (:consumer, :category_id, :partition_id, :epoch, :generation, :old_state, :new_state, :node_id, :now);

@@ -23,37 +23,6 @@ where (
     order by position_id desc limit 1
 );
 
--- name: unpark
-delete from holdfast_parked
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and position_id = :position;
-
--- name: park_again
-update holdfast_parked set failure = :failure, attempts = attempts + :attempts
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and position_id = :position;
-
--- name: retry_no_more
-update holdfast_parked set retrying = 0
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream
-    and position_id >= :position;
-
--- name: park_by_position
--- A repeat finds the row already written; an event that was trimmed meanwhile is not parked.
-insert into holdfast_parked
-    (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
-select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, :now
-from holdfast_event
-where category_id = :category_id and partition_id = :partition_id and position_id = :position
-on conflict do nothing;
-
--- name: park_by_version
--- For a consumer of one stream, whose positions are versions.
-insert into holdfast_parked
-    (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
-select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, :now
-from holdfast_event
-where category_id = :category_id and stream = :stream and version = :position
-on conflict do nothing;
-
 -- name: list_retries
 -- The first parked events that are to be handled again.
 select event_id, category, event.stream, event_name, version, event.partition_id, event.position_id, payload, headers,
@@ -105,14 +74,3 @@ from holdfast_consumer as consumer
     left join holdfast_category as category on category.category_id = allocation.category_id
 where not consumer.forgotten
 order by consumer.consumer, category.category, allocation.partition_id;
-
--- name: reset_share
-update holdfast_allocation
-set state = 'free', generation = generation + 1, owner = null, incarnation = null, target = null, deadline_at = null,
-    position_id = :position_id, replay_until = :head, losses = 0, since_at = :now
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
-
--- name: drop_parked_past
-delete from holdfast_parked
-where consumer = :consumer and category_id = :category_id and partition_id = :partition_id
-    and position_id > :position_id;

@@ -4,18 +4,8 @@
 -- For appends: one name costs less than a list.
 select category, category_id, partitions from holdfast_category where category = :category;
 
--- name: add_category
-insert into holdfast_category (category, partitions) values (:category, :partitions) on conflict do nothing;
-
--- name: add_head
-insert into holdfast_head (category_id, partition_id) values (:category_id, :partition_id) on conflict do nothing;
-
 -- name: find_head
 select position_id, recorded_at from holdfast_head
-where category_id = :category_id and partition_id = :partition_id;
-
--- name: move_head
-update holdfast_head set position_id = :position_id, recorded_at = :recorded_at
 where category_id = :category_id and partition_id = :partition_id;
 
 -- name: known_events

@@ -54,61 +54,9 @@ from json_each(:seqs) as given
 cross join holdfast_attempt as ended on ended.seq = given.value
 where ended.by_holder and ended.fence in (select value from json_each(:fences));
 
--- name: leave_running
-delete from holdfast_running where seq = :seq;
-
--- name: leave_ready
-delete from holdfast_ready where lane_id = :lane_id and turn = :turn and seq = :seq;
-
--- name: leave_scheduled
-delete from holdfast_scheduled where run_at = :run_at and seq = :seq;
-
--- name: leave_blocked
-delete from holdfast_blocked where seq = :seq;
-
--- name: leave_failed
-delete from holdfast_failed where seq = :seq;
-
--- name: leave_cancelled
-delete from holdfast_cancelled where seq = :seq;
-
--- name: put_ready
-insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
-values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :keyed);
-
--- name: put_scheduled
-insert into holdfast_scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
-values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :keyed);
-
--- name: put_failed
-insert into holdfast_failed (seq, attempt, lost, finished_at, reason)
-values (:seq, :attempt, :lost, :finished_at, :reason);
-
--- name: put_cancelled
-insert into holdfast_cancelled (seq, attempt, lost, finished_at, reason)
-values (:seq, :attempt, :lost, :finished_at, :reason);
-
--- name: set_turns
-update holdfast_job set turn = :turn where seq = :seq;
-
--- name: ask_to_cancel
-update holdfast_running set cancel_asked = 1, cancel_reason = :reason where seq = :seq;
-
 -- name: clear_isolation
 update holdfast_running set isolated = 0
 where isolated = 1 and worker_id in (select value from json_each(:worker_ids));
-
--- name: record_attempts
-insert into holdfast_attempt (
-    seq, attempt, fence, by_holder, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
-) values (
-    :seq, :attempt, :fence, :by_holder, :worker_id, :started_at, :ended_at, :outcome, :error_class, :message, :traceback,
-    :signature
-);
-
--- name: thin_attempts
--- Only the first few and the last few attempts are kept: a job that retries for weeks stays small.
-delete from holdfast_attempt where seq = :seq and attempt > :after and attempt <= :up_to;
 
 -- name: count_events
 insert into holdfast_count (minute_at, lane_id, enqueued, retried, failed, cancelled, lost)
