@@ -13,8 +13,8 @@ PostgreSQL, except that a parameter is `:name`. A dialect translates what it spe
                                 the one row, by its key
 ```
 
-A statement that runs for each of many rows is written for one of them. A dialect that needs another text has a statement
-of the same name: because its planner does, or to write many rows at once, with lists as parameters.
+A statement that runs for each of many rows is written for one of them. A dialect that needs another text has its own
+under the same name: because of its planner, or to write many rows at once, with lists as parameters.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import re
 from holdfast.backends.sql.files import statements
 
 _ONE_ROW = re.compile(
-    r"(cross|left) join lateral \(\s*select [^()]*? from \{schema\}\.(\w+)\s+where ([^()]*?)"
+    r"(cross|left) join lateral \(\s*select [^()]*? from \{schema\}\.(\w+)\s+where ((?:[^()]|\([^()]*\))*?)"
     r"(?: limit 1)?(?: for update)?\s*\) as (\w+)(?: on true)?"
 )
 _SPELLING = (

@@ -23,47 +23,6 @@ from (
 cross join lateral (select * from {schema}.job where seq = next.seq limit 1) as job
 order by next.turn, next.seq;
 
--- name: queues
-with standing as (
-    select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
-    union all
-    select lane_id, 'running', count(*) from {schema}.running group by lane_id
-    union all
-    select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
-    union all
-    select job.lane_id, 'blocked', count(*) from {schema}.blocked as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
-    union all
-    select job.lane_id, 'failed', count(*) from {schema}.failed as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
-),
-counted as (
-    select lane.queue,
-           sum(number) filter (where state = 'ready') as ready,
-           sum(number) filter (where state = 'running') as running,
-           sum(number) filter (where state = 'scheduled') as scheduled,
-           sum(number) filter (where state = 'blocked') as blocked,
-           sum(number) filter (where state = 'failed') as failed
-    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
-),
--- For each queue the job with the first turn, of any task; its due time is its turn plus its head start.
-heads as (
-    select distinct on (lane.queue) lane.queue, head.turn + job.priority::bigint * {priority_step} as due
-    from {schema}.lane as lane cross join lateral (
-        select turn, seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1
-    ) as head
-    cross join lateral (select priority from {schema}.job where seq = head.seq limit 1) as job
-    order by lane.queue, head.turn, head.seq
-)
-select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
-       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
-       coalesce(failed, 0)::bigint as failed, {now} - heads.due as due
-from {schema}.queue as queue
-left join counted on counted.queue = queue.queue
-left join heads on heads.queue = queue.queue
-order by queue.queue;
-
 -- name: counts
 select minute_at, lane.queue, lane.task, sum(enqueued)::bigint as enqueued, sum(completed)::bigint as completed,
        sum(retried)::bigint as retried, sum(failed)::bigint as failed, sum(cancelled)::bigint as cancelled,

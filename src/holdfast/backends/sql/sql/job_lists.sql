@@ -125,3 +125,42 @@ order by running.lease_until, running.seq limit :limit;
 
 -- name: workers
 select beat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
+
+-- name: queues
+-- `due`: of the job with the first turn, of any task, its turn plus its head start.
+with standing as (
+    select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
+    union all
+    select lane_id, 'running', count(*) from {schema}.running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'blocked', count(*) from {schema}.blocked as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from {schema}.failed as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(case when state = 'ready' then number end) as ready,
+           sum(case when state = 'running' then number end) as running,
+           sum(case when state = 'scheduled' then number end) as scheduled,
+           sum(case when state = 'blocked' then number end) as blocked,
+           sum(case when state = 'failed' then number end) as failed
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+)
+select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
+       coalesce(failed, 0)::bigint as failed, {now} - (
+           select job.turn + job.priority::bigint * {priority_step}
+           from {schema}.lane as lane cross join lateral (
+               select turn, seq, priority from {schema}.job
+               where seq = (select seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1) limit 1
+           ) as job
+           where lane.queue = queue.queue order by job.turn, job.seq limit 1
+       ) as due
+from {schema}.queue as queue
+left join counted on counted.queue = queue.queue
+order by queue.queue;

@@ -19,43 +19,6 @@ cross join holdfast_job as job on job.seq = state.seq
 where (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
 order by state.turn, state.seq limit :limit;
 
--- name: queues
-with standing as (
-    select lane_id, 'ready' as state, count(*) as number from holdfast_ready group by lane_id
-    union all
-    select lane_id, 'running', count(*) from holdfast_running group by lane_id
-    union all
-    select job.lane_id, 'scheduled', count(*) from holdfast_scheduled as state
-    cross join holdfast_job as job on job.seq = state.seq group by job.lane_id
-    union all
-    select job.lane_id, 'blocked', count(*) from holdfast_blocked as state
-    cross join holdfast_job as job on job.seq = state.seq group by job.lane_id
-    union all
-    select job.lane_id, 'failed', count(*) from holdfast_failed as state
-    cross join holdfast_job as job on job.seq = state.seq group by job.lane_id
-),
-counted as (
-    select lane.queue,
-           sum(number) filter (where state = 'ready') as ready,
-           sum(number) filter (where state = 'running') as running,
-           sum(number) filter (where state = 'scheduled') as scheduled,
-           sum(number) filter (where state = 'blocked') as blocked,
-           sum(number) filter (where state = 'failed') as failed
-    from standing join holdfast_lane as lane on lane.lane_id = standing.lane_id group by lane.queue
-)
-select queue.queue, queue.paused, coalesce(ready, 0) as ready, coalesce(running, 0) as running,
-       coalesce(scheduled, 0) as scheduled, coalesce(blocked, 0) as blocked, coalesce(failed, 0) as failed,
-       -- The due time of the next job by turn, of any task: the first among the first jobs of all lanes.
-       :now - (
-           select job.turn + job.priority * :priority_step
-           from holdfast_lane as lane cross join holdfast_job as job on job.seq = (
-               select seq from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1
-           )
-           where lane.queue = queue.queue order by job.turn, job.seq limit 1
-       ) as due
-from holdfast_queue as queue left join counted on counted.queue = queue.queue
-order by queue.queue;
-
 -- name: counts
 select minute_at, lane.queue, lane.task, enqueued, completed, retried, failed, cancelled, lost, run_time
 from holdfast_count join holdfast_lane as lane using (lane_id)
