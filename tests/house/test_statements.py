@@ -127,10 +127,11 @@ def test_a_job_leaves_running_only_after_its_completion_was_written():
 def test_rows_leave_their_state_only_where_changes_of_locked_rows_are_written():
     runs = callers(SQLITE, POSTGRES, SHARED)
     leaving = {name: functions for name, functions in runs.items() if name.startswith("leave_")}
-    own = {"leave_front", "leave_due", "leave_completed"}  # hot paths of SQLite
+    own = {"leave_front", "leave_completed"}  # hot paths of SQLite
 
     assert {name: functions for name, functions in leaving.items() if name not in own} == {
-        "leave_blocked": {"order_keys.bring_up"}
+        "leave_blocked": {"order_keys.bring_up"},
+        "leave_scheduled": {"job_rows.promote"},
     }
     assert re.search(r"leave_\{old\.state\}", ast.unparse(body_of(SHARED, "job_writes.write_changes")))
 
@@ -173,7 +174,7 @@ def test_every_statement_that_is_run_by_name_exists(store):
     runs = callers(store, SHARED, RULES)
     missing = [name for name in runs if not any(re.fullmatch(name, statement) for statement in CATALOGUES[store])]
 
-    only_shared = {"first_blocked", "set_head", "drop_order_key"}  # `bring_up` is one statement on PostgreSQL
+    only_shared = {"first_blocked", "set_head", "drop_order_key", "due_jobs"}  # one statement each on PostgreSQL
     assert set(missing) == (set() if store == SQLITE else only_shared)
 
 

@@ -118,8 +118,8 @@ COUNTING = (
         "promoted_twice",
         SQLITE,
         "a due job becomes ready and stays scheduled",
-        Sql(SQLITE, "leave_due", "where", "where random() % 2 and"),
-        Sql(SQLITE, "due_to_ready", "insert into", "insert or ignore into"),
+        Sql(SQLITE, "leave_scheduled", "where", "where random() % 2 and"),
+        Sql(SQLITE, "put_ready", "insert into", "insert or ignore into"),
         caught_by="I2 I6 I8 I5",
     ),
     mutant(

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, cast
 
+from holdfast.backends.sql.job_columns import COUNTERS
 from holdfast.backends.sql.job_writes import write_changes
-from holdfast.backends.sql.order_keys import settle
-from holdfast.backends.sql.steps import Ask, Numbers, records, rows, run
+from holdfast.backends.sql.order_keys import bring_up, settle
+from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
@@ -34,6 +35,7 @@ from holdfast.store.job_rows import (
 from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
+_DUE = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "keyed")  # the columns of `due_jobs`
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
 
 
@@ -46,25 +48,28 @@ class EndedLease(NamedTuple):
 
 
 class SqlJobRows(ABC):
-    """Code shared by all dialects. Each adds its hot paths, `complete` and `promote`, and may replace `bring_up`."""
+    """Code shared by all dialects. Each adds its hot path `complete`, and may replace `promote` and `bring_up`."""
 
     @abstractmethod
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
         """See the port."""
 
-    @abstractmethod
-    def promote(self, limit: int) -> Steps[int]:
-        """See the port."""
+    def promote(self, limit: int) -> Steps[int]:  # noqa: D102 - the port states the contracts
+        due = [dict(zip(_DUE, row, strict=True)) for row in (yield from rows("due_jobs", limit=limit))]
+        yield from each("leave_scheduled", due)
+        yield from each("put_ready", due)
+        yield from became_ready([(job["lane_id"], job["turn"], job["seq"]) for job in due])
+        return len(due)
 
-    @abstractmethod
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Make the first waiting job of each locked order key without a head its head; return those now ready."""
+        return (yield from bring_up(line_ids))
 
     def text(self, text: str) -> str:
         """Return a human-readable text in a form that the dialect can store."""
         return text
 
-    def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102 - the port states the contracts
+    def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102
         match selection:
             case ByLeases(leases):
                 ordered = sorted((lease.seq, lease.fence) for lease in leases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
@@ -65,7 +65,8 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
 
 
 def _rows(tx: Tx, ask: Ask) -> Rows:
-    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": tx.now, **CONSTANTS})
+    given = {name: as_json(value) if isinstance(value, list) else value for name, value in ask.parameters.items()}
+    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**given, "now": tx.now, **CONSTANTS})
     if cursor.description is None:
         return [()] * cursor.rowcount
     found = cursor.fetchall()
@@ -81,8 +82,3 @@ def check_columns(ask: Ask, columns: tuple[str, ...]) -> None:
     if columns != fields:
         message = f"the statement {ask.statement} returns {columns}, {ask.record.__name__} has {fields}"
         raise RuntimeError(message)
-
-
-def bound(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return parameters in the form that SQLite accepts: a list as JSON text."""
-    return {name: as_json(value) if isinstance(value, list) else value for name, value in parameters.items()}

@@ -115,10 +115,3 @@ delete from holdfast_running where seq in (select value from json_each(:seqs)) a
 select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, keyed
 from (select * from holdfast_scheduled where run_at <= :now order by run_at, seq limit :limit) as scheduled
 cross join holdfast_job as job on job.seq = scheduled.seq;
-
--- name: leave_due
-delete from holdfast_scheduled where run_at = ? and seq = ?;
-
--- name: due_to_ready
-insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
-values (?, ?, ?, ?, ?, ?, ?, ?);
