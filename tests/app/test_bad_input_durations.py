@@ -47,7 +47,7 @@ async def test_the_grace_for_stuck_handlers_is_a_duration_like_others(app: App):
     @app.consumer("billing", category="orders")
     async def bill(event: Any) -> None: ...
 
-    app.node(stuck_grace=2 * SECOND, timing=Timing(beat=0.5))
+    app.node(stuck_grace=2 * SECOND, timing=Timing(heartbeat_every=0.5))
     with pytest.raises(ConfigError, match="stuck_grace is 'long', not a duration"):
         app.node(stuck_grace="long")  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from holdfast import App, Event, EventContext, StoreUnavailable, Timing
 from holdfast.backends.sqlite.jobs import SqliteExtender
 from holdfast.runtime.uptime import uptime
 
-TIMING = Timing().scaled(0.2)  # a beat of 0.2 s, sure of its shares for 1.4 s after each
+TIMING = Timing().scaled(0.2)  # a heartbeat every 0.2 s, sure of its shares for 1.4 s after each
 INSERT = "insert into effect (event_id, fence) values (?, ?)"
 
 
@@ -61,7 +61,7 @@ async def test_a_transaction_that_is_too_slow_is_an_attempt_that_failed_and_not_
     async def billing(event: Event, ctx: EventContext) -> None:
         attempts.append(ctx.attempt)
         async with ctx.transaction():
-            await asyncio.sleep(TIMING.self_fence.total_seconds() - TIMING.beat.total_seconds())
+            await asyncio.sleep(TIMING.self_fence.total_seconds() - TIMING.heartbeat_every.total_seconds())
 
     await app.category("orders", partitions=1)
     await append(app, "a", 1)
@@ -119,7 +119,7 @@ async def commits(app: App, seconds: float) -> int:
 @pytest.mark.slow
 async def test_an_idle_node_writes_once_for_each_beat_and_each_pass_and_reads_at_its_poll_interval(app):
     looks: list[float] = []
-    timing = Timing(beat=1.0, allot_every=1.0)
+    timing = Timing(heartbeat_every=1.0, allocate_every=1.0)
 
     @app.consumer("billing", category="orders", poll_interval=60)
     async def billing(event: Event) -> None:
@@ -149,7 +149,7 @@ async def _holds(node, count):
 
 
 async def test_what_is_granted_or_revoked_is_acted_on_at_the_hint_and_not_at_the_next_report(app):
-    timing = Timing(beat=3.0, self_fence=10.0, ttl=20.0, allot_every=0.05)
+    timing = Timing(heartbeat_every=3.0, self_fence=10.0, ttl=20.0, allocate_every=0.05)
 
     @app.consumer("billing", category="orders", poll_interval=60)
     async def billing(event: Event) -> None:
@@ -176,7 +176,7 @@ async def test_what_another_process_writes_is_noticed_though_our_own_reports_are
         seen.append(time.monotonic() - sent)
 
     await app.category("orders", partitions=1)
-    timing = Timing(beat=0.01, allot_every=0.01)  # most commits are our own, and some close to the other's
+    timing = Timing(heartbeat_every=0.01, allocate_every=0.01)  # most commits are our own, some close to another's
     node = app.node(timing=timing)
     async with running(node):
         await eventually(lambda: _holds(node, 1))
@@ -231,7 +231,7 @@ async def test_a_node_that_wakes_from_a_long_sleep_and_cannot_report_does_not_go
     def fail(*_):
         raise StoreUnavailable("the network is not up yet")
 
-    timing = Timing(beat=0.2, self_fence=30, ttl=60)
+    timing = Timing(heartbeat_every=0.2, self_fence=30, ttl=60)
     await append(app, "a", 2)
     run = asyncio.create_task(app.node(timing=timing).run())
     await begun.wait()

@@ -50,7 +50,7 @@ async def test_a_claim_takes_due_jobs_that_no_worker_has_promoted(app, orders):
 async def test_a_claim_of_a_text_instead_of_a_list_of_tasks_is_refused_with_the_remedy(app, orders):
     await orders.enqueue(n=1)
 
-    with pytest.raises(ConfigError, match=r"tasks='orders' is one text.*tasks=\['orders'\]"):
+    with pytest.raises(ConfigError, match=r"tasks='orders' is a string.*tasks=\['orders'\]"):
         await app.claim("orders", tasks="orders")
     with pytest.raises(ConfigError, match="task name 7 is not a string"):
         await app.claim("orders", tasks=[7])

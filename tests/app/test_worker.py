@@ -29,8 +29,8 @@ async def test_status_shows_phase_running_jobs_and_totals(app: App):
         assert (status.phase, status.running) == ("running", (job.id,))
         assert status.totals.completed == 0
         (view,) = await app.workers()
-        assert view.beat.worker_id == worker.worker_id
-        assert (view.beat.concurrency, view.beat.queues) == (1, None)
+        assert view.heartbeat.worker_id == worker.worker_id
+        assert (view.heartbeat.concurrency, view.heartbeat.queues) == (1, None)
         go_on.set()
         await ended(job)
     status = worker.status()

@@ -68,15 +68,13 @@ DIALECT = {
 BANNED = DOUBLES | DIALECT
 
 # Packages whose words are not converted yet. The list only shrinks: a package without a finding must leave it.
-UNCONVERTED = {"backends", "store", "streams", "testing", "torture"}
+UNCONVERTED = {"backends"}
 
 # The module that maps settings of earlier versions to their new names.
 OLD_NAMES = "src/holdfast/runtime/unknown_settings.py"
 
-# Names in converted packages that are used by unconverted ones and are renamed with them.
-PENDING_NAMES = {"beat", "allot_every"}
-
-_TYPE_HINTS = re.compile(r"get_type_hints|param_hint|type[ _]hints?")
+# Terms of Python, of its libraries, and the system user of that name.
+_OF_OTHERS = re.compile(r"get_type_hints|param_hint|type[ _]hints?|^nobody$")
 _PATTERNS = {word: re.compile(r"\b" + word.replace(" ", r"\s+") + r"\b", re.IGNORECASE) for word in BANNED}
 
 
@@ -139,13 +137,13 @@ def synonym_in(identifier: str) -> str | None:
 
 def banned_name(identifier: str) -> str | None:
     """Return the banned word inside an identifier."""
-    parts = f"_{_TYPE_HINTS.sub('', snake(identifier))}_"
+    parts = f"_{_OF_OTHERS.sub('', snake(identifier))}_"
     return next((word for word in BANNED if f"_{word.replace(' ', '_')}_" in parts), None)
 
 
 def banned_in_prose(text: str) -> str | None:
     """Return the banned word or phrase inside a line of prose; names in backquotes are not prose."""
-    plain = _TYPE_HINTS.sub("", re.sub(r"`[^`]*`", "", text))
+    plain = _OF_OTHERS.sub("", re.sub(r"`[^`]*`", "", text))
     return next((word for word, pattern in _PATTERNS.items() if pattern.search(plain)), None)
 
 
@@ -154,7 +152,7 @@ def dialect(module: Module) -> list[Finding]:
     in_names = (
         Finding(module.path, line, f"{name}: write {BANNED[word]!r} for {word!r}")
         for line, name in bound_names(module)
-        if name not in PENDING_NAMES and (word := banned_name(name))
+        if (word := banned_name(name))
     )
     in_prose = (
         Finding(module.path, line, f"write {BANNED[word]!r} for {word!r}: {text.strip()[:80]}")
@@ -202,17 +200,6 @@ def test_a_package_without_findings_is_no_longer_exempt():
     with_findings = {package_of(module.path) for module in modules("src") if dialect(module)}
 
     assert UNCONVERTED - with_findings == set(), "converted: remove them from UNCONVERTED"
-
-
-def test_a_pending_name_is_still_used():
-    bound = {
-        name
-        for module in modules("src")
-        if package_of(module.path) not in UNCONVERTED
-        for _, name in bound_names(module)
-    }
-
-    assert PENDING_NAMES - bound == set(), "renamed: remove them from PENDING_NAMES"
 
 
 def test_the_glossary_lists_every_word_that_the_tests_forbid():

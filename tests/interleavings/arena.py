@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from tests.interleavings.judging import Judge, Outcomes
 from tests.interleavings.operations import OPERATIONS, SETUPS, Instant, Leases, Operation, World, a_job
 from tests.interleavings.orders import Orders
-from tests.interleavings.postgres import PostgresVerbs, SteppingRunner
+from tests.interleavings.postgres import FIRST_TO_WAIT, PostgresVerbs, SteppingRunner
 from tests.interleavings.stepping import Order, Side, run_order
 from tests.interleavings.tables import Tables, check_whole, observed
 
@@ -129,7 +129,7 @@ async def open_arena(url: str) -> AsyncIterator[Arena]:
             await connection.execute("set synchronous_commit = off")
             connections.append(connection)
         for connection in connections[:SIDES]:
-            await connection.execute("set deadlock_timeout = '1ms'")
+            await connection.execute(f"set deadlock_timeout = '{FIRST_TO_WAIT}'".encode())
         pids = [connection.info.backend_pid for connection in connections[:SIDES]]
         await backend.jobs.enqueue([a_job()])  # its lane stays
         yield Arena(backend, clock, connections[:SIDES], Tables(connections[SIDES], location.schema, pids))

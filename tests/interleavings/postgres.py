@@ -33,6 +33,12 @@ from holdfast.store.values import Extension, Verdict
 from holdfast.store.verbs.finish import complete
 
 T = TypeVar("T")
+
+# `deadlock_timeout` of a side. PostgreSQL breaks off whichever side of a circle looks first, which would be a matter of
+# chance. So only a side that begins to wait while another waits already looks at all: the last one of the circle.
+FIRST_TO_WAIT = "1h"
+LATER_TO_WAIT = "1ms"
+
 _TABLE = re.compile(r"\{schema\}\.(\w+)")
 _WRITTEN = re.compile(r"(?:insert into|delete from|update|copy) \{schema\}\.(\w+)")
 _APPENDED_TO = re.compile(r"insert into \{schema\}\.tally\b")
@@ -55,6 +61,7 @@ class SteppingRunner:
         self._connection = connection
         self._statements = statements
         self._is_joined = False
+        self._deadlock_timeout = FIRST_TO_WAIT
 
     async def once(self, verb: Callable[[], Steps[T]]) -> T:
         async with self._transaction():
@@ -88,6 +95,7 @@ class SteppingRunner:
         side = self._side
         try:
             await self._connection.execute(b"begin isolation level read committed")
+            self._deadlock_timeout = FIRST_TO_WAIT
             yield
             ends = Footprint(ends=side.transaction.locks)
             word = "commit" if side.commits else "rollback"
@@ -123,6 +131,7 @@ class SteppingRunner:
         touched = footprint(asked.statement)
 
         async def act() -> list[Any]:
+            await self._choose_deadlock_timeout()
             async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
                 parameters = self._statements.parameters(asked.parameters)
                 await cursor.execute(self._statements.text(asked.statement), parameters, binary=True)
@@ -134,6 +143,13 @@ class SteppingRunner:
 
         rows: list[Any] = await self._side.step(asked.statement, touched, act)
         return rows
+
+    async def _choose_deadlock_timeout(self) -> None:
+        others_wait = any(other.under_way for other in self._side.others if other is not self._side)
+        timeout = LATER_TO_WAIT if others_wait else FIRST_TO_WAIT
+        if timeout != self._deadlock_timeout:
+            self._deadlock_timeout = timeout
+            await self._connection.execute("select set_config('deadlock_timeout', %s, true)", [timeout])
 
 
 class PostgresVerbs:

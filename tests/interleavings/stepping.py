@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tests.interleavings.orders import Footprint, Orders
 
 _SOON = 0.003
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 
 
 class RolledBackError(Exception):
@@ -108,7 +108,7 @@ async def run_order(
         side.trace = lambda name, number=side.number: steps.append((number, name))  # type: ignore[misc]
         tasks.append(asyncio.create_task(_run(side, operation)))
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             while True:
                 await _settle(sides, changed, blocking)
                 if all(side.has_ended for side in sides):
@@ -170,8 +170,8 @@ async def _settle(sides: Sequence[Side], changed: asyncio.Event, blocking: Block
 
 async def _all_wait(sides: Sequence[Side], busy: Sequence[Side], blocking: Blocking) -> bool:
     """A circle of sides that wait for each other is broken by the store: that is waited for."""
+    free = {side.number for side in sides if side.next_step is not None}  # before the question: these stand still
     waits = await blocking.blockers([side.number for side in busy])
-    free = {side.number for side in sides if side.next_step is not None}
     while True:
         more = {number for number, before in waits.items() if before & free} - free
         if not more:

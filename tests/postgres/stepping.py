@@ -29,7 +29,7 @@ from holdfast.testing.conformance.streams.base import MANY
 
 T = TypeVar("T")
 _LOOK_AGAIN = 0.01
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 OWN_IDS = "01900000-"
 TABLES = (
     "category",
@@ -167,7 +167,7 @@ class Arena:
         gate = Gate(after)
         held = asyncio.create_task(_told(first(Verbs(self, self._connections[0], gate, commits=commits), given)))
         reached = asyncio.create_task(gate.reached.wait())
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await asyncio.wait({held, reached}, return_when=asyncio.FIRST_COMPLETED)
             if held.done():
                 reached.cancel()

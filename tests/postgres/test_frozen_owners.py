@@ -40,21 +40,22 @@ from holdfast.testing.stores import open_store
 LONG = timedelta(seconds=60)
 LEASE = timedelta(seconds=1)
 FAST = Timing.for_recovery(2)
+SLOW = Timing.for_recovery(60)  # no transaction of a test is open for so long
 REBORN_A = NodeKey("node-a", "life-2")
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------
 
 
-async def _join(backend: Backend, *nodes: Any) -> None:
+async def _join(backend: Backend, *nodes: Any, timing: Timing = FAST) -> None:
     for node in nodes:
-        await backend.streams.allocations.join(a_node(node, timing=FAST))
+        await backend.streams.allocations.join(a_node(node, timing=timing))
 
 
-async def _two_shares(backend: Backend) -> tuple[Grant, Grant, Leadership]:
+async def _two_shares(backend: Backend, timing: Timing = FAST) -> tuple[Grant, Grant, Leadership]:
     """Grant two shares to a node that will not report again."""
     await begin_consumer(backend, partitions=2)
-    await _join(backend, NODE_A, NODE_B)
+    await _join(backend, NODE_A, NODE_B, timing=timing)
     leadership = await lead(backend)
     first, second = (Share(CONSUMER, CATEGORY, number) for number in range(2))
     moves = [GrantTo(share, (await share_state(backend, share)).generation, NODE_A) for share in (first, second)]
@@ -97,17 +98,17 @@ async def test_a_share_is_seized_from_a_silent_node_that_stands_still_in_its_tra
 
 
 async def test_a_share_that_is_locked_within_its_right_holds_up_no_other(backend: Backend, watch: Watch):
-    grant, other, leadership = await _two_shares(backend)
+    grant, other, leadership = await _two_shares(backend, SLOW)
     allocations = backend.streams.allocations
-    await _silent(backend, watch)
+    watch.execute(f"update {watch.schema}.node set beat_at = beat_at - 2 * ttl where node_id = 'node-a'")
     with frozen(backend.streams.consumers.begin_blocking(grant, limit=LONG), "pipeline", watch) as pid:
-        done = await allocations.move_shares(leadership, [_seizure(grant), _seizure(other)], grace=FAST.grace)
+        done = await allocations.move_shares(leadership, [_seizure(grant), _seizure(other)], grace=SLOW.grace)
         assert done == [False, True]
         assert watch.stands(pid) is not None
-        await allocations.heartbeat(NODE_B, FAST)
+        await allocations.heartbeat(NODE_B, SLOW)
         again = await share_state(backend, other.share)
         moves = [_seizure(grant), GrantTo(other.share, again.generation, NODE_B)]
-        assert await allocations.move_shares(leadership, moves, grace=FAST.grace) == [False, True]
+        assert await allocations.move_shares(leadership, moves, grace=SLOW.grace) == [False, True]
 
 
 async def test_a_node_that_comes_back_while_its_former_process_stands_still_gets_its_shares(

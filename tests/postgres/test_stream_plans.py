@@ -57,7 +57,7 @@ HOT: dict[str, dict[str, object]] = {
     "known_events": {"ids": [str(UUID(int=number)) for number in MANY]},
     "stream_versions": {"category_ids": [1] * 500, "streams": [f"order-{number}" for number in MANY]},
     "fetch": {**SHARE, "after": 100, "limit": 100, "max_bytes": 10**7},
-    "commit_position": {**SHARE, "after": 100, "position": 101, "tries": False, "clears": True},
+    "commit_position": {**SHARE, "after": 100, "position": 101, "begins_trial": False, "clears": True},
     "lock_share": {**SHARE, "milliseconds": 1000},
     "wait_for_share": SHARE,
     "parked_among": {**PARKED, "streams": ["order-7"], "handled": [1, 2]},

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import App, JobHandle
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def _wait_in_a_loop_that_closes(job: JobHandle, has_listened: threading.Event) -
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(job.wait())
 
-    loop.run_until_complete(asyncio.to_thread(has_listened.wait, PATIENCE))
+    loop.run_until_complete(asyncio.to_thread(has_listened.wait, TIMEOUT))
     assert has_listened.is_set()
     loop.close()
     waiting._log_destroy_pending = False  # type: ignore[attr-defined] # what this test is about

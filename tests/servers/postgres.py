@@ -32,7 +32,7 @@ from tests.servers.missing import give_up
 from tests.servers.postgres_keeper import serve, start
 
 URL_VARIABLE = "HOLDFAST_TEST_POSTGRES"
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _held: list[IO[str]] = []
 
 
@@ -77,7 +77,7 @@ def _start_keeper(folder: Path, url: Path) -> None:
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the tests; the keeper ends after them
         )
-    give_up = time.monotonic() + _PATIENCE
+    give_up = time.monotonic() + _TIMEOUT
     while not url.exists():
         if keeper.poll() is not None or time.monotonic() > give_up:
             message = f"PostgreSQL from {binaries} did not start:\n{log.read_text()}"

@@ -32,10 +32,10 @@ async def test_a_report_waits_neither_for_other_writers_nor_for_the_leaders_verb
     transaction = asyncio.create_task(asyncio.to_thread(gate.enter))  # the next one
     await in_line(backend, first=0, others=2)
     lead = asyncio.create_task(store.lead(NODE, timedelta(seconds=6)))
-    beat = asyncio.create_task(store.heartbeat(NODE, TIMING))
+    heartbeat = asyncio.create_task(store.heartbeat(NODE, TIMING))
     await in_line(backend, first=2, others=2)
     gate.leave()
-    assert (await beat).is_known
+    assert (await heartbeat).is_known
     assert await lead is not None
     await write
     await transaction
@@ -50,11 +50,11 @@ async def test_a_report_tells_how_long_it_waited_at_the_gate(tmp_path):
     await store.join(NewNode(NODE, "here", 1, (), TIMING))
     gate = backend._parts.gate
     gate.enter()
-    beat = asyncio.create_task(store.heartbeat(NODE, TIMING))
+    heartbeat = asyncio.create_task(store.heartbeat(NODE, TIMING))
     await in_line(backend, first=1, others=0)
     await asyncio.sleep(0.2)
     gate.leave()
-    assert timedelta(seconds=0.2) <= (await beat).waited < timedelta(seconds=5)
+    assert timedelta(seconds=0.2) <= (await heartbeat).waited < timedelta(seconds=5)
     await backend.close()
 
 

@@ -28,7 +28,7 @@ from holdfast.testing.conformance.base import a_job, enqueue, hold_one
 LONG = timedelta(seconds=30)
 SHORT = timedelta(seconds=0.05)
 SOON = 5.0
-PATIENCE = 1.0
+TIMEOUT = 1.0
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(path: Path) -> AsyncIterator[SqliteBackend]:
     """A store on a file, whose writers wait a second for the write lock and no longer."""
-    backend = open_backend(f"sqlite:///{path}?synchronous=normal&busy_timeout={PATIENCE}")
+    backend = open_backend(f"sqlite:///{path}?synchronous=normal&busy_timeout={TIMEOUT}")
     assert isinstance(backend, SqliteBackend)
     await backend.open()
     yield backend
@@ -58,7 +58,7 @@ def nothing_lasts():
     """See that what is done inside does not take as long as a wait for the write lock."""
     began = time.monotonic()
     yield
-    assert time.monotonic() - began < PATIENCE
+    assert time.monotonic() - began < TIMEOUT
 
 
 # --- nobody waits for it any more ------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ async def test_a_transaction_that_another_process_keeps_out_gives_up_in_time_and
         with pytest.raises(StoreUnavailable):
             async with store.begin(job.lease, limit=LONG):
                 pytest.fail("another holds the write lock")
-        assert time.monotonic() - began < 2 * PATIENCE
+        assert time.monotonic() - began < 2 * TIMEOUT
         other.execute("rollback")
 
     with nothing_lasts():

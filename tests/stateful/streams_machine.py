@@ -103,7 +103,7 @@ class StreamsMachine(StreamsRules):
             if fate != "done":
                 waiting.add(parked.event.stream)
         position = self.model.place(share, events[-1]) if events else after
-        return Commit(after, position, tuple(parks), tuple(unparks), data.draw(st.booleans(), label="tries"))
+        return Commit(after, position, tuple(parks), tuple(unparks), data.draw(st.booleans(), label="begins_trial"))
 
     @precondition(lambda self: self.grants)
     @rule(data=st.data())

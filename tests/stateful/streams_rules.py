@@ -4,7 +4,8 @@ Each verb is called on the store and on the reference model, and both must answe
 
 A handle is a pair, the store's and the model's: where generations and epochs begin is the store's own affair, as long
 as they grow. Handles of all kinds (grants, leaderships, incarnations, surveys) are kept for ever, and live and stale
-ones are drawn equally often: a node that was paused writes under what it once had, a leader that was replaced allots.
+ones are drawn equally often: a node that was paused writes under what it once had, a leader that was replaced
+allocates.
 """
 
 from __future__ import annotations
@@ -224,13 +225,15 @@ class StreamsRules(RuleBasedStateMachine):
 
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), factor=st.sampled_from([1, 1, 3]))
-    def beat(self, data: st.DataObject, factor: int) -> None:
+    def heartbeat(self, data: st.DataObject, factor: int) -> None:
         self._beat(self.key(data), TIMING.scaled(factor))
 
     def _beat(self, key: NodeKey, timing: Timing) -> None:
         real, model = self.pair(lambda streams: streams.allocations.heartbeat(key, timing))
         assert real.is_known == model.is_known
-        seen = [[(owned.grant.share, owned.state, owned.drain_left) for owned in beat.owned] for beat in (real, model)]
+        seen = [
+            [(owned.grant.share, owned.state, owned.drain_left) for owned in answer.owned] for answer in (real, model)
+        ]
         assert seen[0] == seen[1]
         for mine, other in zip(real.owned, model.owned, strict=True):
             assert Pair(mine.grant, other.grant) in self.grants
@@ -284,7 +287,7 @@ class StreamsRules(RuleBasedStateMachine):
 
     @precondition(lambda self: self.leaderships and self.keys)
     @rule(data=st.data(), is_fresh=st.sampled_from([True, True, False]), grace=seconds)
-    def allot(self, data: st.DataObject, is_fresh: bool, grace: timedelta) -> None:
+    def allocate(self, data: st.DataObject, is_fresh: bool, grace: timedelta) -> None:
         survey = self._survey() if is_fresh or not self.surveys else data.draw(st.sampled_from(self.surveys))
         if survey:
             count = data.draw(st.integers(1, 4), label="count")

@@ -11,50 +11,24 @@ from tests.servers.postgres import NoServerError
 from tests.system.harness import Gate, Ledger, Workers
 from tests.system.stores import PostgresStore, SqliteStore, Store
 
-# Shown on PostgreSQL by `make test-slow`: as on SQLite, only with more round trips.
-SLOW_ON_POSTGRES = (
-    "broken_workers",
-    "guilty_jobs",
-    "killed_job_child_is_followed",
-    "loses_no_outside_effect",
-    "pay_in_thread-after_effect",
-    "pay_in_thread-before_effect",
-    "pay-before_commit",
-    "job_child_dies_with_its_killed_worker",
-    "stuck_job_runs_alone",
-    "blocked_loop_keeps_the_jobs",
-    "thread_that_ignores_the_end",
-    "gives_the_running_job_back_at_once",
-    "two_workers_end_when_nothing",
-    "stopped_node_hands_over",
-    "second_process_under_the_same_node_id",
-    "second_sigterm_breaks_off",
-    "can_be_cancelled_is_cut_short",
-    "frozen_past_its_lease",
-    "reset_under_load",
-    "killed_leader",
-    "drain_time",
-    "always_fails",
-    "hints_that_never_come",
-    "joins_moves_its_part",
-    "unforeseen_error_ends_with_70",
-    "event_that_kills_its_node",
-    "loses_no_job_and_doubles_no_effect[postgres-pay_in_thread]",
-    "die_with_a_killed_supervisor",
-    "postgres-pay_late_in_thread-new",
-    "takes_over_what_a_killed_one_held",
-    "paused_and_delayed_jobs_are_left",
-    "stuck_handler_ends_with_71",
-    "supervisor_asked_twice",
-    "frozen_past_the_limit_of_its_job",
-    "sigterm_lets_the_running_job_finish",
+# On a server these are tried with each change: kills, freezes, forks and a blocked event loop, each once. All others
+# are as on SQLite, only with more round trips; `make test-slow` tries them on every store.
+WITH_EACH_CHANGE = (
+    "loses_no_job_and_doubles_no_effect[postgres-pay]",
+    "killed_workers_jobs_run_again_within_a_second",
+    "frozen_before_its_transaction",
+    "blocks_the_event_loop_for_three_leases",
+    "killed_node_is_replaced",
+    "follows_many_writers",
+    "dies_around_its_commit",
+    "both_halves_of_a_forked_process",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = item.nodeid.rpartition("tests/system/test_")[2]
-        if "postgres" in name and any(part in name for part in SLOW_ON_POSTGRES):
+        if "postgres" in name and not any(part in name for part in WITH_EACH_CHANGE):
             item.add_marker(pytest.mark.slow)
 
 

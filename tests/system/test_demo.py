@@ -156,6 +156,7 @@ def test_an_id_in_a_doctored_store_cannot_act_on_the_terminal(finished_in_file):
     assert r"x\x1b[31m[red]" in output
 
 
+@pytest.mark.slow
 def test_after_a_finished_run_the_next_begins_anew_and_an_unfinished_one_only_when_told(finished):
     assert told(finished.run("--jobs", "50", "--kill", "0", "--consumers", "1"))["produced"][0] == "50"
 

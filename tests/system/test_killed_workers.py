@@ -19,7 +19,7 @@ def test_the_points_of_these_tests_are_all_there_are():
     assert set(IN_A_TRANSACTION + IN_THE_BUFFER) == set(NAMES)
 
 
-@pytest.mark.parametrize("task", ["pay", "pay_in_thread"])
+@pytest.mark.parametrize("task", ["pay", pytest.param("pay_in_thread", marks=pytest.mark.slow)])
 def test_a_worker_killed_at_any_point_loses_no_job_and_doubles_no_effect(ledger, workers, task):
     jobs = {point: ledger.enqueue(task, {"queue": point}) for point in IN_A_TRANSACTION}
     killed = {point: workers.start(queues=[point], failpoints=f"{point}=kill") for point in jobs}
@@ -54,7 +54,10 @@ def test_a_worker_killed_at_any_point_loses_no_outside_effect(ledger, workers, t
     assert first < second
 
 
-@pytest.mark.parametrize("point", IN_A_TRANSACTION[1:])
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param(point, marks=() if point == "before_commit" else pytest.mark.slow) for point in IN_A_TRANSACTION[1:]],
+)
 def test_a_job_child_dies_with_its_killed_worker_and_the_job_takes_effect_once(ledger, workers, gate, point):
     barrier = gate("point")
     job = ledger.enqueue("pay_in_child")

@@ -36,7 +36,7 @@ def test_sigterm_lets_the_running_job_finish_and_gives_the_others_back(ledger, w
     assert ["released"] in outcomes
 
 
-@pytest.mark.parametrize("task", ["pay_late", "pay_late_in_child"])
+@pytest.mark.parametrize("task", ["pay_late", pytest.param("pay_late_in_child", marks=pytest.mark.slow)])
 def test_a_second_sigterm_gives_the_running_job_back_at_once_without_costing_an_attempt(ledger, workers, gate, task):
     barrier = gate("late")
     job = ledger.enqueue(task, gate=barrier.path)

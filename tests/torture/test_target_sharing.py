@@ -102,12 +102,14 @@ async def left(url: str, queue: str, category: str, consumer: str, name: str) ->
         await app.backend.streams.allocations.join(
             NewNode(node, "here", 1, (Member(consumer),), Timing.for_recovery(5))
         )
-        await asyncio.to_thread(beat, app, WorkerHeartbeat(f"worker of {queue}", "h", 1, (queue,), 1, timedelta(30), 0))
+        await asyncio.to_thread(
+            send_heartbeat, app, WorkerHeartbeat(f"worker of {queue}", "h", 1, (queue,), 1, timedelta(30), 0)
+        )
 
 
-def beat(app: App, told: WorkerHeartbeat) -> None:
+def send_heartbeat(app: App, heartbeat: WorkerHeartbeat) -> None:
     extender = app.backend.extender()
-    extender.heartbeat(told)
+    extender.heartbeat(heartbeat)
     extender.close()
 
 

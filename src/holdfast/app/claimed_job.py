@@ -184,7 +184,7 @@ def _kind(value: object) -> str:
 def known_tasks(app: App, names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the tasks to claim: the given ones, or all that are registered."""
     if isinstance(names, str):
-        message = f"tasks={names!r} is one text: pass a list, as in tasks=[{names!r}]"
+        message = f"tasks={names!r} is a string: pass a list, as in tasks=[{names!r}]"
         raise ConfigError(message)
     if names is not None:
         return tuple(check_name("task", name) for name in names)

@@ -105,7 +105,7 @@ def _make_settings(given: dict[str, Any]) -> WorkerConfig:
 def _check_queues(queues: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the names of the queues to serve; None for all."""
     if isinstance(queues, str):
-        message = f"queues={queues!r} is one text: pass a list, as in queues=[{queues!r}]"
+        message = f"queues={queues!r} is a string: pass a list, as in queues=[{queues!r}]"
         raise ConfigError(message)
     if queues is not None and not queues:
         message = "queues=[] is empty, so nothing would be claimed: name some, or leave it out for every queue"

@@ -111,7 +111,7 @@ def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Findi
 
 
 def _serves(worker: WorkerView, queue: str) -> bool:
-    return worker.beat.queues is None or queue in worker.beat.queues
+    return worker.heartbeat.queues is None or queue in worker.heartbeat.queues
 
 
 def _paused(queues: Sequence[QueueView]) -> Finding:
@@ -134,7 +134,7 @@ def _expired(leases: Sequence[LeaseView]) -> Finding:
 
 
 def _silent(workers: Sequence[WorkerView], live: Sequence[WorkerView]) -> Finding:
-    silent = [worker.beat.worker_id for worker in workers if is_silent(worker)]
+    silent = [worker.heartbeat.worker_id for worker in workers if is_silent(worker)]
     if silent:
         text = f"{len(live)} live, {len(silent)} silent for more than their lease: {some(silent)}"
         return Finding("workers", FindingLevel.WARN, text, "They have died or cannot reach the store.")

@@ -60,7 +60,7 @@ def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
 def worker_fields(view: WorkerView) -> dict[str, Any]:
     """Return the last heartbeat of a worker, and its age."""
     return {
-        **msgspec.structs.asdict(view.beat),
+        **msgspec.structs.asdict(view.heartbeat),
         "started_at": view.started_at,
         "silent": view.silent,
         "is_silent": is_silent(view),
@@ -72,4 +72,4 @@ def is_silent(view: WorkerView | NodeView) -> bool:
 
     Live ones send heartbeats at least twice as often.
     """
-    return view.silent > (view.ttl if isinstance(view, NodeView) else view.beat.lease)
+    return view.silent > (view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)

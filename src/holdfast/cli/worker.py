@@ -150,7 +150,7 @@ def list_workers(target: StoreTarget, *, as_json: bool) -> None:
 
 
 def _row(view: WorkerView) -> tuple[Cell, ...]:
-    heartbeat = view.beat
+    heartbeat = view.heartbeat
     return (
         heartbeat.worker_id,
         f"silent for {span(view.silent)}" if is_silent(view) else "live",

@@ -119,16 +119,16 @@ class Timing(msgspec.Struct, frozen=True):
 
     Durations are passed in seconds or as timedeltas and kept as timedeltas; other values raise `ConfigError`.
     `self_fence` is measured by the node's own monotonic clock, from the moment when it sent its last successful
-    heartbeat. `ttl` and `grace` are measured by the store's clock. `beat` must be well below `self_fence`, and
-    `self_fence` below `ttl`.
+    heartbeat. `ttl` and `grace` are measured by the store's clock. `heartbeat_every` must be well below
+    `self_fence`, and `self_fence` below `ttl`.
     """
 
-    beat: timedelta = timedelta(seconds=1)
+    heartbeat_every: timedelta = timedelta(seconds=1)
     self_fence: timedelta = timedelta(seconds=7)
     ttl: timedelta = timedelta(seconds=10)
     grace: timedelta = timedelta(seconds=2)
     leader_lease: timedelta = timedelta(seconds=6)
-    allot_every: timedelta = timedelta(seconds=1)
+    allocate_every: timedelta = timedelta(seconds=1)
     settle: timedelta = timedelta(seconds=3)  # the delay before shares move to a node that has joined
     drain: timedelta | None = timedelta(seconds=10)
     """How long an owner may continue with its current events after a share is revoked; None: without a limit."""
@@ -137,12 +137,12 @@ class Timing(msgspec.Struct, frozen=True):
 
         def __init__(
             self,
-            beat: float | timedelta = ...,
+            heartbeat_every: float | timedelta = ...,
             self_fence: float | timedelta = ...,
             ttl: float | timedelta = ...,
             grace: float | timedelta = ...,
             leader_lease: float | timedelta = ...,
-            allot_every: float | timedelta = ...,
+            allocate_every: float | timedelta = ...,
             settle: float | timedelta = ...,
             drain: float | timedelta | None = ...,
         ) -> None: ...

@@ -86,7 +86,7 @@ class ListedQueue(NamedTuple):
 class ListedWorker(NamedTuple):
     """A worker (`workers`), with its last heartbeat as JSON."""
 
-    beat: str
+    heartbeat: str
     started_at: int
     silent: int
 

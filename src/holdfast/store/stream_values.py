@@ -82,15 +82,15 @@ class Commit(msgspec.Struct, frozen=True):
     """A step of a consumer from position `after` to `position`, with the events to park and to unpark.
 
     `position` may equal `after` if only parked events were handled, and is never smaller. The positions of events to
-    park are above `after` and at most `position`. `tries` says that the next event is about to be handled alone: if the
-    share is lost before the next commit, that event is the suspect.
+    park are above `after` and at most `position`. `begins_trial` says that the next event is about to be handled
+    alone: if the share is lost before the next commit, that event is the suspect.
     """
 
     after: int
     position: int
     parks: tuple[Park, ...] = ()
     unparks: tuple[Unpark, ...] = ()
-    tries: bool = False
+    begins_trial: bool = False
 
     @property
     def clears_losses(self) -> bool:

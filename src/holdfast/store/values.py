@@ -161,7 +161,7 @@ class WorkerHeartbeat(msgspec.Struct, frozen=True):
 class WorkerView(msgspec.Struct, frozen=True):
     """A worker as of its last heartbeat; `silent` is the time since then, by the store's clock."""
 
-    beat: WorkerHeartbeat
+    heartbeat: WorkerHeartbeat
     started_us: int
     silent: timedelta
 

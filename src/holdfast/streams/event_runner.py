@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -28,8 +28,7 @@ from holdfast.model.outcome import Failure
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.failure import describe
 from holdfast.runtime.handler_checks import undone_reason
-from holdfast.runtime.threads import Threads
-from holdfast.runtime.uptime import uptime
+from holdfast.runtime.handler_runner import HandlerRunner, TimeLimitReached
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, ParkedEvent
 from holdfast.streams.consumer import Consumer, OnError
@@ -77,19 +76,17 @@ class EventRunner:
         grant: Grant,
         backend: Backend,
         *,
-        threads: Threads,
+        handlers: HandlerRunner[Grant],
         limit: timedelta,
         may_handle: Callable[[], bool],
-        limits: MutableMapping[object, tuple[float, Grant]],
         processes: HandlerProcesses | None,
     ) -> None:
         self._consumer = consumer
         self._grant = grant
         self._backend = backend
-        self._threads = threads
+        self._handlers = handlers
         self._limit = limit
         self._may_handle = may_handle
-        self._limits = limits
         self._processes = processes
         self._effect: EventEffect | None = None
         self._running: asyncio.Task[Any] | None = None
@@ -309,7 +306,7 @@ class EventRunner:
     async def _run(
         self, effect: EventEffect, events: Sequence[StoredEvent], replayed: Sequence[bool], attempt: int
     ) -> None:
-        """Call the handler; `TimeoutError` if it is async and late, `ConfigError` if it returned unfinished work."""
+        """Call the handler; `TimeLimitReached` if it is async and late, `ConfigError` if its work is unfinished."""
         if self._processes is not None and self._consumer.executor is Executor.PROCESS:
             await self._processes.run(self._consumer, events, replayed=replayed, effect=effect, attempt=attempt)
             return
@@ -318,15 +315,10 @@ class EventRunner:
             arguments.append(EventContext(effect, attempt))
         if self._consumer.is_async:
             timeout = self._consumer.timeout
-            if timeout is not None:
-                self._limits[self] = (uptime() + timeout.total_seconds(), self._grant)
-            try:
-                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                    value = await self._consumer.handler(*arguments)
-            finally:
-                self._limits.pop(self, None)
+            limit = None if timeout is None else timeout.total_seconds()
+            value = await self._handlers.in_loop(lambda: self._consumer.handler(*arguments), self._grant, self, limit)
         else:
-            value = await asyncio.shield(self._threads.run(lambda: self._consumer.handler(*arguments)))
+            value = await self._handlers.in_thread(lambda: self._consumer.handler(*arguments), self._grant, self)
         reason = undone_reason(value)
         if reason is not None:
             raise ConfigError(f"consumer {self._consumer.name!r} {reason}")
@@ -344,7 +336,10 @@ def arguments_of_events(consumer: Consumer, events: Sequence[StoredEvent], repla
 
 def failure_of(error: BaseException) -> Failure:
     """Return the description of an error; a child process may have made it."""
-    return error.failure if isinstance(error, ProcessHandlerError) else describe(error)
+    if isinstance(error, ProcessHandlerError):
+        return error.failure
+    failure = describe(error)
+    return msgspec.structs.replace(failure, error_class="TimeLimit") if isinstance(error, TimeLimitReached) else failure
 
 
 def _judgement_of(error: BaseException) -> Judgement | None:

@@ -7,11 +7,10 @@ that moment would move everything for nothing, and interrupt running handlers.
 
 So the leader also uses its own observations. A node is gone if it is silent by the store's clock, *and* the leader has
 for half a `ttl` had uninterrupted access to the store (`Access`) without seeing a fresh heartbeat of the node, that is,
-one no older than half a `ttl`. A live node sends a heartbeat every `beat`, and retries sooner when that fails: half a
-`ttl` covers several of them. This does not delay a seizure that is due: a dead node is last seen fresh half a `ttl`
-after its last heartbeat, so the leader's half has passed when `ttl` has, and the grace is still to come. The successor
-of a dead leader has waited for its lease meanwhile; the successor of a leader that resigned may be late, by half a
-`ttl` at most.
+one no older than half a `ttl`. Half a `ttl` covers several heartbeats of a live node, which retries sooner when one
+fails. This does not delay a seizure that is due: a dead node is last seen fresh half a `ttl` after its last heartbeat,
+so the leader's half has passed when `ttl` has, and the grace is still to come. The successor of a dead leader has
+waited for its lease meanwhile; the successor of a leader that resigned may be late, by half a `ttl` at most.
 
 Access counts from the beginning of the leadership, since only a leader reads the nodes. A gap of `self_fence` breaks
 it: a shorter outage cannot make a node silent for a `ttl` if it sends a heartbeat soon afterwards, and on SQLite a
@@ -35,7 +34,7 @@ class FailureDetector:
 
     def __init__(self, timing: Timing) -> None:
         self._grace = timing.grace
-        gap = max(timing.self_fence, 2 * timing.allot_every)  # at least two: one missed pass does not break access
+        gap = max(timing.self_fence, 2 * timing.allocate_every)  # at least two: one missed pass does not break access
         self._access = Access(gap=gap.total_seconds())
         self._fresh: dict[NodeKey, float] = {}  # when the leader last saw a fresh heartbeat of a node
 

@@ -14,7 +14,7 @@ The first step does not wait for the event loop: a loop that was blocked sees th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from holdfast.errors import HoldfastError, StoreError
@@ -51,7 +51,7 @@ class NodeHeartbeat(KeeperThread):
         broker: Broker,
         *,
         open_extender: Callable[[], Extender],
-        limits: Mapping[object, tuple[float, Grant]],
+        limits: Mapping[Hashable, tuple[float, Grant]],
         stuck_grace: float,
         answered: Callable[[OwnedShares], None],
         died: Callable[[BaseException], None],
@@ -61,7 +61,7 @@ class NodeHeartbeat(KeeperThread):
         self._timing = timing
         self._broker = broker
         self._answered = answered
-        self._every = timing.beat.total_seconds()
+        self._every = timing.heartbeat_every.total_seconds()
         self._stuck = StuckHandlers(limits, grace=stuck_grace, tick=4 * self._every)
         self._is_notified = False
         self._due = self._look_after = float("-inf")

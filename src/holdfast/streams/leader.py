@@ -46,13 +46,13 @@ class Leader:
         """Run a pass periodically, until cancelled."""
         while True:
             try:
-                await self.allot_once()
+                await self.allocate_once()
             except StoreError as error:
                 self._leadership = None
                 _logger.warning("node %s: the leader pass failed, retrying: %s", self._node.node_id, error)
-            await asyncio.sleep(self._timing.allot_every.total_seconds())
+            await asyncio.sleep(self._timing.allocate_every.total_seconds())
 
-    async def allot_once(self) -> None:
+    async def allocate_once(self) -> None:
         """Acquire or extend leadership; as the leader, carry out the moves that the allocator plans."""
         store = self._backend.streams.allocations
         was = self._leadership

@@ -134,7 +134,7 @@ class Node:
             self.timing,
             self._broker,
             open_extender=self._backend.extender,
-            limits=around.limits,
+            limits=around.handlers.limits,
             stuck_grace=self._stuck_grace,
             answered=self._hear,
             died=self._heartbeat_died,
@@ -158,7 +158,7 @@ class Node:
             try:
                 await self._depart(shares)
             finally:
-                around.threads.close()
+                around.handlers.close()
                 if around.processes is not None:
                     await uncancellable(around.processes.close())
 
@@ -263,7 +263,7 @@ class Node:
         If the whole process was suspended meanwhile, no heartbeat has failed: none was sent. The answer to the next
         one, which is in flight now, lists the shares that are left.
         """
-        heartbeat = self.timing.beat.total_seconds()
+        heartbeat = self.timing.heartbeat_every.total_seconds()
         while True:
             begun = uptime()
             wait = min(self._broker.sure_for(begun) or heartbeat, heartbeat)  # a suspended machine prolongs a sleep
@@ -314,13 +314,16 @@ def _raise_failure(ended: asyncio.Future[None]) -> None:
 
 def _checked(timing: Timing) -> Timing:
     """Reject a timing under which a node could still handle events when its shares are granted to another node."""
-    if not timing.beat * 2 < timing.self_fence < timing.ttl:
+    if not timing.heartbeat_every * 2 < timing.self_fence < timing.ttl:
         message = (
-            f"self_fence ({timing.self_fence}) must be longer than two heartbeats ({timing.beat} each), so that "
-            f"one may be lost, and shorter than ttl ({timing.ttl}), so that a node stops before it is replaced"
+            f"self_fence ({timing.self_fence}) must be longer than twice heartbeat_every ({timing.heartbeat_every}), "
+            f"so that one heartbeat may be lost, and shorter than ttl ({timing.ttl}), so that a node stops before it "
+            "is replaced"
         )
         raise ConfigError(message)
-    if timing.allot_every * 2 > timing.leader_lease:
-        message = f"leader_lease ({timing.leader_lease}) must be at least twice allot_every ({timing.allot_every})"
+    if timing.allocate_every * 2 > timing.leader_lease:
+        message = (
+            f"leader_lease ({timing.leader_lease}) must be at least twice allocate_every ({timing.allocate_every})"
+        )
         raise ConfigError(message)
     return timing

@@ -62,7 +62,7 @@ class ShareProgress:
 
     def commit_trial(self) -> Commit:
         """Return the commit that puts the next event on trial."""
-        return Commit(self.committed, self.done, tuple(self._parks), tries=True)
+        return Commit(self.committed, self.done, tuple(self._parks), begins_trial=True)
 
     def committed_to(self, position: int) -> None:
         """Record the committed position."""

@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.allocation import Grant, Timing
 from holdfast.model.event import StoredEvent
-from holdfast.runtime.threads import Threads
+from holdfast.runtime.handler_runner import HandlerRunner
+from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
@@ -47,9 +48,7 @@ class NodeServices:
         self.processes = processes
         self.timing = timing
         self.may_handle = may_handle
-        self.limits: dict[object, tuple[float, Grant]] = {}
-        """When the time limit of each handler in the event loop ends; read by the heartbeat thread."""
-        self.threads = Threads("holdfast-consumer")
+        self.handlers = HandlerRunner[Grant]("holdfast-consumer", clock=uptime)
         self.trial = asyncio.Lock()
         """Held while an event is on trial: its handler may kill this process."""
 
@@ -69,10 +68,9 @@ class ShareConsumer:
             consumer,
             grant,
             around.backend,
-            threads=around.threads,
+            handlers=around.handlers,
             limit=self._limit(),
             may_handle=self._may_handle,
-            limits=around.limits,
             processes=around.processes,
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
@@ -97,7 +95,7 @@ class ShareConsumer:
         """
         timing = self._around.timing
         one_writer = self._around.backend.capabilities.one_writer
-        return timing.self_fence - 2 * timing.beat if one_writer else timing.self_fence
+        return timing.self_fence - 2 * timing.heartbeat_every if one_writer else timing.self_fence
 
     # --- control ------------------------------------------------------------------------------------------------------
 
@@ -146,7 +144,7 @@ class ShareConsumer:
         await self._begin_again()
         while not self._stop.is_set():
             if not self._may_handle():
-                await self._rest(self._around.timing.beat.total_seconds())
+                await self._rest(self._around.timing.heartbeat_every.total_seconds())
                 continue
             self._wake.clear()  # before the fetch: a later append sets it again
             fetched = await self._until_answered(self._fetch)

@@ -73,7 +73,7 @@ class Conductor:
         """The number of processes that did not exit in time after they were asked to."""
         self._server = server
         if server is not None:
-            server.patience = plan.scaled(server.patience)
+            server.timeout = plan.scaled(server.timeout)
         self._logs = history / "logs"
         self._logs.mkdir()
         self._quiet = asyncio.Event()

@@ -72,7 +72,7 @@ class OwnServer:
         self._log = folder / "server.log"
         self._port = _free_port()
         self._user = _server_user()
-        self.patience = _TIMEOUT
+        self.timeout = _TIMEOUT
         """Seconds within which a start, or an orderly stop, must end."""
         self.is_kept = False
         """Whether its data is kept after the run."""
@@ -114,7 +114,7 @@ class OwnServer:
 
         with self._log.open("ab") as log:
             self._process = process = self._run([str(self._binaries / "postgres"), "-D", str(self._data)], log)
-        give_up = time.monotonic() + self.patience
+        give_up = time.monotonic() + self.timeout
         while True:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
@@ -160,13 +160,13 @@ class OwnServer:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(self.patience)
+                self._process.wait(self.timeout)
             except subprocess.TimeoutExpired:
                 self.kill()
 
     def _until_deaf(self) -> None:
         """Wait until the last of the killed processes has released the port and the shared memory."""
-        give_up = time.monotonic() + self.patience
+        give_up = time.monotonic() + self.timeout
         while time.monotonic() < give_up:
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

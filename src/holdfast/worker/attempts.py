@@ -32,7 +32,7 @@ from holdfast.jobs.run import (
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
 from holdfast.runtime.executor import Executor
-from holdfast.runtime.threads import Threads
+from holdfast.runtime.handler_runner import HandlerRunner, TimeLimitReached
 from holdfast.store.backend import Backend
 from holdfast.worker.decision import Why
 from holdfast.worker.execution import Execution
@@ -75,13 +75,13 @@ class Attempts:
         self._children = children
         self._ended = ended
         self._broke = broke
-        self._threads = Threads("holdfast-handler")
+        self._handlers = HandlerRunner[LeasedJob]("holdfast-handler", clock=time.monotonic)
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._contexts: dict[Key, Context] = {}
         self._why: dict[Key, Why] = {}
         self._in_child: set[Key] = set()
-        self.limits: dict[Key, tuple[float, LeasedJob]] = {}
+        self.limits = self._handlers.limits
         """When the time limit of each attempt in this process ends; read by the lease-extending thread."""
 
     def begin(self, job: LeasedJob) -> Outcome | Running:
@@ -110,8 +110,6 @@ class Attempts:
             self._in_child.add(key)
             work = self._run_in_child(plan, job, limit)
         else:
-            if limit is not None:
-                self.limits[key] = (time.monotonic() + limit, job)
             run = self._run_in_thread if plan.executor is Executor.THREAD else self._run_in_loop
             work = run(plan, job, limit)
         running = asyncio.create_task(self._to_the_end(job, key, work), name=f"holdfast job {job.id}")
@@ -128,7 +126,6 @@ class Attempts:
             return
         # The handler has ended: from here on it cannot be aborted, and has no time limit.
         self._ending.add(self._tasks.pop(key))
-        self.limits.pop(key, None)
         self._in_child.discard(key)
         self._why.pop(key, None)
         context = self._contexts.pop(key, None)
@@ -161,15 +158,13 @@ class Attempts:
 
     async def _run_in_loop(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome:
         task = plan.task
-        scope = asyncio.timeout(limit)
         try:
             args, kwargs = plan.arguments(job, self._context(plan, job))
-            async with scope:
-                value = await plan.handler(*args, **kwargs)
-        except TimeoutError as error:
-            if limit is not None and scope.expired():
-                return outcome_of_timeout(task, job, limit)
-            return outcome_of_error(task, job, error)
+            value = await self._handlers.in_loop(
+                lambda: plan.handler(*args, **kwargs), job, (job.seq, job.fence), limit
+            )
+        except TimeLimitReached:
+            return outcome_of_timeout(task, job, limit or 0.0)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
@@ -181,16 +176,18 @@ class Attempts:
             args, kwargs = plan.arguments(job, self._context(plan, job))
         except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return outcome_of_error(plan.task, job, error)
-        future = self._threads.run(lambda: plan.handler(*args, **kwargs))  # a refused thread breaks the worker
+
+        def late() -> None:
+            _logger.warning(
+                "job %s (%s) is past its time limit of %g s; its thread cannot be stopped and keeps its slot",
+                job.id, job.task, limit,
+            )  # fmt: skip
+
+        running = self._handlers.in_thread(  # a refused thread breaks the worker
+            lambda: plan.handler(*args, **kwargs), job, (job.seq, job.fence), limit, late=late
+        )
         try:
-            if limit is not None:
-                await asyncio.wait({future}, timeout=limit)
-                if not future.done():
-                    _logger.warning(
-                        "job %s (%s) is past its time limit of %g s; its thread cannot be stopped and keeps its slot",
-                        job.id, job.task, limit,
-                    )  # fmt: skip
-            value = await asyncio.shield(future)
+            value = await running
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
@@ -237,4 +234,4 @@ class Attempts:
         for running in [*self._tasks.values(), *self._ending]:
             running.cancel()
         await self._children.close()
-        self._threads.close()
+        self._handlers.close()

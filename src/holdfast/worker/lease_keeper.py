@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.errors import HoldfastError, StoreError
@@ -63,9 +63,9 @@ class LeaseKeeper(KeeperThread):
         holdings: HeldLeases,
         *,
         open_extender: Callable[[], Extender],
-        beat: Callable[[], WorkerHeartbeat],
+        heartbeat: Callable[[], WorkerHeartbeat],
         lease: timedelta,
-        limits: Mapping[tuple[int, int], tuple[float, LeasedJob]],
+        limits: Mapping[Hashable, tuple[float, LeasedJob]],
         stuck_grace: float,
         owns_process: bool,
         lost: Callable[[list[Lease]], None],
@@ -75,7 +75,7 @@ class LeaseKeeper(KeeperThread):
     ) -> None:
         super().__init__(open_extender, name="holdfast-keeper", died=died)
         self._holdings = holdings
-        self._heartbeat = beat
+        self._heartbeat = heartbeat
         self._lease = lease
         self._owns_process = owns_process
         self._lost = lost

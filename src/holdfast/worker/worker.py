@@ -158,7 +158,7 @@ class Worker:
         keeper = LeaseKeeper(
             holdings,
             open_extender=self._backend.extender,
-            beat=self._heartbeat,
+            heartbeat=self._heartbeat,
             lease=self._lease,
             limits=attempts.limits,
             stuck_grace=self._stuck_grace,

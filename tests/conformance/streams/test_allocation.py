@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.allocation import TestAllot, TestGrant, TestRevoke, TestSeize
+from holdfast.testing.conformance.streams.allocation import TestAllocate, TestGrant, TestRevoke, TestSeize
 
-__all__ = ["TestAllot", "TestGrant", "TestRevoke", "TestSeize"]
+__all__ = ["TestAllocate", "TestGrant", "TestRevoke", "TestSeize"]

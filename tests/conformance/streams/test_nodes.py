@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.streams.nodes import TestBeat, TestJoin, TestLead, TestLeave
+from holdfast.testing.conformance.streams.nodes import TestHeartbeat, TestJoin, TestLead, TestLeave
 
-__all__ = ["TestBeat", "TestJoin", "TestLead", "TestLeave"]
+__all__ = ["TestHeartbeat", "TestJoin", "TestLead", "TestLeave"]

@@ -44,7 +44,7 @@ _STREAMS: Final = (
         under="test_commit",
     ),
     mutant(
-        "allot_without_epoch",
+        "allocate_without_epoch",
         SQLITE,
         "a leader that was replaced continues to move shares",
         Code(f"{_SHARES}:move_shares", "not (yield from hold_leadership(leadership))", "False"),

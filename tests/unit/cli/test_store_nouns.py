@@ -15,11 +15,11 @@ from holdfast.store.values import JobDetails, WorkerHeartbeat
 
 
 def _beat(shop, worker_id="w1", lease=30.0, queues=None):
-    beat = WorkerHeartbeat(worker_id, "host", 1, queues, 10, timedelta(seconds=lease), 2)
+    heartbeat = WorkerHeartbeat(worker_id, "host", 1, queues, 10, timedelta(seconds=lease), 2)
 
     async def tell(backend):
         extender = backend.extender()
-        extender.heartbeat(beat)
+        extender.heartbeat(heartbeat)
         extender.close()
 
     shop.within(tell)

@@ -12,10 +12,10 @@ SECOND = timedelta(seconds=1)
 
 
 def test_a_timing_takes_seconds_as_well_as_timedeltas():
-    timing = Timing(beat=2, ttl=12.5, grace=3 * SECOND)
+    timing = Timing(heartbeat_every=2, ttl=12.5, grace=3 * SECOND)
 
-    assert (timing.beat, timing.ttl, timing.grace) == (2 * SECOND, 12.5 * SECOND, 3 * SECOND)
-    assert timing == Timing(beat=2 * SECOND, ttl=12.5 * SECOND, grace=3)
+    assert (timing.heartbeat_every, timing.ttl, timing.grace) == (2 * SECOND, 12.5 * SECOND, 3 * SECOND)
+    assert timing == Timing(heartbeat_every=2 * SECOND, ttl=12.5 * SECOND, grace=3)
 
 
 def test_a_drain_of_none_lasts_as_long_as_it_needs():

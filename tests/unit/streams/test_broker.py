@@ -24,30 +24,30 @@ def owned(given: Grant, state: AllocationState = AllocationState.GRANTED) -> Own
     return OwnedShare(given, state, left)
 
 
-def answered(broker: Broker, beat: OwnedShares, *, sent: float) -> list[Command]:
+def answered(broker: Broker, answer: OwnedShares, *, sent: float) -> list[Command]:
     """Take in the answer to a heartbeat, as the thread and then the event loop do."""
-    broker.heard(beat, sent=sent)
-    return broker.compare(beat)
+    broker.heard(answer, sent=sent)
+    return broker.compare(answer)
 
 
-def looked(broker: Broker, beat: OwnedShares) -> list[Command]:
-    broker.heard(beat, sent=None)
-    return broker.compare(beat)
+def looked(broker: Broker, answer: OwnedShares) -> list[Command]:
+    broker.heard(answer, sent=None)
+    return broker.compare(answer)
 
 
 def test_a_granted_share_is_begun_once():
     broker = Broker(TIMING)
-    beat = OwnedShares(True, (owned(grant()),))
-    assert answered(broker, beat, sent=0) == [Begin(grant())]
-    assert answered(broker, beat, sent=1) == []
+    answer = OwnedShares(True, (owned(grant()),))
+    assert answered(broker, answer, sent=0) == [Begin(grant())]
+    assert answered(broker, answer, sent=1) == []
 
 
 def test_a_revoked_share_is_drained_once_and_forgotten_when_released():
     broker = Broker(TIMING)
     answered(broker, OwnedShares(True, (owned(grant()),)), sent=0)
-    beat = OwnedShares(True, (owned(grant(), AllocationState.REVOKING),))
-    assert answered(broker, beat, sent=1) == [Drain(grant(), timedelta(seconds=5))]
-    assert answered(broker, beat, sent=2) == []
+    answer = OwnedShares(True, (owned(grant(), AllocationState.REVOKING),))
+    assert answered(broker, answer, sent=1) == [Drain(grant(), timedelta(seconds=5))]
+    assert answered(broker, answer, sent=2) == []
     broker.released(grant())
     assert broker.grants == []
 

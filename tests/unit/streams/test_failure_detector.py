@@ -90,7 +90,7 @@ def test_a_node_that_has_left_the_survey_is_forgotten():
 
 def test_passes_further_apart_than_the_self_fence_do_not_make_every_node_immortal():
     timing = TIMING.scaled(1)
-    rare = type(timing)(allot_every=20, leader_lease=60)
+    rare = type(timing)(allocate_every=20, leader_lease=60)
     witness = FailureDetector(rare)
     witness.answered(sent=100, now=100)
     assert witness.gone([node("a", silent=60)], 100) == frozenset()

@@ -70,7 +70,7 @@ class Scene:
             for node in reporting:
                 await self.streams.allocations.heartbeat(node, TIMING)
         try:
-            await self.leader.allot_once()
+            await self.leader.allocate_once()
         except StoreUnavailable:
             assert self.store.is_away
 

@@ -60,7 +60,7 @@ def ended_at(monkeypatch: pytest.MonkeyPatch, deaths: list[BaseException]) -> An
         keeper = LeaseKeeper(
             HeldLeases(lease=30.0, extend_at=0.5),
             open_extender=no_store,
-            beat=lambda: pytest.fail("there is no store to tell"),
+            heartbeat=lambda: pytest.fail("there is no store to tell"),
             lease=timedelta(seconds=30),
             limits={(1, 1): (LIMIT, leased(1))},
             stuck_grace=GRACE,

@@ -138,7 +138,7 @@ class Records:
             if not queue.name.startswith(QUEUE_PREFIX):
                 return f"the queue {queue.name}"
         for worker in await self.app.workers():
-            return f"the worker {worker.beat.worker_id}"
+            return f"the worker {worker.heartbeat.worker_id}"
         async with self.visit() as link:
             for table in await self.statements.foreign_tables(link):
                 return f"the table {table}"

@@ -52,7 +52,7 @@ def progress(rows: JobRows, lease: Lease, percent: float | None, note: str | Non
 
 def heartbeat(rows: JobRows, worker: WorkerHeartbeat) -> Steps[None]:
     """Record that a worker is alive."""
-    yield from rows.act("worker_heartbeat", worker_id=worker.worker_id, beat=_encode(worker).decode())
+    yield from rows.act("worker_heartbeat", worker_id=worker.worker_id, heartbeat=_encode(worker).decode())
 
 
 def _verdict(changed: bool) -> Verdict:

@@ -37,7 +37,7 @@ def queues(rows: JobRows) -> Steps[list[QueueView]]:
 def workers(rows: JobRows) -> Steps[list[WorkerView]]:
     """List the workers that have sent a heartbeat and were not forgotten."""
     return [
-        WorkerView(_decode_heartbeat(row.beat), row.started_at, timedelta(microseconds=row.silent))
+        WorkerView(_decode_heartbeat(row.heartbeat), row.started_at, timedelta(microseconds=row.silent))
         for row in (yield from rows.page(ListedWorker, "workers"))
     ]
 

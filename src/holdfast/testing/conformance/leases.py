@@ -92,7 +92,7 @@ class TestRelease(Conformance):
         assert await state_of(backend, live.id) is JobState.READY
 
 
-class TestUnheard(Conformance):
+class TestReplyLost(Conformance):
     """`JobStore.unacknowledged_leases`."""
 
     async def test_it_lists_a_workers_leases_under_larger_fences_than_it_knows(self, backend: Backend) -> None:
@@ -202,7 +202,7 @@ class TestExtend(Conformance):
         started = clock()
         clock.advance(5)
         (worker,) = await backend.insight.workers()
-        assert (worker.beat, worker.started_us, worker.silent) == (heartbeat, started, timedelta(seconds=5))
+        assert (worker.heartbeat, worker.started_us, worker.silent) == (heartbeat, started, timedelta(seconds=5))
         await in_extender(backend, lambda extender: extender.heartbeat(heartbeat))
         (worker,) = await backend.insight.workers()
         assert (worker.started_us, worker.silent) == (started, timedelta(0))

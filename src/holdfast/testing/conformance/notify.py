@@ -11,7 +11,7 @@ from typing import ClassVar
 from holdfast.store.backend import Backend
 from holdfast.testing.conformance.base import Conformance, MakeBackend, a_job, enqueue
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 def waker() -> tuple[asyncio.Event, Callable[[], None]]:
@@ -26,7 +26,7 @@ def waker() -> tuple[asyncio.Event, Callable[[], None]]:
 
 async def _enqueue_until_notified(backend: Backend, heard: asyncio.Event) -> None:
     """Enqueue until another backend was notified: a notification may be lost while its listener is connecting."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         waiting = asyncio.create_task(heard.wait())
         while not heard.is_set():
             await enqueue(backend, a_job())
@@ -41,7 +41,7 @@ class TestNotify(Conformance):
         (first, wake_first), (second, wake_second) = waker(), waker()
         stops = [backend.notifier.listen(wake_first), backend.notifier.listen(wake_second)]
         backend.notifier.notify()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await first.wait()
             await second.wait()
         for stop in stops:
@@ -54,7 +54,7 @@ class TestNotify(Conformance):
         stop_silent()
         stop_silent()  # idempotent
         backend.notifier.notify()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await heard.wait()
         assert not silent.is_set()
         stop_heard()
@@ -76,7 +76,7 @@ class TestNotify(Conformance):
         heard, wake = waker()
         stop = backend.notifier.listen(wake)
         backend.notifier.notify()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await heard.wait()
         await enqueue(backend, a_job())
         backend.notifier.notify()

@@ -185,7 +185,7 @@ class TestRescue(Conformance):
             )
             await in_extender(backend, partial(_send_heartbeat, heartbeat))
         await backend.jobs.rescue_worker("worker-z", "killed", MANY)
-        assert [worker.beat.worker_id for worker in await backend.insight.workers()] == ["worker-a"]
+        assert [worker.heartbeat.worker_id for worker in await backend.insight.workers()] == ["worker-a"]
 
 
 class TestOperatorActions(Conformance):
@@ -364,7 +364,7 @@ class TestPrune(Conformance):
             JobState.READY,
         ]
 
-    async def test_none_keeps_them_for_ever(self, backend: Backend, clock: ManualClock) -> None:
+    async def test_none_keeps_them_forever(self, backend: Backend, clock: ManualClock) -> None:
         for state in FINAL_STATES:
             await bring_to(backend, state)
         clock.advance(timedelta(days=10_000))

@@ -152,8 +152,8 @@ class ReferenceExtender:
     def cancel_asked(self, worker_id: str) -> list[Lease]:
         return self._model.cancel_asked(worker_id)
 
-    def heartbeat(self, beat: WorkerHeartbeat) -> None:
-        self._model.beat(beat)
+    def heartbeat(self, heartbeat: WorkerHeartbeat) -> None:
+        self._model.heartbeat(heartbeat)
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:
         return self._streams.heartbeat(node, timing)

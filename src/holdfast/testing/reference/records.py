@@ -113,7 +113,7 @@ class ReferenceJob:
 class WorkerRecord:
     """A worker that sent a heartbeat."""
 
-    beat: WorkerHeartbeat
+    heartbeat: WorkerHeartbeat
     started_us: int
     seen_us: int
 

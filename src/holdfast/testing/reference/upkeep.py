@@ -175,11 +175,11 @@ class ReferenceMaintenance(ReferenceState):
             unknown=unknown,
         )
 
-    def beat(self, beat: WorkerHeartbeat) -> None:
+    def heartbeat(self, heartbeat: WorkerHeartbeat) -> None:
         """Record a worker's heartbeat."""
-        known = self.workers.get(beat.worker_id)
+        known = self.workers.get(heartbeat.worker_id)
         started = self.now if known is None else known.started_us
-        self.workers[beat.worker_id] = WorkerRecord(beat=beat, started_us=started, seen_us=self.now)
+        self.workers[heartbeat.worker_id] = WorkerRecord(heartbeat=heartbeat, started_us=started, seen_us=self.now)
 
     def require(self, job_id: str) -> ReferenceJob:
         """Return the job, or raise `JobNotFound`."""

@@ -136,7 +136,9 @@ def leases(model: Reference, limit: int, *, expired_only: bool) -> list[LeaseVie
 def workers(model: Reference) -> list[WorkerView]:
     """List the workers that sent a heartbeat and were not forgotten."""
     return [
-        WorkerView(beat=each.beat, started_us=each.started_us, silent=(model.now - each.seen_us) * MICROSECOND)
+        WorkerView(
+            heartbeat=each.heartbeat, started_us=each.started_us, silent=(model.now - each.seen_us) * MICROSECOND
+        )
         for each in model.workers.values()
     ]
 

@@ -79,11 +79,11 @@ class Calls:
 
     def _claim(self, limit: int) -> None:
         shell = self._shell
-        self.release_unheard(
+        self.release_unconfirmed(
             lambda: self._send_claim(limit), lambda: shell.machine.claim_failed(shell.clock()), shell.post
         )
 
-    def release_unheard(
+    def release_unconfirmed(
         self, then: Callable[[], None], failed: Callable[[], None], post: Callable[[Callable[[], None]], None]
     ) -> None:
         """Release jobs of a claim whose reply was lost, if any, then continue; `post` runs it on the loop."""

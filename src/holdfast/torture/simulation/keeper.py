@@ -108,7 +108,7 @@ class SimulatedLeaseKeeper:
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self._heartbeat_every
             if not self._store.status.down:
-                self._store.beat(shell.beat())
+                self._store.heartbeat(shell.heartbeat())
         self._rest()
 
     def _rest(self) -> None:

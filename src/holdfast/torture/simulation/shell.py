@@ -214,7 +214,7 @@ class Shell:
         if self.empty_as_of is not None and not self.was_stopped:
             self._env.store.judge.emptied(self.truth, self.empty_as_of)
         self._env.store.judge.left(self.truth, totals)
-        self._calls.release_unheard(self._forget, _nothing, lambda act: act())  # the loop has ended
+        self._calls.release_unconfirmed(self._forget, _nothing, lambda act: act())  # the loop has ended
         self._end(how)
 
     def _forget(self) -> None:
@@ -229,7 +229,7 @@ class Shell:
         self._inbox.clear()
         self._over(how)
 
-    def beat(self) -> WorkerHeartbeat:
+    def heartbeat(self) -> WorkerHeartbeat:
         """Return the heartbeat of the worker."""
         return WorkerHeartbeat(
             worker_id=self.id,

@@ -177,9 +177,9 @@ class Store:
         )
         return recently or bool(self.model.cancel_asked(worker_id))
 
-    def beat(self, beat: WorkerHeartbeat) -> None:
+    def heartbeat(self, heartbeat: WorkerHeartbeat) -> None:
         """Record a worker's heartbeat."""
-        self.model.beat(beat)
+        self.model.heartbeat(heartbeat)
 
     # --- operator actions -------------------------------------------------------------------------------------------
 

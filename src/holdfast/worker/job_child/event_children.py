@@ -13,6 +13,7 @@ from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
 from holdfast.runtime.effect import EffectStage
 from holdfast.runtime.failure import describe_reason
+from holdfast.runtime.handler_runner import TimeLimitReached
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.effect import EventEffect, StreamUnparked
 from holdfast.streams.handler_process import ProcessHandlerError
@@ -77,7 +78,7 @@ class EventChildren:
                 text = f"the child process {gone} while it handled this event"
                 raise ProcessHandlerError(describe_reason("WorkerLost", text))
             case _:
-                raise TimeoutError(f"the attempt was ended at its time limit of {timeout or 0:g} s")
+                raise TimeLimitReached(timeout or 0.0)
 
     async def close(self) -> None:
         """End all children."""

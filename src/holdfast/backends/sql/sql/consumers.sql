@@ -62,7 +62,7 @@ for update;
 -- name: commit_position
 update {schema}.allocation
 set position_id = :position::bigint,
-    losses = case when :clears::boolean then 0 else losses end, trying = :tries::boolean
+    losses = case when :clears::boolean then 0 else losses end, trying = :begins_trial::boolean
 where consumer = :consumer::text and partition_id = :partition_id::integer
   and category_id = (select category_id from {schema}.category where category = :category::text)
   and generation = :generation::bigint and position_id = :after::bigint and state in ('granted', 'revoking');

@@ -29,7 +29,7 @@ select exists (
 
 -- name: worker_heartbeat
 insert into {schema}.worker (worker_id, beat, started_at, beat_at)
-select :worker_id, :beat, now, now from (select {now} as now) as instant where true
+select :worker_id, :heartbeat, now, now from (select {now} as now) as instant where true
 on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
 
 -- name: forget_worker

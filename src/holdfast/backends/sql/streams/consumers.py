@@ -113,7 +113,7 @@ def place_names(grant: Grant, share: Granted) -> dict[str, object]:
 def position_step(commit: Commit) -> dict[str, object]:
     """Return the parameters of `commit_position` except those of the grant."""
     moved = {"after": commit.after, "position": commit.position}
-    return {**moved, "tries": commit.tries, "clears": commit.clears_losses}
+    return {**moved, "begins_trial": commit.begins_trial, "clears": commit.clears_losses}
 
 
 def granted_share(grant: Grant, statement: str = "find_granted") -> Steps[Granted | None]:

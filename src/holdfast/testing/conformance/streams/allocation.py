@@ -295,23 +295,23 @@ class TestSeize(StreamConformance):
             await lose(backend, clock, grant)
             grant = await granted(backend)
         assert (await share_view(backend)).losses == SUSPECTED
-        await commit(backend, grant, 0, 0, tries=True)
+        await commit(backend, grant, 0, 0, begins_trial=True)
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == SUSPECTED + 1
         grant = await granted(backend)  # a new owner that has not started handling
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == SUSPECTED + 1
         grant = await granted(backend)
-        await commit(backend, grant, 0, 0, tries=True)
+        await commit(backend, grant, 0, 0, begins_trial=True)
         await commit(backend, grant, 0, 0)  # interrupted
         await lose(backend, clock, grant)
         assert (await share_view(backend)).losses == SUSPECTED + 1
         grant = await granted(backend)
-        await commit(backend, grant, 0, 1, tries=True)
+        await commit(backend, grant, 0, 1, begins_trial=True)
         assert (await share_view(backend)).losses == 0
 
 
-class TestAllot(StreamConformance):
+class TestAllocate(StreamConformance):
     """`AllocationStore.move_shares` and `survey`."""
 
     async def test_each_move_is_judged_after_those_before_it(self, backend: Backend, clock: ManualClock) -> None:

@@ -141,7 +141,7 @@ class TestJoin(StreamConformance):
             assert (await share_view(backend)).losses == losses
             grant = await grant_to(backend, reborn)
             if life == 5:
-                await commit(backend, grant, 0, 0, tries=True)
+                await commit(backend, grant, 0, 0, begins_trial=True)
 
     async def test_a_new_incarnation_is_not_draining(self, backend: Backend) -> None:
         await join(backend, NODE_A)
@@ -150,7 +150,7 @@ class TestJoin(StreamConformance):
         assert not (await node_view(backend, REJOINED_A)).is_draining
 
 
-class TestBeat(StreamConformance):
+class TestHeartbeat(StreamConformance):
     """`AllocationStore.heartbeat`."""
 
     async def test_a_node_learns_what_it_owns(self, backend: Backend) -> None:
@@ -269,7 +269,7 @@ class TestLeave(StreamConformance):
             assert (await share_view(backend)).losses == losses
             await join(backend, NODE_A)
             grant = await grant_to(backend, NODE_A)
-        assert await backend.streams.consumers.commit(grant, Commit(0, 0, tries=True)) is CommitVerdict.DONE
+        assert await backend.streams.consumers.commit(grant, Commit(0, 0, begins_trial=True)) is CommitVerdict.DONE
         await backend.streams.allocations.leave(NODE_A, is_lost=True)
         assert (await share_view(backend)).losses == SUSPECTED + 1
         await backend.streams.allocations.leave(NODE_A, is_lost=True)

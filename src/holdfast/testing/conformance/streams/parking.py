@@ -375,7 +375,7 @@ class TestLostRetries(StreamConformance):
         await backend.streams.consumers.retry_parked(CONSUMER, None)
         await lose(backend, clock, grant)
         grant = await granted(backend)
-        await commit(backend, grant, 1, 1, tries=True)
+        await commit(backend, grant, 1, 1, begins_trial=True)
         assert (await share_view(backend)).losses == 1
         assert await commit(backend, grant, 1, 1, unparks=(Unpark(1, failure, 1),)) is CommitVerdict.DONE
         assert (await share_view(backend)).losses == 0
