@@ -34,8 +34,9 @@ class EventRow(NamedTuple):
 
 def stored(row: Sequence[Any]) -> StoredEvent:
     """Return an event from its row: the columns of `EventRow`."""
-    headers = row[-2]
-    return StoredEvent(*(*row[:-2], None if headers is None else msgspec.json.decode(headers), row[-1]))
+    event_id, category, stream, name, version, partition_id, position, payload, text, recorded_us = row
+    headers = None if text is None else msgspec.json.decode(text)
+    return StoredEvent(event_id, category, stream, name, version, partition_id, position, payload, headers, recorded_us)
 
 
 def read(category: str, partition_id: int, *, after: int, limit: int) -> Steps[list[StoredEvent]]:
