@@ -35,7 +35,7 @@ from holdfast.store.job_rows import (
 from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
-_DUE = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "keyed")  # the columns of `due_jobs`
+_DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "keyed")  # the columns of `due_jobs`
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
 
 

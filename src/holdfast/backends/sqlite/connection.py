@@ -47,7 +47,7 @@ _encode = msgspec.json.encode
 numbers = msgspec.json.Decoder(list[int]).decode
 
 
-def as_json(value: object) -> str:
+def as_json(value: Any) -> str:
     """Return a value as JSON text: the form in which a statement takes a list."""
     return _encode(value).decode()
 
