@@ -47,7 +47,7 @@ PLANNED: dict[str, dict[str, Any]] = {
     "leave_front": {"lane_id": 1, "turn": 1, "seq": 1},
     "claimable_lanes": {"tasks": "[]", "queues": None},
     "complete_many": {"seqs": "[]", "fence": 1, "now": 1},
-    "leave_completed": {"seqs": "[]", "fence": 1},
+    "leave_completed": {"seqs": "[]", "fence": 1, "keyed": 0},
     "held_under": {"seqs": "[]", "fence": 1},
     "lock_leases": {"seqs": "[]", "fences": "[]", "now": 1},
     "ended": {"seqs": "[]", "fences": "[]"},
@@ -55,7 +55,8 @@ PLANNED: dict[str, dict[str, Any]] = {
     "job_view": {"id": "x", "priority_step": 1},
     "list_ready": {"queue": None, "task": None, "limit": 1, "after_turn": 1, "after_seq": 1},
     "held": {"seqs": "[]"},
-    "new_to_ready": {"after": 1},
+    "new_to_ready": {"after": 1, "now": 1, "priority_step": 1},
+    "new_to_scheduled": {"after": 1, "now": 1, "priority_step": 1},
     "due_jobs": {"now": 1, "limit": 1},
     "next_due": {"now": 1},
     "old_completed": {"now": 1, "keep": 1, "limit": 1},
@@ -85,3 +86,13 @@ async def test_no_statement_of_the_way_of_a_job_scans_or_sorts_a_long_table(tmp_
     sorts = [step for step in plan if "TEMP B-TREE" in step]
     # These sort lanes, of which there are few, or at most `limit` jobs of each.
     assert name in {"claimable_lanes", "list_ready"} or not sorts, plan
+
+
+async def test_requests_to_cancel_are_found_by_their_index(tmp_path):
+    path = tmp_path / "jobs.db"
+    async with open_store(f"sqlite:///{path}"):
+        pass
+    with connected(path) as connection:
+        plan = [row[3] for row in connection.execute(f"explain query plan {STATEMENTS['cancel_asked']}", ("w",))]
+
+    assert "holdfast_running_cancel" in plan[0]

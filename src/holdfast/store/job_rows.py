@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from holdfast.model.budget import Counters
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
+from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
@@ -67,7 +68,8 @@ class JobRow(NamedTuple):
 
     `fence`, `worker_id`, `started_at` and `lease_span` are those of the lease while the job runs. `keyed`: it has an
     `order_key` and is its head, so that its end must make the next job the head. `held` is the number of leases of its
-    worker, including this one, if the selection needs it; it is never written. `token` is private to the store.
+    worker, including this one, if the selection needs it; it is never written. `token` is private to the store;
+    on SQL it is the clock at which the row was locked.
     """
 
     id: str
@@ -80,7 +82,6 @@ class JobRow(NamedTuple):
     priority: int
     max_attempts: int
     turn: int
-    run_at: int
     attempt: int
     excused: int
     interrupted: int
@@ -98,6 +99,11 @@ class JobRow(NamedTuple):
     reason: str | None
     held: int = 0
     token: object = None
+
+    @property
+    def run_at(self) -> int:
+        """When it is due."""
+        return run_at_of(self.turn, self.priority)
 
     @property
     def counters(self) -> Counters:

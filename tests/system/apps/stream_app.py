@@ -128,14 +128,14 @@ def deafen() -> None:
 def stop_in_allot(mark: str) -> None:
     """Stop between the look at the epoch and the commit of the moves."""
     patched: Any = import_module("holdfast.backends.sql.streams.shares")
-    written = patched._carry_out
+    written = patched.write
 
     def write(*arguments: Any) -> Any:
         if is_first(mark):
             signal.raise_signal(signal.SIGSTOP)
         return written(*arguments)
 
-    patched._carry_out = write
+    patched.write = write
 
 
 def break_down(verb: str) -> None:

@@ -118,8 +118,8 @@ COUNTING = (
         "promoted_twice",
         SQLITE,
         "a due job becomes ready and stays scheduled",
-        Sql(SQLITE, "leave_due", "where", "where random() % 2 and"),
-        Sql(SQLITE, "due_to_ready", "insert into", "insert or ignore into"),
+        Sql(SQLITE, "leave_scheduled", "where", "where random() % 2 and"),
+        Sql(SQLITE, "put_ready", "insert into", "insert or ignore into"),
         caught_by="I2 I6 I8 I5",
     ),
     mutant(
@@ -135,11 +135,9 @@ COUNTING = (
         "order_key_ignored",
         SQLITE,
         "jobs of one order_key do not wait for each other",
-        Code(
-            "holdfast.backends.sqlite.verbs.enqueue:_insert",
-            "if job.order_key is not None:\n            blocked",
-            "if False:\n            blocked",
-        ),
+        Sql(SQLITE, "new_to_ready", "order_key is null and ", ""),
+        Sql(SQLITE, "new_to_scheduled", "order_key is null and ", ""),
+        Sql(SQLITE, "new_to_blocked", "where job.seq > :after", "where job.seq > :after and false"),
         caught_by="I10",
     ),
     mutant(

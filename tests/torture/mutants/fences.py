@@ -32,7 +32,6 @@ FENCES = (
         Sql(SQLITE, "held_under", " and fence = :fence", ""),
         Sql(SQLITE, "leave_completed", "and fence = :fence ", ""),
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
-        Sql(SQLITE, "leave_completed_one", " and fence = :fence", ""),
         _LATE,
         caught_by="I2 I6 I8",
         under="stops",
@@ -62,7 +61,7 @@ FENCES = (
         "a handler's transaction checks no fence, neither when it begins nor when it ends (and the worker learns "
         "late that its lease is lost)",
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
-        Sql(SQLITE, "leave_completed_one", " and fence = :fence", ""),
+        Sql(SQLITE, "leave_completed", "and fence = :fence ", ""),
         Sql(SQLITE, "lock_lease", " and fence = :fence", ""),
         _LATE,
         caught_by="I2 I6",
@@ -74,8 +73,8 @@ FENCES = (
         "a lease is extended under any fence",
         Code(
             f"{_SQLITE}.extend:held_among",
-            "return dict(asked.intersection(zip(_decode_numbers(seqs), _decode_numbers(fences), strict=True)))",
-            "held = set(_decode_numbers(seqs))\n    return {seq: fence for seq, fence in asked if seq in held}",
+            "return dict(asked.intersection(zip(numbers(seqs), numbers(fences), strict=True)))",
+            "held = set(numbers(seqs))\n    return {seq: fence for seq, fence in asked if seq in held}",
         ),
         caught_by="I6 I7",
         under="stops",

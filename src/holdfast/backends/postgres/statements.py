@@ -5,6 +5,7 @@ The clock of the store is a single expression, defined here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +27,12 @@ _BINDERS: Mapping[type, Callable[[Any], object]] = {
     Numbers: lambda numbers: f"{{{','.join(map(str, numbers))}}}",
 }
 
-TEMPLATES = statements("holdfast.backends.postgres")
+
+def _spelled(text: str) -> str:
+    return re.sub(r"(?<![:\w]):([a-z]\w*)", r"%(\1)s", text.replace("%", "%%"))
+
+
+TEMPLATES = statements("holdfast.backends.postgres", _spelled)
 
 
 def fill_in(text: str, schema: str, now: str = SERVER_CLOCK) -> str:

@@ -1,16 +1,45 @@
-"""The `.sql` files of a store: its named statements under `sql/`, its numbered migrations under `migrations/`."""
+"""The `.sql` files of a store: its named statements under `sql/`, its numbered migrations under `migrations/`.
+
+Statements that dialects share are written once, in the folder `sql` beside this module. They are spelled as for
+PostgreSQL, except that a parameter is `:name`. A dialect translates what it spells differently:
+
+```text
+   {schema}.job                 the table; {now}, {priority_step}: the clock and the constant
+   :seq::bigint                 a cast, where types are not deduced
+   seq = any(:seqs::bigint[])   one of a list
+   for update skip locked       a lock; nothing where a writer has locked the whole store
+   join                         in the order in which the tables should be read
+   cross join lateral (select id from {schema}.job where seq = running.seq limit 1) as job
+                                the one row, by its key
+```
+
+A statement that runs for each of many rows is written for one of them. A dialect that needs another text has its own
+under the same name: because of its planner, or to write many rows at once, with lists as parameters.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.resources import files
 
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
+SHARED = "holdfast.backends.sql"
 
 
-def statements(package: str) -> dict[str, str]:
-    """Return the statements of a store's package by name; raises `RuntimeError` if a name is defined twice."""
+def statements(package: str, spelled: Callable[[str], str]) -> dict[str, str]:
+    """Return the statements of a store by name: the shared ones as the dialect spells them, and those of its package.
+
+    Raises `RuntimeError` if a package defines a name twice.
+    """
+    shared = {name: spelled(_COMMENT.sub("", text)) for name, text in own_statements(SHARED).items()}
+    return shared | own_statements(package)
+
+
+def own_statements(package: str) -> dict[str, str]:
+    """Return the statements of one package by name, verbatim."""
     found: dict[str, str] = {}
     for path in sorted(files(package).joinpath("sql").iterdir(), key=lambda path: path.name):
         parts = _HEADER.split(path.read_text(encoding="utf-8"))

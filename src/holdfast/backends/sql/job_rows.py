@@ -9,16 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from holdfast.backends.sql.job_columns import COUNTERS
 from holdfast.backends.sql.job_writes import write_changes
-from holdfast.backends.sql.order_keys import settle
-from holdfast.backends.sql.steps import Ask, Numbers, records, rows, run
+from holdfast.backends.sql.order_keys import bring_up, settle
+from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
-from holdfast.model.turn import run_at_of
 from holdfast.store.job_rows import (
     ById,
     ByLeases,
@@ -35,39 +35,8 @@ from holdfast.store.job_rows import (
 from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
+_DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "keyed")  # the columns of `due_jobs`
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
-
-
-class LockedRow(NamedTuple):
-    """A row of the lock statements; `state` is None if the job moved to another table meanwhile."""
-
-    now: int
-    id: str
-    seq: int
-    lane_id: int
-    queue: str
-    task: str
-    order_key: str | None
-    state: str | None
-    priority: int
-    max_attempts: int
-    turn: int
-    attempt: int
-    excused: int
-    interrupted: int
-    lost: int
-    keyed: bool
-    retrying: bool
-    isolated: bool
-    cancel_asked: bool
-    cancel_reason: str | None
-    fence: int
-    worker_id: str | None
-    started_at: int | None
-    lease_span: int | None
-    finished_at: int | None
-    reason: str | None
-    held: int
 
 
 class EndedLease(NamedTuple):
@@ -79,46 +48,49 @@ class EndedLease(NamedTuple):
 
 
 class SqlJobRows(ABC):
-    """Code shared by all dialects. Each adds its hot paths, `complete` and `promote`, and may replace `bring_up`."""
+    """Code shared by all dialects. Each adds its hot path `complete`, and may replace `promote` and `bring_up`."""
 
     @abstractmethod
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
         """See the port."""
 
-    @abstractmethod
-    def promote(self, limit: int) -> Steps[int]:
-        """See the port."""
+    def promote(self, limit: int) -> Steps[int]:  # noqa: D102 - the port states the contracts
+        due = [dict(zip(_DUE, row, strict=True)) for row in (yield from rows("due_jobs", limit=limit))]
+        yield from each("leave_scheduled", due)
+        yield from each("put_ready", due)
+        yield from became_ready([(job["lane_id"], job["turn"], job["seq"]) for job in due])
+        return len(due)
 
-    @abstractmethod
     def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Make the first waiting job of each locked order key without a head its head; return those now ready."""
+        return (yield from bring_up(line_ids))
 
     def text(self, text: str) -> str:
         """Return a human-readable text in a form that the dialect can store."""
         return text
 
-    def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102 - the port states the contracts
+    def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102
         match selection:
             case ByLeases(leases):
                 ordered = sorted((lease.seq, lease.fence) for lease in leases)
                 seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
-                found = yield from records(LockedRow, "lock_leases", seqs=seqs, fences=fences)
+                found = yield from records(JobRow, "lock_leases", seqs=seqs, fences=fences)
                 wanted = set(ordered)
                 # Once each: a job may be asked for under several fences, of which one is held.
                 held = {row.seq: row for row in found if (row.seq, row.fence) in wanted}
                 return _locked(list(held.values()))
             case OfWorker(worker_id, limit):
-                return _locked((yield from records(LockedRow, "lock_of_worker", worker_id=worker_id, limit=limit)))
+                return _locked((yield from records(JobRow, "lock_of_worker", worker_id=worker_id, limit=limit)))
             case Expired(access, limit):
                 longest = longest_covered(access)
-                return _locked((yield from records(LockedRow, "lock_expired", longest=longest, limit=limit)))
+                return _locked((yield from records(JobRow, "lock_expired", longest=longest, limit=limit)))
             case ById(job_id):
                 return (yield from self._lock_job(job_id))
 
     def _lock_job(self, job_id: str) -> Steps[Locked]:
         for _ in range(_LOOKS):
-            found = yield from records(LockedRow, "lock_job", id=job_id)
-            if not found or found[0].state is not None:
+            found = yield from records(JobRow, "lock_job", id=job_id)
+            if not found or found[0].state:  # None if the job moved to another table meanwhile
                 return _locked(found)
         raise StoreUnavailable(f"job {job_id} changes state faster than it can be locked: try again")
 
@@ -174,37 +146,17 @@ class SqlJobRows(ABC):
         yield from run("prune_workers", keep=span_micros(workers))
 
 
-def _locked(found: Sequence[LockedRow]) -> Locked:
-    return Locked(max((row.now for row in found), default=0), [_job_row(row) for row in found])
+def _locked(found: Sequence[JobRow]) -> Locked:
+    """Return rows of the lock statements with the types of the port: a dialect may have no truth values."""
+    now = max((cast("int", row.token) for row in found), default=0)
+    return Locked(now, [_typed(row) for row in found])
 
 
-def _job_row(row: LockedRow) -> JobRow:
-    return JobRow(
-        id=row.id,
-        seq=row.seq,
-        lane_id=row.lane_id,
-        queue=row.queue,
-        task=row.task,
-        order_key=row.order_key,
-        state=JobState(row.state or ""),
-        priority=row.priority,
-        max_attempts=row.max_attempts,
-        turn=row.turn,
-        run_at=run_at_of(row.turn, row.priority),
-        attempt=row.attempt,
-        excused=row.excused,
-        interrupted=row.interrupted,
-        lost=row.lost,
+def _typed(row: JobRow) -> JobRow:
+    return row._replace(
+        state=JobState(row.state),
         keyed=bool(row.keyed),
         retrying=bool(row.retrying),
         isolated=bool(row.isolated),
         cancel_asked=bool(row.cancel_asked),
-        cancel_reason=row.cancel_reason,
-        fence=row.fence,
-        worker_id=row.worker_id,
-        started_at=row.started_at,
-        lease_span=row.lease_span,
-        finished_at=row.finished_at,
-        reason=row.reason,
-        held=row.held,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from holdfast.backends.sql.job_columns import LEAVE, PUT, columns_of
 from holdfast.backends.sql.order_keys import put_blocked
 from holdfast.backends.sql.steps import each
 from holdfast.model.job import JobState
-from holdfast.store.job_rows import ENDED, Change, JobRow
+from holdfast.store.job_rows import ENDED, Change
 from holdfast.store.steps import Place, Steps
 
 MINUTE = 60_000_000
@@ -17,47 +18,8 @@ COUNTS = ("enqueued", "retried", "failed", "cancelled", "lost")
 Row = Mapping[str, object]
 Text = Callable[[str], str]
 
-_LEAVE: Mapping[JobState, Callable[[JobRow], Row]] = {
-    JobState.RUNNING: lambda row: {"seq": row.seq},
-    JobState.READY: lambda row: {"lane_id": row.lane_id, "turn": row.turn, "seq": row.seq},
-    JobState.SCHEDULED: lambda row: {"run_at": row.run_at, "seq": row.seq},
-    JobState.BLOCKED: lambda row: {"seq": row.seq},
-    JobState.FAILED: lambda row: {"seq": row.seq},
-    JobState.CANCELLED: lambda row: {"seq": row.seq},
-}
-
-
-def counters(row: JobRow) -> dict[str, object]:
-    """Return the counters of a row as columns."""
-    return {"attempt": row.attempt, "excused": row.excused, "interrupted": row.interrupted, "lost": row.lost}
-
-
-def _ended(row: JobRow, text: Text) -> Row:
-    return {
-        "seq": row.seq,
-        "attempt": row.attempt,
-        "lost": row.lost,
-        "finished_at": row.finished_at,
-        "reason": text(row.reason or ""),
-    }
-
-
-_PUT: Mapping[JobState, Callable[[JobRow], Row]] = {
-    JobState.READY: lambda row: {
-        "lane_id": row.lane_id,
-        "turn": row.turn,
-        "seq": row.seq,
-        **counters(row),
-        "keyed": row.keyed,
-    },
-    JobState.SCHEDULED: lambda row: {
-        "run_at": row.run_at,
-        "seq": row.seq,
-        "retrying": row.retrying,
-        **counters(row),
-        "keyed": row.keyed,
-    },
-}
+_ATTEMPT = ("attempt", "fence", "by_holder", "worker_id", "started_at", "ended_at", "outcome")
+_FAILURE = ("error_class", "message", "traceback", "signature")
 
 
 def write_changes(now: int, changes: Sequence[Change], text: Text) -> Steps[list[Place]]:
@@ -68,11 +30,11 @@ def write_changes(now: int, changes: Sequence[Change], text: Text) -> Steps[list
         if new.state is JobState.RUNNING:
             put["ask_to_cancel"].append({"seq": new.seq, "reason": text(new.cancel_reason or "")})
             continue
-        left[f"leave_{old.state}"].append(_LEAVE[old.state](old))
+        left[f"leave_{old.state}"].append(columns_of(old, LEAVE[old.state]))
         if new.state in ENDED:
-            put[f"put_{new.state}"].append(_ended(new, text))
+            put[f"put_{new.state}"].append({**columns_of(new, PUT[new.state]), "reason": text(new.reason or "")})
         elif new.state is not JobState.BLOCKED:
-            put[f"put_{new.state}"].append(_PUT[new.state](new))
+            put[f"put_{new.state}"].append(columns_of(new, PUT[new.state]))
         if new.turn != old.turn:
             put["set_turns"].append({"seq": new.seq, "turn": new.turn})
     for statement, rows in (*left.items(), *put.items()):
@@ -92,25 +54,8 @@ def _record_attempts(changes: Sequence[Change], text: Text) -> Steps[None]:
         record = change.attempt
         if record is None:
             continue
-        failure = record.failure
-        words = (failure.error_class, failure.message, failure.traceback, failure.signature) if failure else (None,) * 4
-        error_class, message, traceback, signature = (None if word is None else text(word) for word in words)
-        ended.append(
-            {
-                "seq": change.old.seq,
-                "attempt": record.attempt,
-                "fence": record.fence,
-                "by_holder": record.by_holder,
-                "worker_id": record.worker_id,
-                "started_at": record.started_at,
-                "ended_at": record.ended_at,
-                "outcome": record.outcome,
-                "error_class": error_class,
-                "message": message,
-                "traceback": traceback,
-                "signature": signature,
-            }
-        )
+        words = {name: None if record.failure is None else text(getattr(record.failure, name)) for name in _FAILURE}
+        ended.append({"seq": change.old.seq, **columns_of(record, _ATTEMPT), **words})
         if record.thin is not None:
             after, up_to = record.thin
             thinned.append({"seq": change.old.seq, "after": after, "up_to": up_to})

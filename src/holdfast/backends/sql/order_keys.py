@@ -8,10 +8,12 @@ counter is kept, so the step may be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from holdfast.backends.sql.job_columns import COUNTERS, PUT, columns_of
 from holdfast.backends.sql.steps import Numbers, each, records, run
+from holdfast.model.job import JobState
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_rows import JobRow
 from holdfast.store.steps import Place, Steps
@@ -40,6 +42,13 @@ class FirstBlocked(NamedTuple):
     interrupted: int
     lost: int
     now: int
+    keyed: bool
+    retrying: bool
+
+    @property
+    def run_at(self) -> int:
+        """When it is due."""
+        return run_at_of(self.turn, self.priority)
 
 
 def put_blocked(row: JobRow) -> Steps[None]:
@@ -47,15 +56,7 @@ def put_blocked(row: JobRow) -> Steps[None]:
     yield from run("add_order_key", queue=row.queue, order_key=row.order_key)
     ((line_id, _, _),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
     yield from run("next_place")
-    yield from run(
-        "put_blocked",
-        seq=row.seq,
-        line_id=line_id,
-        attempt=row.attempt,
-        excused=row.excused,
-        interrupted=row.interrupted,
-        lost=row.lost,
-    )
+    yield from run("put_blocked", line_id=line_id, **columns_of(row, ("seq", *COUNTERS)))
 
 
 def settle(seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]) -> Steps[Sequence[Place]]:
@@ -68,26 +69,12 @@ def settle(seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequen
 def bring_up(line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
     """Make the first waiting job of each locked order key its head; delete a key without waiting jobs."""
     found = yield from records(FirstBlocked, "first_blocked", line_ids=Numbers(line_ids))
-    ready = [row for row in found if run_at_of(row.turn, row.priority) <= row.now]
-    later = [row for row in found if run_at_of(row.turn, row.priority) > row.now]
+    ready = [row for row in found if row.run_at <= row.now]
+    later = [row for row in found if row.run_at > row.now]
     yield from each("leave_blocked", [{"seq": row.seq} for row in found])
     yield from each("set_head", [{"line_id": row.line_id, "seq": row.seq} for row in found])
-    yield from each("put_ready", [{"lane_id": row.lane_id, "turn": row.turn, **_columns(row)} for row in ready])
-    yield from each(
-        "put_scheduled",
-        [{"run_at": run_at_of(row.turn, row.priority), "retrying": False, **_columns(row)} for row in later],
-    )
+    yield from each("put_ready", [columns_of(row, PUT[JobState.READY]) for row in ready])
+    yield from each("put_scheduled", [columns_of(row, PUT[JobState.SCHEDULED]) for row in later])
     headed = {row.line_id for row in found}
     yield from each("drop_order_key", [{"line_id": line_id} for line_id in line_ids if line_id not in headed])
     return [(row.lane_id, row.turn, row.seq) for row in ready]
-
-
-def _columns(row: FirstBlocked) -> Mapping[str, object]:
-    return {
-        "seq": row.seq,
-        "attempt": row.attempt,
-        "excused": row.excused,
-        "interrupted": row.interrupted,
-        "lost": row.lost,
-        "keyed": True,
-    }

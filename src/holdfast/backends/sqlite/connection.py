@@ -19,16 +19,19 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from holdfast.backends.sqlite.error_map import is_busy, translate
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.errors import StoreError
 
+T = TypeVar("T")
 Parameters = Mapping[str, object] | Sequence[object]
 _NOTHING: tuple[object, ...] = ()
 
@@ -40,6 +43,13 @@ _ROLLBACK = "rollback /* holdfast */"
 _ASK_AGAIN = (0.001, 0.015)  # shortest and longest interval between two polls, in seconds
 
 _inherited: list[sqlite3.Connection] = []
+_encode = msgspec.json.encode
+numbers = msgspec.json.Decoder(list[int]).decode
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON text: the form in which a statement takes a list."""
+    return _encode(value).decode()
 
 
 class Tx:
@@ -61,19 +71,14 @@ class Tx:
         """Iterate over the rows, read one by one; rows after the last one taken are not read."""
         return self.raw.execute(STATEMENTS[statement], parameters)
 
-    def row(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
-        """Return the first row, or None."""
-        rows = self.rows(statement, parameters)
-        return rows[0] if rows else None
-
     def value(self, statement: str, parameters: Parameters = _NOTHING) -> Any:
         """Return the first column of the first row, or None."""
-        row = self.row(statement, parameters)
-        return None if row is None else row[0]
+        rows = self.rows(statement, parameters)
+        return rows[0][0] if rows else None
 
-    def many(self, statement: str, rows: Iterable[Parameters]) -> None:
-        """Run a statement for each row."""
-        self.raw.executemany(STATEMENTS[statement], rows)
+    def many(self, statement: str, rows: Iterable[Parameters]) -> int:
+        """Run a statement for each row of parameters; return how many rows it changed."""
+        return self.raw.executemany(STATEMENTS[statement], rows).rowcount
 
     def pragma(self, name: LiteralString) -> Any:
         """Return the value of a SQLite pragma."""
@@ -135,7 +140,8 @@ class Connection:
     def _configure(self, location: SqliteLocation, *, checkpoints: bool) -> None:
         execute = self.raw.execute
         if location.path is not None:
-            journal = self._write_ahead()
+            # If several processes open a new file at once, SQLite fails all except one.
+            journal = self._when_free(lambda: execute("pragma journal_mode = wal").fetchone()[0])
             if journal != "wal":
                 message = (
                     f"{self.where}: SQLite cannot use a write-ahead log here (journal mode is {journal}): "
@@ -147,17 +153,6 @@ class Connection:
         execute("pragma mmap_size = 0")  # a mapped file turns an I/O error into SIGBUS
         # Few connections of a process checkpoint the log: several at once would only get in each other's way.
         execute(f"pragma wal_autocheckpoint = {1000 if checkpoints else 0}")
-
-    def _write_ahead(self) -> str:
-        """Switch to the write-ahead log; if several processes open a new file at once, SQLite fails all except one."""
-        give_up = time.monotonic() + self._timeout
-        while True:
-            try:
-                return str(self.raw.execute("pragma journal_mode = wal").fetchone()[0])
-            except sqlite3.OperationalError as error:
-                if not is_busy(error) or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.01)
 
     def _authorize(self, action: int, *_: object) -> int:
         """Deny begin, commit and rollback to a handler's statements; savepoints are allowed."""
@@ -176,64 +171,58 @@ class Connection:
             message = f"{self.where}: this connection was opened by process {self._process} and cannot be used here"
             raise StoreError(message)
 
-    @contextmanager
-    def write(self) -> Generator[Tx]:
+    def write(self) -> AbstractContextManager[Tx]:
         """Open a write transaction; commit at the end of the block, roll back if it raises."""
-        with self._transaction(self.begin) as tx:
-            yield tx
+        return self._transaction(self.begin)
 
-    @contextmanager
-    def read(self) -> Generator[Tx]:
+    def read(self) -> AbstractContextManager[Tx]:
         """Open a read transaction, which sees one snapshot."""
-        with self._transaction(self._begin_reading) as tx:
-            yield tx
+        return self._transaction(self._begin_reading)
 
     @contextmanager
     def _transaction(self, begin: Callable[[], None]) -> Generator[Tx]:
         begin()
+        with self._undoing():
+            yield self.tx()
+        self.commit()
+
+    @contextmanager
+    def _undoing(self, *, committing: bool = False) -> Generator[None]:
+        """Roll back whatever raises, also MemoryError: a transaction left open would block every writer."""
         try:
-            yield Tx(self.raw, self._clock())
+            yield
         except sqlite3.Error as error:
             self.rollback()
-            raise translate(error, self.where) from error
+            raise translate(error, self.where, committing=committing) from error
         except BaseException:
             self.rollback()
             raise
-        self.commit()
 
     def begin(self) -> None:
         """Begin a write transaction as soon as the write lock is free; raises when the busy timeout is over."""
         self._check_process()
-        give_up = time.monotonic() + self._timeout
-        try:
+        with self._undoing():
             self.raw.execute("pragma busy_timeout = 0")  # 3 µs
             try:
-                while not self._takes_lock(or_raise=time.monotonic() > give_up):
-                    time.sleep(random.uniform(*_ASK_AGAIN))  # noqa: S311
+                self._when_free(lambda: self._control("begin immediate"))
             finally:
                 self.raw.execute(self._set_busy_timeout)
-        except sqlite3.Error as error:
-            self.rollback()
-            raise translate(error, self.where) from error
-        except BaseException:  # as in `commit`
-            self.rollback()
-            raise
 
-    def _takes_lock(self, *, or_raise: bool) -> bool:
-        try:
-            self._control("begin immediate")
-        except sqlite3.OperationalError as error:
-            if or_raise or not is_busy(error):
-                raise
-            return False
-        return True
+    def _when_free(self, attempt: Callable[[], T]) -> T:
+        """Repeat a statement while another connection holds the lock; raises when the busy timeout is over."""
+        give_up = time.monotonic() + self._timeout
+        while True:
+            try:
+                return attempt()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(random.uniform(*_ASK_AGAIN))  # noqa: S311
 
     def _begin_reading(self) -> None:
         self._check_process()
-        try:
+        with self._undoing():
             self._control("begin deferred")
-        except sqlite3.Error as error:
-            raise translate(error, self.where) from error
 
     def tx(self) -> Tx:
         """Return the transaction that `begin` opened."""
@@ -241,14 +230,8 @@ class Connection:
 
     def commit(self) -> None:
         """Commit; raises `OutcomeUnknown` if the commit may or may not have happened."""
-        try:
+        with self._undoing(committing=True):
             self._control(_COMMIT)
-        except sqlite3.Error as error:
-            self.rollback()
-            raise translate(error, self.where, committing=True) from error
-        except BaseException:  # for example MemoryError: a transaction left open would block every writer
-            self.rollback()
-            raise
 
     def rollback(self) -> None:
         """Roll back, unless SQLite has rolled back by itself, as it does when the disk is full."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
-import msgspec
-
 from holdfast.backends.sql.steps import Ask, Asked, Each, Rows, Together
-from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.model.instants import span_micros
 from holdfast.model.turn import PRIORITY_STEP
 from holdfast.store.steps import BecameReady, Ready, Steps, Verb
 
 T = TypeVar("T")
-_encode = msgspec.json.encode
 _TIMED = {name for name, text in STATEMENTS.items() if ":now" in text}
-_CONSTANTS = {"priority_step": span_micros(PRIORITY_STEP)}
+CONSTANTS = {"priority_step": span_micros(PRIORITY_STEP)}
 
 
 class Direct(NamedTuple):
@@ -68,7 +65,8 @@ def _answer(tx: Tx, asked: Asked | Direct, ready: Ready) -> Any:
 
 
 def _rows(tx: Tx, ask: Ask) -> Rows:
-    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**bound(ask.parameters), "now": tx.now, **_CONSTANTS})
+    given = {name: as_json(value) if isinstance(value, list) else value for name, value in ask.parameters.items()}
+    cursor = tx.raw.execute(STATEMENTS[ask.statement], {**given, "now": tx.now, **CONSTANTS})
     if cursor.description is None:
         return [()] * cursor.rowcount
     found = cursor.fetchall()
@@ -84,8 +82,3 @@ def check_columns(ask: Ask, columns: tuple[str, ...]) -> None:
     if columns != fields:
         message = f"the statement {ask.statement} returns {columns}, {ask.record.__name__} has {fields}"
         raise RuntimeError(message)
-
-
-def bound(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return parameters in the form that SQLite accepts: a list as JSON text."""
-    return {name: _encode(value).decode() if isinstance(value, list) else value for name, value in parameters.items()}

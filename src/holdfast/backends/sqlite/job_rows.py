@@ -6,15 +6,13 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.backends.sql import order_keys
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import value
 from holdfast.backends.sqlite.clock import Steady
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs.finish import complete_all
-from holdfast.backends.sqlite.verbs.promote import promote
 from holdfast.store.job_rows import CompletedRows
-from holdfast.store.steps import Place, Steps, became_ready
+from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
 
@@ -26,14 +24,6 @@ class SqliteJobRows(SqlJobRows):
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
         return (yield from direct(lambda tx: complete_all(tx, finishes))())
-
-    def promote(self, limit: int) -> Steps[int]:  # noqa: D102
-        places = yield from direct(lambda tx: promote(tx, limit))()
-        yield from became_ready(places)
-        return len(places)
-
-    def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:  # noqa: D102
-        return (yield from order_keys.bring_up(line_ids))
 
     def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
         if unbroken is None or self._steady is None:

@@ -58,7 +58,6 @@ def retry(rows: JobRows, job_id: str) -> Steps[bool]:
         new = row._replace(
             state=JobState.READY if row.order_key is None else JobState.BLOCKED,
             turn=turn_of(now, row.priority),
-            run_at=now,
             attempt=counters.attempt,
             excused=counters.excused,
             interrupted=counters.interrupted,

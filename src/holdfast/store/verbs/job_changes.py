@@ -47,7 +47,7 @@ def to_scheduled(
     if row.cancel_asked:
         return to_cancelled(row, now, row.cancel_reason or "", record, counts, lost=counters.lost)
     new = _counted(row, counters, JobState.SCHEDULED)
-    new = new._replace(run_at=run_at, turn=turn_of(run_at, row.priority), retrying=True)
+    new = new._replace(turn=turn_of(run_at, row.priority), retrying=True)
     return Change(row, new, record, counts)
 
 

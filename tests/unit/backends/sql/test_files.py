@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from holdfast.backends.sql.files import migrations, statements
+from holdfast.backends.sql.files import SHARED, migrations, own_statements, statements
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def _write(tmp_path: Path, package: str, name: str, text: str) -> None:
 def test_a_statement_goes_by_its_name_without_what_stands_above_it_and_its_semicolon(tmp_path, package):
     _write(tmp_path, package, "sql/jobs.sql", "-- Jobs.\n\n-- name: one\nselect 1;\n\n-- name: two\nselect\n  2;\n")
 
-    assert statements(package) == {"one": "select 1", "two": "select\n  2"}
+    assert own_statements(package) == {"one": "select 1", "two": "select\n  2"}
 
 
 def test_a_name_given_twice_is_refused_with_the_file_that_gives_it_again(tmp_path, package):
@@ -34,7 +35,17 @@ def test_a_name_given_twice_is_refused_with_the_file_that_gives_it_again(tmp_pat
     _write(tmp_path, package, "sql/b.sql", "-- name: one\nselect 2;\n")
 
     with pytest.raises(RuntimeError, match=r"b\.sql defines the statement one again"):
-        statements(package)
+        statements(package, str)
+
+
+def test_a_store_has_the_shared_statements_in_its_spelling_and_its_own_in_place_of_those_of_the_same_name(
+    tmp_path, package
+):
+    shared = {name: re.sub(r"(?m)^--.*\n", "", text) for name, text in own_statements(SHARED).items()}
+    _write(tmp_path, package, "sql/jobs.sql", "-- name: job_view\nselect 1;\n\n-- name: mine\nselect 2;\n")
+
+    expected = {name: text.upper() for name, text in shared.items()} | {"job_view": "select 1", "mine": "select 2"}
+    assert statements(package, str.upper) == expected
 
 
 def test_migrations_come_in_the_order_of_their_numbers_and_nothing_else_comes(tmp_path, package):

@@ -1,27 +1,5 @@
 -- Consumers: their positions, their parked events, and the views and actions of operators.
---
--- Lock modes of a row of allocation: a handler's transaction locks it `for key share`, which lets the leader revoke the
--- share and the owner commit, and makes a seizure, which locks it `for update`, wait. A commit that parks events locks
--- it `for no key update`, a verb that drops parked events `for share`: so the later of the two sees the effect of the
--- first.
-
--- name: find_consumer
-select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text;
-
--- name: lock_consumer
-select category, stream, paused, forgotten, generation from {schema}.consumer where consumer = %(consumer)s::text
-for update;
-
--- name: add_consumer
--- Waits for a concurrent transaction that adds the same consumer; after its commit, adds nothing.
-insert into {schema}.consumer (consumer, category, stream)
-values (%(consumer)s::text, %(category)s::text, %(stream)s::text)
-on conflict (consumer) do nothing;
-
--- name: revive_consumer
-update {schema}.consumer
-set category = %(category)s::text, stream = %(stream)s::text, paused = false, forgotten = false
-where consumer = %(consumer)s::text;
+-- The shared file explains the lock modes.
 
 -- name: lock_share
 -- For a handler's transaction: until its end, no leader can seize the share. If this process stops responding, the
@@ -32,50 +10,6 @@ where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
   and category_id = (select category_id from {schema}.category where category = %(category)s::text)
   and generation = %(generation)s::bigint and state in ('granted', 'revoking')
 for key share;
-
--- name: find_granted
--- The share of a valid grant; no row if the grant is stale.
-select category_id, position_id, state, replay_until, losses, (
-    select stream from {schema}.consumer where consumer = allocation.consumer
-) as stream
-from {schema}.allocation as allocation
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and state in ('granted', 'revoking');
-
--- name: lock_granted
-select category_id, position_id, state, replay_until, losses, (
-    select stream from {schema}.consumer where consumer = allocation.consumer
-) as stream
-from {schema}.allocation as allocation
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
-for no key update;
-
--- name: lock_granted_share
-select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
-       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
-from {schema}.allocation as allocation
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
-for no key update;
-
--- name: wait_for_share
-select position_id from {schema}.allocation
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and state in ('granted', 'revoking')
-for update;
-
--- name: commit_position
-update {schema}.allocation
-set position_id = %(position)s::bigint,
-    losses = case when %(clears)s::boolean then 0 else losses end, trying = %(begins_trial)s::boolean
-where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
-  and category_id = (select category_id from {schema}.category where category = %(category)s::text)
-  and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking');
 
 -- name: commit_position_or_fail
 -- The same for a statement that is sent together with its COMMIT: a stale grant must make it fail. Plain SQL cannot
@@ -203,13 +137,6 @@ cross join lateral (
 ) as parked
 where parked.retrying;
 
--- name: retrying_at
--- Those of these positions that have a parked event to be retried.
-select position_id, stream from {schema}.parked
-where consumer = %(consumer)s::text and category_id = %(category_id)s::integer
-  and partition_id = %(partition_id)s::integer and retrying
-  and position_id = any(%(positions)s::bigint[]);
-
 -- name: unpark
 delete from {schema}.parked as parked
 using unnest(
@@ -284,38 +211,6 @@ from {schema}.category as category cross join lateral (
 where category.category >= %(after_category)s::text
 order by category.category, parked.partition_id, parked.position_id limit %(limit)s::bigint;
 
--- name: lock_shares_of_consumer
--- Locked in the order that all verbs use.
-select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
-       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
-from {schema}.allocation as allocation
-where consumer = %(consumer)s::text
-order by consumer, category_id, partition_id for update;
-
--- name: hold_shares_of_consumer
-select category_id, partition_id from {schema}.allocation where consumer = %(consumer)s::text
-order by consumer, category_id, partition_id for share;
-
--- name: hold_shares_of_category
-select consumer, partition_id from {schema}.allocation
-where category_id = (select category_id from {schema}.category where category = %(category)s::text)
-order by consumer, category_id, partition_id for share;
-
--- name: retry_parked
-update {schema}.parked set retrying = true
-where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text);
-
--- name: drop_parked
-delete from {schema}.parked
-where consumer = %(consumer)s::text and (%(stream)s::text is null or stream = %(stream)s::text)
-  and (%(event_id)s::uuid is null or event_id = %(event_id)s::uuid);
-
--- name: pause_consumer
-update {schema}.consumer set paused = true where consumer = %(consumer)s::text and not paused;
-
--- name: resume_consumer
-update {schema}.consumer set paused = false where consumer = %(consumer)s::text and paused;
-
 -- name: list_consumers
 -- A few index lookups for each share.
 select consumer.consumer, consumer.category, consumer.stream, consumer.paused, share.*
@@ -358,12 +253,6 @@ left join lateral (
 where not consumer.forgotten
 order by consumer.consumer, share.of_category, share.partition_id;
 
--- name: held_by_live_node
-select 1 as held
-from {schema}.allocation as allocation
-join {schema}.node as node on node.node_id = allocation.owner and node.incarnation = allocation.incarnation
-where allocation.consumer = %(consumer)s::text and {now} - node.beat_at <= node.ttl limit 1;
-
 -- name: reset_share
 update {schema}.allocation as allocation
 set state = 'free', generation = allocation.generation + 1, owner = null, incarnation = null, target = null,
@@ -382,13 +271,3 @@ using unnest(
 ) as given (consumer, category_id, partition_id, position_id)
 where parked.consumer = given.consumer and parked.category_id = given.category_id
   and parked.partition_id = given.partition_id and parked.position_id > given.position_id;
-
--- name: forget_shares
-delete from {schema}.allocation where consumer = %(consumer)s::text;
-
--- name: forget_parked
-delete from {schema}.parked where consumer = %(consumer)s::text;
-
--- name: forget_consumer
-update {schema}.consumer set forgotten = true, paused = false, generation = %(generation)s::bigint
-where consumer = %(consumer)s::text;

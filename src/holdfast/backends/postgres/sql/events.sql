@@ -4,9 +4,6 @@
 -- second starts, and takes its snapshot, only when all are locked, so it sees what earlier appends have committed: the
 -- heads, the versions of streams, the known ids.
 
--- name: find_categories
-select category, category_id, partitions from {schema}.category where category = any(%(categories)s::text[]);
-
 -- name: add_category
 -- Waits for a concurrent transaction that adds one of these categories, and then leaves that one unchanged.
 insert into {schema}.category (category, partitions)
@@ -19,13 +16,6 @@ insert into {schema}.head (category_id, partition_id)
 select category_id, partition_id
 from unnest(%(category_id)s::integer[], %(partition_id)s::integer[]) as given (category_id, partition_id)
 on conflict (category_id, partition_id) do nothing;
-
--- name: list_heads
--- The partitions of one category, or of all categories.
-select category.category_id, category.category, category.partitions, head.partition_id, head.position_id, head.trimmed
-from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
-where %(category)s::text is null or category.category = %(category)s::text
-order by category.category, head.partition_id;
 
 -- name: lock_heads
 -- The caller sorts the partitions, so that two appends cannot deadlock.
@@ -223,16 +213,6 @@ cross join lateral (
 where category.category = %(category)s::text
 order by event.version desc;
 
--- name: stream_version
-select coalesce(
-    (select version from {schema}.event where category_id = category.category_id and stream = %(stream)s::text
-     order by version desc limit 1),
-    (select version from {schema}.trimmed_stream
-     where category_id = category.category_id and stream = %(stream)s::text limit 1),
-    0
-) as version
-from {schema}.category as category where category.category = %(category)s::text;
-
 -- name: position_at
 -- Binary search: positions have no gaps, and `recorded_at` never decreases.
 with recursive search (category_id, low, high) as (
@@ -283,50 +263,9 @@ search (category_id, low, high) as (
 )
 select low as version from search where low >= high limit 1;
 
--- name: readers_of_partition
--- The consumers that read a partition: those of its category, of single streams in it, and of the log; with the
--- position of their share, if it exists already, and the position of their first parked event. One statement, so that a
--- commit's parked events are seen together with its position.
-select consumer.stream, allocation.position_id, (
-    select position_id from {schema}.event where event_id = (
-        select event_id from {schema}.parked as parked
-        where parked.consumer = consumer.consumer and parked.category_id = %(category_id)s::integer
-          and parked.partition_id = %(partition_id)s::integer
-        order by parked.position_id limit 1
-    )
-) as first_parked
-from {schema}.consumer as consumer
-left join {schema}.allocation as allocation on allocation.consumer = consumer.consumer
-    and allocation.category_id = %(category_id)s::integer and allocation.partition_id = %(partition_id)s::integer
-where not consumer.forgotten and (consumer.category is null or consumer.category = %(category)s::text);
-
--- name: position_of_version
-select position_id from {schema}.event
-where category_id = %(category_id)s::integer and stream = %(stream)s::text and version > %(after)s::bigint
-order by version limit 1;
-
--- name: note_trimmed_streams
--- Record the versions of streams whose events are trimmed: a stream without events continues from there.
-insert into {schema}.trimmed_stream (category_id, stream, version)
-select %(category_id)s::integer, stream, max(version) from {schema}.event
-where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
-  and position_id > %(after)s::bigint and position_id <= %(last)s::bigint
-group by stream order by stream
-on conflict (category_id, stream) do update set version = excluded.version
-where trimmed_stream.version < excluded.version;
-
 -- name: drop_trimmed_parked
 delete from {schema}.parked where event_id = any(array(
     select event_id from {schema}.event
     where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
       and position_id > %(after)s::bigint and position_id <= %(last)s::bigint
 ));
-
--- name: trim_events
-delete from {schema}.event
-where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer
-  and position_id > %(after)s::bigint and position_id <= %(last)s::bigint;
-
--- name: move_trimmed
-update {schema}.head set trimmed = greatest(trimmed, %(last)s::bigint)
-where category_id = %(category_id)s::integer and partition_id = %(partition_id)s::integer;

@@ -5,10 +5,11 @@
 
 -- name: lock_leases
 -- Waits for transactions that have locked a row. The caller sorts the leases, so that two such calls cannot deadlock.
-select {now} as now, job.id, running.seq, running.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
+select job.id, running.seq, running.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
        job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.keyed,
        false as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
-       running.started_at, running.lease_span, null::bigint as finished_at, null::text as reason, 0::bigint as held
+       running.started_at, running.lease_span, null::bigint as finished_at, null::text as reason, 0::bigint as held,
+       {now} as token
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) with ordinality as given (seq, fence, place)
 cross join lateral (
     select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, keyed,
@@ -37,10 +38,11 @@ held as materialized (
     select worker_id, count(*) as held from {schema}.running
     where worker_id = any(array(select worker_id from expired)) group by worker_id
 )
-select {now} as now, job.id, expired.seq, expired.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
+select job.id, expired.seq, expired.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
        job.max_attempts, job.turn, expired.attempt, expired.excused, expired.interrupted, expired.lost, expired.keyed,
        false as retrying, expired.isolated, expired.cancel_asked, expired.cancel_reason, expired.fence, expired.worker_id,
-       expired.started_at, expired.lease_span, null::bigint as finished_at, null::text as reason, held.held
+       expired.started_at, expired.lease_span, null::bigint as finished_at, null::text as reason, held.held,
+       {now} as token
 from expired join held on held.worker_id = expired.worker_id
 cross join lateral (
     select id::text, queue, task, order_key, priority, max_attempts, turn
@@ -55,59 +57,16 @@ with held as materialized (
     order by seq limit %(limit)s
     for update skip locked
 )
-select {now} as now, job.id, held.seq, held.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
+select job.id, held.seq, held.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
        job.max_attempts, job.turn, held.attempt, held.excused, held.interrupted, held.lost, held.keyed,
        false as retrying, held.isolated, held.cancel_asked, held.cancel_reason, held.fence, held.worker_id,
        held.started_at, held.lease_span, null::bigint as finished_at, null::text as reason,
-       (select count(*) from {schema}.running where worker_id = %(worker_id)s) as held
+       (select count(*) from {schema}.running where worker_id = %(worker_id)s) as held, {now} as token
 from held
 cross join lateral (
     select id::text, queue, task, order_key, priority, max_attempts, turn
     from {schema}.job join {schema}.lane on lane.lane_id = job.lane_id where seq = held.seq limit 1
 ) as job;
-
--- name: lock_job
--- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
--- the snapshot contains none of its rows: its state is null.
-select {now} as now, job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
-       case
-           when running.seq is not null then 'running'
-           when completed.seq is not null then 'completed'
-           when failed.seq is not null then 'failed'
-           when cancelled.seq is not null then 'cancelled'
-           when ready.seq is not null then 'ready'
-           when blocked.seq is not null then 'blocked'
-           when scheduled.seq is not null then 'scheduled'
-       end as state,
-       job.priority, job.max_attempts, job.turn,
-       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
-                blocked.attempt, scheduled.attempt, 0) as attempt,
-       coalesce(running.excused, ready.excused, blocked.excused, scheduled.excused, 0) as excused,
-       coalesce(running.interrupted, ready.interrupted, blocked.interrupted, scheduled.interrupted, 0) as interrupted,
-       coalesce(running.lost, failed.lost, cancelled.lost, ready.lost, blocked.lost, scheduled.lost, 0) as lost,
-       coalesce(running.keyed, ready.keyed, scheduled.keyed, false) as keyed,
-       coalesce(scheduled.retrying, false) as retrying, coalesce(running.isolated, false) as isolated,
-       coalesce(running.cancel_asked, false) as cancel_asked, running.cancel_reason,
-       coalesce(running.fence, 0) as fence, running.worker_id, running.started_at, running.lease_span,
-       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
-       coalesce(failed.reason, cancelled.reason) as reason, 0::bigint as held
-from {schema}.job as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-left join lateral (select * from {schema}.running where seq = job.seq for update) as running on true
-left join lateral (
-    select * from {schema}.ready where lane_id = job.lane_id and turn = job.turn and seq = job.seq for update
-) as ready on true
-left join lateral (
-    select * from {schema}.scheduled
-    where run_at = job.turn + job.priority::bigint * {priority_step} and seq = job.seq for update
-) as scheduled on true
-left join lateral (
-    select * from {schema}.blocked where job.order_key is not null and seq = job.seq for update
-) as blocked on true
-left join lateral (select * from {schema}.failed where seq = job.seq for update) as failed on true
-left join lateral (select * from {schema}.cancelled where seq = job.seq for update) as cancelled on true
-left join {schema}.completed as completed on completed.seq = job.seq
-where job.id = %(id)s::uuid;
 
 -- name: ended
 -- The outcomes that the holders of these leases wrote under their fences: for a repeat of a call whose reply was lost.

@@ -19,9 +19,6 @@ from gone cross join lateral (
 ) as job
 returning lane_id, turn, seq;
 
--- name: next_due
-select greatest(0, run_at - {now}) as wait from {schema}.scheduled order by run_at, seq limit 1;
-
 -- name: old_completed
 -- The oldest first, found by the row that represents each batch; the other rows of a batch are pruned before it, so
 -- that it exists as long as any of them. Jobs that are listed in a batch but were completed by another statement do not
@@ -51,27 +48,6 @@ where oldest.between_them < %(limit)s
 order by oldest.finished_at, oldest.seq, member.is_last
 limit %(limit)s;
 
--- name: old_failed
-select seq from {schema}.failed where finished_at <= (select {now}) - %(keep)s order by finished_at limit %(limit)s;
-
--- name: old_cancelled
-select seq from {schema}.cancelled where finished_at <= (select {now}) - %(keep)s order by finished_at limit %(limit)s;
-
--- name: prune_completed
-delete from {schema}.completed where seq = any(array(select unnest(%(seqs)s::bigint[])));
-
--- name: prune_failed
-delete from {schema}.failed where seq = any(array(select unnest(%(seqs)s::bigint[])));
-
--- name: prune_cancelled
-delete from {schema}.cancelled where seq = any(array(select unnest(%(seqs)s::bigint[])));
-
--- name: prune_attempts
-delete from {schema}.attempt where seq = any(array(select unnest(%(seqs)s::bigint[])));
-
--- name: prune_jobs
-delete from {schema}.job where seq = any(array(select unnest(%(seqs)s::bigint[])));
-
 -- name: fold_counts
 with over as (
     delete from {schema}.tally
@@ -94,31 +70,6 @@ set enqueued = kept.enqueued + excluded.enqueued, completed = kept.completed + e
 
 -- name: prune_counts
 delete from {schema}.minute_count where minute_at < {now} - %(keep)s;
-
--- name: prune_workers
-delete from {schema}.worker where beat_at < {now} - %(keep)s;
-
--- name: lock_completed
-select seq from {schema}.completed
-where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-order by seq for update;
-
--- name: lock_failed
-select seq from {schema}.failed
-where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-order by seq for update;
-
--- name: lock_cancelled
-select seq from {schema}.cancelled
-where seq = any(array(select unnest(%(seqs)s::bigint[]))) and finished_at <= {now} - %(keep)s
-order by seq for update;
-
--- name: pause
-insert into {schema}.queue (queue, paused) values (%(queue)s, true)
-on conflict (queue) do update set paused = true where not queue.paused;
-
--- name: resume
-update {schema}.queue set paused = false where queue = %(queue)s and paused;
 
 -- name: has_schema
 select exists (select 1 from pg_catalog.pg_namespace where nspname = {schema_name});

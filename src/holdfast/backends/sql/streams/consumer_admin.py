@@ -8,9 +8,8 @@ from typing import NamedTuple
 from holdfast.backends.sql.steps import Each, records, rows, run, together
 from holdfast.backends.sql.streams import parking
 from holdfast.backends.sql.streams.consumers import require_consumer
-from holdfast.backends.sql.streams.reading import position_at, version_at
-from holdfast.backends.sql.streams.share_log import log
-from holdfast.backends.sql.streams.share_rows import ShareRow, released, step
+from holdfast.backends.sql.streams.reading import position_at
+from holdfast.backends.sql.streams.share_rows import ShareRow, log, released
 from holdfast.backends.sql.streams.starts import ends_of, heads, start_positions
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import AllocationState, Share
@@ -104,8 +103,8 @@ def reset(consumer: str, to: Start) -> Steps[bool]:
         for head, at in zip(read, positions, strict=True)
     ]
     resets = [{**key, "head": end} for key, end in zip(keys, ends, strict=True)]
-    steps = [step(row, released(row)._replace(generation=row.generation + 1)) for row in locked]
-    yield from together(Each("reset_share", resets), Each("drop_parked_past", keys), *log(steps, 0))
+    changes = [(row, released(row)._replace(generation=row.generation + 1)) for row in locked]
+    yield from together(Each("reset_share", resets), Each("drop_parked_past", keys), *log(changes, 0))
     return True
 
 
@@ -150,6 +149,4 @@ def _hold(consumer: str) -> Steps[None]:
 def position_of(share: Share, at: datetime) -> Steps[int]:
     """Return the position of a share after which the events recorded at or after an instant begin."""
     stream = (yield from require_consumer(share.consumer)).stream
-    if stream is None:
-        return (yield from position_at(share.category, share.partition_id, at))
-    return (yield from version_at(share.category, stream, at))
+    return (yield from position_at(share.category, share.partition_id, at, stream))

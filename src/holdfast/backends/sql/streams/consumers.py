@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from holdfast.backends.sql.steps import each, records, run, value
 from holdfast.backends.sql.streams import parking
-from holdfast.backends.sql.streams.share_rows import ShareRow, released, step, write
+from holdfast.backends.sql.streams.share_rows import ShareRow, released, write
 from holdfast.backends.sql.streams.starts import places_of, start_positions
 from holdfast.backends.sql.streams.survey import new_share
 from holdfast.errors import ConfigError, ConsumerNotFound
@@ -104,6 +104,12 @@ def grant_names(grant: Grant) -> dict[str, object]:
     }
 
 
+def place_names(grant: Grant, share: Granted) -> dict[str, object]:
+    """Return the parameters that name a share by the id of its category."""
+    names = grant.share
+    return {"consumer": names.consumer, "category_id": share.category_id, "partition_id": names.partition_id}
+
+
 def position_step(commit: Commit) -> dict[str, object]:
     """Return the parameters of `commit_position` except those of the grant."""
     moved = {"after": commit.after, "position": commit.position}
@@ -125,8 +131,7 @@ def commit(grant: Grant, step: Commit) -> Steps[CommitVerdict]:
         return CommitVerdict.LOST
     if share.position_id != step.after:
         return CommitVerdict.DONE if share.position_id == step.position else CommitVerdict.LOST
-    place = parking.Place(grant.share.consumer, share.category_id, grant.share.partition_id)
-    if not (yield from parking.settle(place, step, by_version=share.stream is not None)):
+    if not (yield from parking.settle(place_names(grant, share), step, by_version=share.stream is not None)):
         return CommitVerdict.UNPARKED
     return (yield from commit_position(grant, step))
 
@@ -151,6 +156,5 @@ def release(grant: Grant) -> Steps[bool]:
     found = yield from records(ShareRow, "lock_granted_share", **grant_names(grant))
     if not found:
         return False
-    free = released(found[0])
-    yield from write([free], [step(found[0], free)])
+    yield from write([(found[0], released(found[0]))])
     return True

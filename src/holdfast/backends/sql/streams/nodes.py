@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.backends.sql.steps import Ask, records, rows, run, together, value
-from holdfast.backends.sql.streams.share_rows import ShareRow, step, taken, write
+from holdfast.backends.sql.streams.share_rows import ShareRow, taken, write
 from holdfast.model.allocation import AllocationState, Grant, NodeKey, Share, Timing
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
@@ -66,8 +66,7 @@ def join(new: NewNode, *, before_shares: Callable[[], Steps[None]] = _nothing) -
 
 
 def _take(owned: list[ShareRow], *, target: str | None, is_loss: bool) -> Steps[None]:
-    freed = [taken(row, target=target, is_loss=is_loss) for row in owned]
-    yield from write(freed, [step(*change) for change in zip(owned, freed, strict=True)])
+    yield from write([(row, taken(row, target=target, is_loss=is_loss)) for row in owned])
 
 
 def heartbeat(node: NodeKey, timing: Timing) -> Steps[OwnedShares]:

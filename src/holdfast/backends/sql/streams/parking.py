@@ -6,7 +6,7 @@ are read here cannot change before the end of the transaction.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,13 +17,8 @@ from holdfast.model.outcome import Failure
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, Park, ParkedView, Unpark
 
-
-class Place(NamedTuple):
-    """A share as parameters of a statement."""
-
-    consumer: str
-    category_id: int
-    partition_id: int
+Place = dict[str, Any]
+"""A share as parameters of a statement: consumer, category_id, partition_id."""
 
 
 class _Listed(NamedTuple):
@@ -40,11 +35,10 @@ class _Listed(NamedTuple):
 
 def settle(place: Place, step: Commit, *, by_version: bool) -> Steps[bool]:
     """Unpark and park; False, with nothing written, if an event was to wait behind parked ones and there are none."""
-    names = place._asdict()
     handled = [unpark.position for unpark in step.unparks if unpark.failure is None]
     if not (yield from _can_wait(place, step, handled)):
         return False
-    yield from each("unpark", [{**names, "position": position} for position in handled])
+    yield from each("unpark", [{**place, "position": position} for position in handled])
     yield from _fail_again(place, [unpark for unpark in step.unparks if unpark.failure is not None])
     yield from _park(place, step.parks, by_version=by_version)
     return True
@@ -60,7 +54,7 @@ def _can_wait(place: Place, step: Commit, handled: list[int]) -> Steps[bool]:
         first.add(park.stream)
     if not behind:
         return True
-    found = yield from rows("parked_among", **place._asdict(), streams=behind, handled=handled)
+    found = yield from rows("parked_among", **place, streams=behind, handled=handled)
     return len(found) == len(behind)
 
 
@@ -71,9 +65,8 @@ def _fail_again(place: Place, failed: list[Unpark]) -> Steps[None]:
     """
     if not failed:
         return
-    names = place._asdict()
     positions = [unpark.position for unpark in failed]
-    found = yield from rows("retrying_at", **names, positions=positions)
+    found = yield from rows("retrying_at", **place, positions=positions)
     streams: dict[int, str] = dict(found)
     stopped: dict[str, int] = {}
     again: list[dict[str, object]] = []
@@ -83,10 +76,10 @@ def _fail_again(place: Place, failed: list[Unpark]) -> Steps[None]:
             continue
         stopped[stream] = unpark.position
         kept = {"position": unpark.position, "failure": _text(unpark.failure), "attempts": unpark.attempts}
-        again.append({**names, **kept})
+        again.append({**place, **kept})
     yield from each("park_again", again)
     yield from each(
-        "retry_no_more", [{**names, "stream": stream, "position": position} for stream, position in stopped.items()]
+        "retry_no_more", [{**place, "stream": stream, "position": position} for stream, position in stopped.items()]
     )
 
 
@@ -94,12 +87,12 @@ def _park(place: Place, parks: tuple[Park, ...], *, by_version: bool) -> Steps[N
     waiting = sorted({park.stream for park in parks if park.failure is None})
     retrying: set[str] = set()
     if waiting:
-        retrying = {name for (name,) in (yield from rows("retrying_among", **place._asdict(), streams=waiting))}
+        retrying = {name for (name,) in (yield from rows("retrying_among", **place, streams=waiting))}
     yield from each(
         "park_by_version" if by_version else "park_by_position",
         [
             {
-                **place._asdict(),
+                **place,
                 "position": park.position,
                 "stream": park.stream,
                 "failure": _text(park.failure),

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.backends.sql.steps import records, value
 from holdfast.backends.sql.streams.categories import require_category
+from holdfast.backends.sql.streams.starts import ask_position
 from holdfast.model.event import StoredEvent
-from holdfast.model.instants import to_micros
 from holdfast.store.steps import Steps
 
 _NO_VERSION = 2**62  # above every version
@@ -34,19 +34,9 @@ class EventRow(NamedTuple):
 
 def stored(row: Sequence[Any]) -> StoredEvent:
     """Return an event from its row: the columns of `EventRow`."""
-    event_id, category, stream, name, version, partition_id, position, payload, headers, recorded = row
-    return StoredEvent(
-        id=event_id,
-        category=category,
-        stream=stream,
-        name=name,
-        version=version,
-        partition_id=partition_id,
-        position=position,
-        payload=payload,
-        headers=None if headers is None else msgspec.json.decode(headers),
-        recorded_us=recorded,
-    )
+    event_id, category, stream, name, version, partition_id, position, payload, text, recorded_us = row
+    headers = None if text is None else msgspec.json.decode(text)
+    return StoredEvent(event_id, category, stream, name, version, partition_id, position, payload, headers, recorded_us)
 
 
 def read(category: str, partition_id: int, *, after: int, limit: int) -> Steps[list[StoredEvent]]:
@@ -73,17 +63,10 @@ def stream_version(category: str, stream: str) -> Steps[int]:
     return (yield from value("stream_version", category=category, stream=stream)) or 0
 
 
-def position_at(category: str, partition_id: int, at: datetime) -> Steps[int]:
-    """Return the position after which the events recorded at or after an instant begin."""
-    found = yield from value("position_at", category=category, partition_id=partition_id, at=to_micros(at))
-    if found is None:
+def position_at(category: str, partition_id: int, at: datetime, stream: str | None = None) -> Steps[int]:
+    """Return the position, or version, after which the events recorded at or after an instant begin."""
+    found = yield ask_position(category, partition_id, stream, at)
+    if not found or found[0][0] is None:
         yield from require_category(category)
-    return found or 0
-
-
-def version_at(category: str, stream: str, at: datetime) -> Steps[int]:
-    """Return the version of a stream after which the events recorded at or after an instant begin."""
-    found = yield from value("version_at", category=category, stream=stream, at=to_micros(at))
-    if found is None:
-        yield from require_category(category)
-    return found or 0
+        return 0
+    return int(found[0][0])

@@ -6,13 +6,14 @@ decides which moves are allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.backends.sql.steps import Each, together
-from holdfast.backends.sql.streams.share_log import ShareStep, log
-from holdfast.model.allocation import AllocationState, NodeKey, Share, losses_after
+from holdfast.backends.sql.steps import Ask, Each, together
+from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, NodeKey, Share, losses_after
 from holdfast.store.steps import Steps
+
+_TRIM_EVERY = 100
 
 
 class ShareRow(NamedTuple):
@@ -42,6 +43,9 @@ class ShareRow(NamedTuple):
         return None if self.owner is None else NodeKey(self.owner, self.incarnation or "")
 
 
+Changed = tuple[ShareRow, ShareRow]  # before and after a transition
+
+
 def granted(row: ShareRow, node: NodeKey) -> ShareRow:
     """Return a free share after it is granted to `node`."""
     owned = row._replace(owner=node.node_id, incarnation=node.incarnation, generation=row.generation + 1)
@@ -65,14 +69,28 @@ def taken(row: ShareRow, *, target: str | None = None, is_loss: bool) -> ShareRo
     return free._replace(generation=row.generation + 1, target=target or row.target, losses=losses)
 
 
-def step(before: ShareRow, after: ShareRow) -> ShareStep:
-    """Return the log entry for a change."""
-    key = (after.consumer, after.category_id, after.partition_id)
-    return ShareStep(*key, after.generation, before.state, after.state, after.owner or before.owner)
+def log(changes: Sequence[Changed], epoch: int) -> tuple[Each, Ask]:
+    """Return the statements that log changes, and that trim the log when its ids pass a multiple of `_TRIM_EVERY`."""
+    steps: list[dict[str, object]] = [
+        {
+            "consumer": after.consumer,
+            "category_id": after.category_id,
+            "partition_id": after.partition_id,
+            "epoch": epoch,
+            "generation": after.generation,
+            "old_state": before.state,
+            "new_state": after.state,
+            "node_id": after.owner or before.owner,
+        }
+        for before, after in changes
+    ]
+    trim = {"kept": KEPT_TRANSITIONS, "every": _TRIM_EVERY, "logged": len(steps)}
+    return Each("add_transition", steps), Ask("trim_transitions", trim)
 
 
-def write(rows: Iterable[ShareRow], steps: Sequence[ShareStep], epoch: int = 0) -> Steps[None]:
-    """Write shares back and log their transitions; `epoch` is the leader's, or 0 if no leader is involved."""
-    written = [{name: value for name, value in row._asdict().items() if name != "category"} for row in rows]
+def write(changes: Sequence[Changed], epoch: int = 0) -> Steps[None]:
+    """Write shares after changes, and log each change; `epoch` is the leader's, or 0 if no leader is involved."""
+    last = {after.share: after._asdict() for _, after in changes}
+    written = [{name: value for name, value in row.items() if name != "category"} for row in last.values()]
     if written:
-        yield from together(Each("write_share", written), *log(steps, epoch))
+        yield from together(Each("write_share", written), *log(changes, epoch))

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from holdfast.backends.sql.steps import Ask, rows, together
 from holdfast.backends.sql.streams.leadership import hold_leadership
-from holdfast.backends.sql.streams.share_log import ShareStep
-from holdfast.backends.sql.streams.share_rows import ShareRow, granted, revoked, step, taken, write
+from holdfast.backends.sql.streams.share_rows import Changed, ShareRow, granted, revoked, taken, write
 from holdfast.model.allocation import AllocationState, GrantTo, Leadership, Move, Revoke, Seize, SeizeReason, Share
 from holdfast.model.instants import span_micros
 from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
@@ -102,21 +101,15 @@ def move_shares(
 def _move(leadership: Leadership, moves: Sequence[Move], grace: int) -> Steps[list[bool]]:
     locked = yield from _lock(moves, grace)
     verdicts: list[bool] = []
-    steps: list[ShareStep] = []
-    changed: set[Share] = set()
+    changes: list[Changed] = []
     for move in moves:
         verdicts.append(locked.judged(move))
         if verdicts[-1]:
             after = locked.moved(move)
-            steps.append(step(locked.shares[move.share], after))
+            changes.append((locked.shares[move.share], after))
             locked.shares[move.share] = after
-            changed.add(move.share)
-    yield from _carry_out([locked.shares[share] for share in sorted(changed)], steps, leadership)
+    yield from write(changes, leadership.epoch)
     return verdicts
-
-
-def _carry_out(changed: list[ShareRow], steps: list[ShareStep], leadership: Leadership) -> Steps[None]:
-    return write(changed, steps, leadership.epoch)
 
 
 def _lock(moves: Sequence[Move], grace: int) -> Steps[_Locked]:

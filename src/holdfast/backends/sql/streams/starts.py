@@ -40,16 +40,19 @@ def start_positions(places: Sequence[Head], stream: str | None, start: Start) ->
     if start is StartAt.BEGINNING or not places:
         return [0] * len(places)
     if isinstance(start, datetime):
-        found = yield from together(*(_ask_position(place, stream, to_micros(start)) for place in places))
+        found = yield from together(
+            *(ask_position(place.category, place.partition_id, stream, start) for place in places)
+        )
         return [answer[0][0] for answer in found]
     ends = yield from ends_of(places, stream)
     return ends if start is StartAt.END else [min(int(start), end) for end in ends]
 
 
-def _ask_position(place: Head, stream: str | None, at: int) -> Ask:
+def ask_position(category: str, partition_id: int, stream: str | None, at: datetime) -> Ask:
+    """Return the statement that finds the position of an instant: in a partition or, with `stream`, its version."""
     if stream is None:
-        return Ask("position_at", {"category": place.category, "partition_id": place.partition_id, "at": at})
-    return Ask("version_at", {"category": place.category, "stream": stream, "at": at})
+        return Ask("position_at", {"category": category, "partition_id": partition_id, "at": to_micros(at)})
+    return Ask("version_at", {"category": category, "stream": stream, "at": to_micros(at)})
 
 
 def ends_of(places: Sequence[Head], stream: str | None) -> Steps[list[int]]:

@@ -1,32 +1,11 @@
 -- Categories and their events.
 
--- name: find_categories
-select category, category_id, partitions from holdfast_category
-where category in (select value from json_each(:categories));
-
 -- name: find_category
 -- For appends: one name costs less than a list.
 select category, category_id, partitions from holdfast_category where category = :category;
 
--- name: add_category
-insert into holdfast_category (category, partitions) values (:category, :partitions) on conflict do nothing;
-
--- name: add_head
-insert into holdfast_head (category_id, partition_id) values (:category_id, :partition_id) on conflict do nothing;
-
--- name: list_heads
--- The partitions of a category, or of all.
-select category_id, category, partitions, partition_id, position_id, trimmed
-from holdfast_category join holdfast_head using (category_id)
-where :category is null or category = :category
-order by category, partition_id;
-
 -- name: find_head
 select position_id, recorded_at from holdfast_head
-where category_id = :category_id and partition_id = :partition_id;
-
--- name: move_head
-update holdfast_head set position_id = :position_id, recorded_at = :recorded_at
 where category_id = :category_id and partition_id = :partition_id;
 
 -- name: known_events
@@ -40,14 +19,6 @@ select max(version) from (
     union all
     select version from holdfast_trimmed_stream where category_id = :category_id and stream = :stream
 );
-
--- name: stream_version
-select coalesce(
-    (select max(version) from holdfast_event where category_id = category.category_id and stream = :stream),
-    (select version from holdfast_trimmed_stream where category_id = category.category_id and stream = :stream),
-    0
-) as version
-from holdfast_category as category where category.category = :category;
 
 -- name: add_event
 insert into holdfast_event
@@ -122,45 +93,9 @@ with recursive search (category_id, low, high) as (
 )
 select low as version from search where low >= high limit 1;
 
--- name: readers_of_partition
--- The consumers that read a partition: those of its category, of single streams of it, of the log; with the position of
--- their share, if it exists already, and the position of their first parked event.
-select consumer.stream, allocation.position_id, (
-    select position_id from holdfast_event where event_id = (
-        select event_id from holdfast_parked as parked
-        where parked.consumer = consumer.consumer and parked.category_id = :category_id
-            and parked.partition_id = :partition_id
-        order by parked.position_id limit 1
-    )
-) as first_parked
-from holdfast_consumer as consumer left join holdfast_allocation as allocation
-    on allocation.consumer = consumer.consumer and allocation.category_id = :category_id
-    and allocation.partition_id = :partition_id
-where not consumer.forgotten and (consumer.category is null or consumer.category = :category);
-
--- name: position_of_version
-select position_id from holdfast_event where category_id = :category_id and stream = :stream and version > :after
-order by version limit 1;
-
--- name: note_trimmed_streams
--- The versions of streams whose events are deleted: a stream with no event left continues from there.
-insert into holdfast_trimmed_stream (category_id, stream, version)
-select :category_id, stream, max(version) from holdfast_event
-where category_id = :category_id and partition_id = :partition_id and position_id > :after and position_id <= :last
-group by stream
-on conflict (category_id, stream) do update set version = max(version, excluded.version);
-
 -- name: drop_trimmed_parked
 delete from holdfast_parked where event_id in (
     select event_id from holdfast_event
     where category_id = :category_id and partition_id = :partition_id and position_id > :after
         and position_id <= :last
 );
-
--- name: trim_events
-delete from holdfast_event
-where category_id = :category_id and partition_id = :partition_id and position_id > :after and position_id <= :last;
-
--- name: move_trimmed
-update holdfast_head set trimmed = max(trimmed, :last)
-where category_id = :category_id and partition_id = :partition_id;

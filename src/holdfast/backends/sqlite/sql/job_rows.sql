@@ -4,11 +4,11 @@
 -- name: lock_leases
 -- May also return a row that combines the seq of one lease with the fence of another: the caller compares the pairs. (Two
 -- lists cannot be joined by their indexes without a scan of one for each element of the other.)
-select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
-       0 as held
+       0 as held, :now as token
 from json_each(:seqs) as given
 cross join holdfast_running as running on running.seq = given.value
 cross join holdfast_job as job on job.seq = running.seq
@@ -16,11 +16,11 @@ cross join holdfast_lane as lane on lane.lane_id = job.lane_id
 where running.fence in (select value from json_each(:fences));
 
 -- name: lock_expired
-select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
-       (select count(*) from holdfast_running where worker_id = running.worker_id) as held
+       (select count(*) from holdfast_running where worker_id = running.worker_id) as held, :now as token
 from (
     select * from holdfast_running
     where lease_until <= :now and (:longest is null or lease_span <= :longest)
@@ -30,52 +30,16 @@ cross join holdfast_job as job on job.seq = running.seq
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_of_worker
-select :now as now, job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
-       (select count(*) from holdfast_running where worker_id = running.worker_id) as held
+       (select count(*) from holdfast_running where worker_id = running.worker_id) as held, :now as token
 from (
     select * from holdfast_running where worker_id = :worker_id order by seq limit :limit
 ) as running
 cross join holdfast_job as job on job.seq = running.seq
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
-
--- name: lock_job
--- One job in any state: exactly one of these rows exists.
-select :now as now, job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
-       case
-           when running.seq is not null then 'running'
-           when completed.seq is not null then 'completed'
-           when failed.seq is not null then 'failed'
-           when cancelled.seq is not null then 'cancelled'
-           when ready.seq is not null then 'ready'
-           when blocked.seq is not null then 'blocked'
-           when scheduled.seq is not null then 'scheduled'
-       end as state,
-       job.priority, job.max_attempts, job.turn,
-       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
-                blocked.attempt, scheduled.attempt, 0) as attempt,
-       coalesce(running.excused, ready.excused, blocked.excused, scheduled.excused, 0) as excused,
-       coalesce(running.interrupted, ready.interrupted, blocked.interrupted, scheduled.interrupted, 0) as interrupted,
-       coalesce(running.lost, failed.lost, cancelled.lost, ready.lost, blocked.lost, scheduled.lost, 0) as lost,
-       coalesce(running.keyed, ready.keyed, scheduled.keyed, 0) as keyed,
-       coalesce(scheduled.retrying, 0) as retrying, coalesce(running.isolated, 0) as isolated,
-       coalesce(running.cancel_asked, 0) as cancel_asked, running.cancel_reason,
-       coalesce(running.fence, 0) as fence, running.worker_id, running.started_at, running.lease_span,
-       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
-       coalesce(failed.reason, cancelled.reason) as reason, 0 as held
-from holdfast_job as job
-join holdfast_lane as lane on lane.lane_id = job.lane_id
-left join holdfast_running as running on running.seq = job.seq
-left join holdfast_ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
-left join holdfast_scheduled as scheduled
-    on scheduled.run_at = job.turn + job.priority * :priority_step and scheduled.seq = job.seq
-left join holdfast_blocked as blocked on blocked.seq = job.seq
-left join holdfast_failed as failed on failed.seq = job.seq
-left join holdfast_cancelled as cancelled on cancelled.seq = job.seq
-left join holdfast_completed as completed on completed.seq = job.seq
-where job.id = :id;
 
 -- name: ended
 -- The outcomes that the holders of these leases have written under their fences, in a call whose reply was lost. May
@@ -90,61 +54,9 @@ from json_each(:seqs) as given
 cross join holdfast_attempt as ended on ended.seq = given.value
 where ended.by_holder and ended.fence in (select value from json_each(:fences));
 
--- name: leave_running
-delete from holdfast_running where seq = :seq;
-
--- name: leave_ready
-delete from holdfast_ready where lane_id = :lane_id and turn = :turn and seq = :seq;
-
--- name: leave_scheduled
-delete from holdfast_scheduled where run_at = :run_at and seq = :seq;
-
--- name: leave_blocked
-delete from holdfast_blocked where seq = :seq;
-
--- name: leave_failed
-delete from holdfast_failed where seq = :seq;
-
--- name: leave_cancelled
-delete from holdfast_cancelled where seq = :seq;
-
--- name: put_ready
-insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
-values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :keyed);
-
--- name: put_scheduled
-insert into holdfast_scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
-values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :keyed);
-
--- name: put_failed
-insert into holdfast_failed (seq, attempt, lost, finished_at, reason)
-values (:seq, :attempt, :lost, :finished_at, :reason);
-
--- name: put_cancelled
-insert into holdfast_cancelled (seq, attempt, lost, finished_at, reason)
-values (:seq, :attempt, :lost, :finished_at, :reason);
-
--- name: set_turns
-update holdfast_job set turn = :turn where seq = :seq;
-
--- name: ask_to_cancel
-update holdfast_running set cancel_asked = 1, cancel_reason = :reason where seq = :seq;
-
 -- name: clear_isolation
 update holdfast_running set isolated = 0
 where isolated = 1 and worker_id in (select value from json_each(:worker_ids));
-
--- name: record_attempts
-insert into holdfast_attempt (
-    seq, attempt, fence, by_holder, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
-) values (
-    :seq, :attempt, :fence, :by_holder, :worker_id, :started_at, :ended_at, :outcome, :error_class, :message, :traceback,
-    :signature
-);
-
--- name: thin_attempts
--- Only the first few and the last few attempts are kept: a job that retries for weeks stays small.
-delete from holdfast_attempt where seq = :seq and attempt > :after and attempt <= :up_to;
 
 -- name: count_events
 insert into holdfast_count (minute_at, lane_id, enqueued, retried, failed, cancelled, lost)

@@ -16,23 +16,19 @@ insert into holdfast_queue (queue) values (:queue) on conflict (queue) do nothin
 select seq from holdfast_job where id = :id;
 
 -- name: insert_job
-insert into holdfast_job (seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
--- name: insert_any_job
 insert into holdfast_job (
     seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, order_key
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: insert_ready
-insert into holdfast_ready (lane_id, turn, seq) values (?, ?, ?);
-
 -- name: new_to_ready
--- All jobs after a seq; none of them is scheduled.
-insert into holdfast_ready (lane_id, turn, seq) select lane_id, turn, seq from holdfast_job where seq > :after;
+-- The jobs after a seq that are due and have no order key.
+insert into holdfast_ready (lane_id, turn, seq) select lane_id, turn, seq from holdfast_job
+where seq > :after and order_key is null and turn + priority * :priority_step <= :now;
 
--- name: insert_scheduled
-insert into holdfast_scheduled (run_at, seq, retrying) values (?, ?, 0);
+-- name: new_to_scheduled
+insert into holdfast_scheduled (run_at, seq, retrying)
+select turn + priority * :priority_step, seq, 0 from holdfast_job
+where seq > :after and order_key is null and turn + priority * :priority_step > :now;
 
 -- name: claimable_lanes
 -- The lanes that a worker may claim from, each with the turn of its first job; without empty lanes.
@@ -92,11 +88,9 @@ where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 delete from holdfast_ready where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 
 -- name: complete_many
--- Without heads of order keys: these are completed one by one, because each key needs a new head.
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select seq, fence, worker_id, attempt, started_at, :now
-from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence
-where keyed = 0;
+from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence;
 
 -- name: held_under
 select json_group_array(seq) from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence;
@@ -110,25 +104,14 @@ from holdfast_running where seq = :seq and fence = :fence;
 insert into holdfast_count (minute_at, lane_id, completed, run_time)
 select :minute, lane_id, count(*), sum(:now - started_at)
 from json_each(:seqs) cross join holdfast_running on seq = value and fence = :fence
-where keyed <= :keyed
 group by lane_id
 on conflict (minute_at, lane_id) do update
 set completed = completed + excluded.completed, run_time = run_time + excluded.run_time;
 
 -- name: leave_completed
-delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence and keyed = 0;
-
--- name: leave_completed_one
-delete from holdfast_running where seq = :seq and fence = :fence returning keyed;
+delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence and keyed = :keyed;
 
 -- name: due_jobs
 select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, keyed
 from (select * from holdfast_scheduled where run_at <= :now order by run_at, seq limit :limit) as scheduled
 cross join holdfast_job as job on job.seq = scheduled.seq;
-
--- name: leave_due
-delete from holdfast_scheduled where run_at = ? and seq = ?;
-
--- name: due_to_ready
-insert into holdfast_ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
-values (?, ?, ?, ?, ?, ?, ?, ?);

@@ -10,43 +10,19 @@ from json_each(:seqs) cross join holdfast_running on seq = value;
 update holdfast_running set lease_until = max(lease_until, :now + :span), lease_span = :span
 where seq in (select value from json_each(:seqs));
 
--- name: extend_one
-update holdfast_running set lease_until = max(lease_until, :now + :span)
-where seq = :seq and fence = :fence;
-
--- name: cancel_asked
-select job.id as job_id, running.seq, running.fence
-from holdfast_running as running cross join holdfast_job as job on job.seq = running.seq
-where running.worker_id = :worker_id and running.cancel_asked = 1;
-
 -- name: cancel_asked_among
 select json_group_array(seq) from holdfast_running
 where cancel_asked = 1 and seq in (select value from json_each(:seqs));
-
--- name: unacknowledged_leases
-select job.id as job_id, running.seq, running.fence
-from holdfast_running as running cross join holdfast_job as job on job.seq = running.seq
-where running.worker_id = :worker_id and running.fence > :after order by running.seq;
-
--- name: set_progress
-update holdfast_running set percent = coalesce(:percent, percent), note = coalesce(:note, note)
-where seq = :seq and fence = :fence;
 
 -- name: lock_lease
 -- For a handler's transaction, which holds the write lock: from here on the lease cannot be taken away.
 select seq from holdfast_running where seq = :seq and fence = :fence;
 
--- name: any_expired
-select exists (
-    select 1 from holdfast_running where lease_until <= :now and (:longest is null or lease_span <= :longest)
-) as found;
-
 -- name: clock
 select :now;
 
--- name: worker_heartbeat
-insert into holdfast_worker (worker_id, beat, started_at, beat_at) values (:worker_id, :heartbeat, :now, :now)
-on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
-
--- name: forget_worker
-delete from holdfast_worker where worker_id = :worker_id;
+-- name: cancel_asked
+-- `= 1` as in the condition of the index.
+select job.id as job_id, running.seq, running.fence
+from holdfast_running as running cross join holdfast_job as job on job.seq = running.seq
+where running.worker_id = :worker_id and running.cancel_asked = 1;

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from holdfast.backends.sql.streams.categories import Category, make_categories
 from holdfast.backends.sql.streams.placing import Known, Place, Placing, answers, as_known, places_of
-from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.backends.sqlite.execute import direct
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Steps
@@ -39,14 +37,13 @@ def append(events: Sequence[NewEvent]) -> Steps[list[Appended]]:
 
 def _look(tx: Tx, events: Sequence[NewEvent]) -> tuple[dict[str, Appended], dict[str, Category]]:
     """Return the events that are stored already, and those of the categories that exist."""
-    ids = msgspec.json.encode([event.id for event in events]).decode()
-    known = tx.rows("known_events", {"ids": ids})
-    found = [tx.row("find_category", {"category": name}) for name in {event.category for event in events}]
-    return as_known(map(Known._make, known)), {row[0]: Category._make(row) for row in found if row is not None}
+    known = map(Known._make, tx.rows("known_events", {"ids": as_json([event.id for event in events])}))
+    found = [tx.rows("find_category", {"category": name}) for name in {event.category for event in events}]
+    return as_known(known), {row[0]: Category._make(row) for rows in found for row in rows}
 
 
 def _head(tx: Tx, place: Place) -> tuple[int, int]:
-    position, recorded_at = tx.row("find_head", {"category_id": place[0], "partition_id": place[1]})
+    ((position, recorded_at),) = tx.rows("find_head", {"category_id": place[0], "partition_id": place[1]})
     return position, max(tx.now, recorded_at)
 
 

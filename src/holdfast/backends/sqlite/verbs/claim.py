@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
 
-from holdfast.backends.sqlite.connection import Tx
+from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob
+from holdfast.model.payload_limit import within
 from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
 
 _NO_BOUND = 2**63 - 1
+_PLACE = attrgetter("turn_us", "seq")
 
 
 class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
@@ -26,13 +29,13 @@ class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
 
 
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
-_encode = msgspec.json.encode
+Lane = tuple[int, str, str, int]  # lane_id, queue, task, turn of the first job
 
 
-def claimable(tx: Tx, request: ClaimRequest) -> list[tuple[int, str, str, int]]:
-    """Return the lanes with jobs for this worker, ordered by first turn: (lane_id, queue, task, first turn)."""
-    queues = None if request.queues is None else _encode(request.queues).decode()
-    return tx.rows("claimable_lanes", {"tasks": _encode(request.tasks).decode(), "queues": queues})
+def claimable(tx: Tx, request: ClaimRequest) -> list[Lane]:
+    """Return the lanes with jobs for this worker, ordered by first turn."""
+    queues = None if request.queues is None else as_json(request.queues)
+    return tx.rows("claimable_lanes", {"tasks": as_json(request.tasks), "queues": queues})
 
 
 def claim(tx: Tx, request: ClaimRequest) -> Claim:
@@ -42,21 +45,25 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
         return Claim([])
     fence = int(tx.value("take_fence"))
     front, size = _front(tx, lanes, request.limit, fence)
-    jobs = front if size <= request.max_bytes else _within(front, request.max_bytes)
-    for lane_id, last in _last_of_each(lanes, jobs):
-        _move(tx, request, lane_id, last)
+    jobs = front if size <= request.max_bytes else within(front, request.max_bytes)
+    last = {(job.queue, job.task): job for job in jobs} if len(lanes) > 1 else {lanes[0][1:3]: jobs[-1]}
+    lease = {
+        "fence": fence,
+        "worker_id": request.worker_id,
+        "now": tx.now,
+        "span": span_micros(request.lease),
+        "isolates": int(request.isolates),
+    }
+    for lane_id, queue, task, _ in lanes:
+        job = last.get((queue, task))
+        if job is not None:
+            bounds = {"lane_id": lane_id, "turn": job.turn_us, "seq": job.seq}
+            tx.run("lease_front", {**bounds, **lease})
+            tx.run("leave_front", bounds)
     return Claim(cast("list[LeasedJob]", jobs), is_cut=len(jobs) < len(front))
 
 
-def _last_of_each(lanes: list[tuple[int, str, str, int]], jobs: list[_Row]) -> list[tuple[int, _Row]]:
-    """Return the id of each lane that has jobs in the claim, with the last of them."""
-    if len(lanes) == 1:
-        return [(lanes[0][0], jobs[-1])]
-    last = {(job.queue, job.task): job for job in jobs}
-    return [(lane_id, last[queue, task]) for lane_id, queue, task, _ in lanes if (queue, task) in last]
-
-
-def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: int) -> tuple[list[_Row], int]:
+def _front(tx: Tx, lanes: list[Lane], limit: int, fence: int) -> tuple[list[_Row], int]:
     """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read.
 
     Returns the jobs, and an upper bound for the total size of their payloads.
@@ -75,44 +82,13 @@ def _front(tx: Tx, lanes: list[tuple[int, str, str, int]], limit: int, fence: in
         except (sqlite3.OperationalError, msgspec.MsgspecError):  # a damaged row: invalid UTF-8 or headers
             front = [_mended(row, queue, task, fence) for row in tx.rows("damaged_front_of_lane", stretch)]
             size += sum(len(job.payload) for job in front)
-        jobs = sorted(jobs + front, key=_place)[:limit] if jobs else front
+        jobs = sorted(jobs + front, key=_PLACE)[:limit] if jobs else front
         if len(jobs) == limit:
             bound = jobs[-1].turn_us
     return jobs, size
 
 
 def _mended(row: Sequence[Any], queue: str, task: str, fence: int) -> _Row:
-    job_id, seq, payload, headers, *rest = row
-    *middle, order_key = rest
+    job_id, seq, payload, headers, *middle, order_key = row
     columns = (job_id, seq, queue, task, readable(payload), headers_of(headers), *middle, fence, order_key)
     return msgspec.convert(columns, _Row)
-
-
-def _place(job: _Row) -> tuple[int, int]:
-    return (job.turn_us, job.seq)
-
-
-def _within(jobs: list[_Row], max_bytes: int) -> list[_Row]:
-    """Cut the list where the payloads exceed the limit, but keep at least one job."""
-    total = 0
-    for index, job in enumerate(jobs):
-        total += len(job.payload)
-        if total > max_bytes and index > 0:
-            return jobs[:index]
-    return jobs
-
-
-def _move(tx: Tx, request: ClaimRequest, lane_id: int, last: _Row) -> None:
-    bounds = {"lane_id": lane_id, "turn": last.turn_us, "seq": last.seq}
-    tx.run(
-        "lease_front",
-        {
-            **bounds,
-            "fence": last.fence,
-            "worker_id": request.worker_id,
-            "now": tx.now,
-            "span": span_micros(request.lease),
-            "isolates": int(request.isolates),
-        },
-    )
-    tx.run("leave_front", bounds)

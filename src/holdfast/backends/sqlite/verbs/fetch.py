@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from holdfast.backends.sql.steps import rows, value
-from holdfast.backends.sql.streams.consumers import granted_share
+from holdfast.backends.sql.streams.consumers import granted_share, place_names
 from holdfast.backends.sql.streams.reading import stored, stream_version
 from holdfast.backends.sqlite.execute import direct
 from holdfast.model.allocation import AllocationState, Grant
-from holdfast.model.event import StoredEvent
+from holdfast.model.payload_limit import within
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Fetched, ParkedEvent
 
@@ -22,8 +20,8 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
     category, partition_id, stream = grant.share.category, grant.share.partition_id, share.stream
     statement = "read_partition" if stream is None else "read_stream"
     page = {"category": category, "partition_id": partition_id, "stream": stream, "after": after, "limit": limit}
-    events = yield from direct(lambda tx: _within(map(stored, tx.each(statement, page)), max_bytes))()
-    place = {"consumer": grant.share.consumer, "category_id": share.category_id, "partition_id": partition_id}
+    events = yield from direct(lambda tx: within(map(stored, tx.each(statement, page)), max_bytes))()
+    place = place_names(grant, share)
     streams = list({event.stream for event in events})
     parked = (yield from rows("parked_among", **place, streams=streams, handled=[])) if streams else []
     return Fetched(
@@ -38,15 +36,3 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
             ParkedEvent(stored(row[:-1]), row[-1]) for row in (yield from rows("list_retries", **place, limit=limit))
         ),
     )
-
-
-def _within(events: Iterator[StoredEvent], max_bytes: int) -> list[StoredEvent]:
-    """Return events until their payloads would exceed `max_bytes`, but at least the first."""
-    taken: list[StoredEvent] = []
-    size = 0
-    for event in events:
-        size += len(event.payload) if event.payload.isascii() else len(event.payload.encode())
-        if size > max_bytes and taken:
-            break
-        taken.append(event)
-    return taken

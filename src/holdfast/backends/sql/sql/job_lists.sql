@@ -1,0 +1,166 @@
+-- Lists and counts for operators; read only.
+
+-- name: job_result
+select completed.result as result
+from {schema}.job as job cross join lateral (
+    select result from {schema}.completed where seq = job.seq limit 1
+) as completed
+where job.id = :id::uuid;
+
+-- name: job_view
+-- Exactly one of the state rows exists.
+select job.id::text as id, job.seq, lane.queue, lane.task,
+       case
+           when running.seq is not null then 'running'
+           when completed.seq is not null then 'completed'
+           when failed.seq is not null then 'failed'
+           when cancelled.seq is not null then 'cancelled'
+           when ready.seq is not null then 'ready'
+           when blocked.seq is not null then 'blocked'
+           else 'scheduled'
+       end as state,
+       job.priority,
+       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
+                scheduled.attempt, blocked.attempt, 0) as attempt,
+       job.max_attempts, job.enqueued_at, job.turn,
+       coalesce(running.started_at, completed.started_at) as started_at,
+       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
+       coalesce(running.worker_id, completed.worker_id) as worker_id,
+       coalesce(failed.reason, cancelled.reason) as reason,
+       job.order_key
+from {schema}.job as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+left join {schema}.running as running on running.seq = job.seq
+left join {schema}.completed as completed on completed.seq = job.seq
+left join {schema}.failed as failed on failed.seq = job.seq
+left join {schema}.cancelled as cancelled on cancelled.seq = job.seq
+left join {schema}.ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+left join {schema}.scheduled as scheduled
+    on scheduled.run_at = job.turn + job.priority::bigint * {priority_step} and scheduled.seq = job.seq
+left join {schema}.blocked as blocked on job.order_key is not null and blocked.seq = job.seq
+where job.id = :id::uuid;
+
+-- name: job_attempts
+select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
+from {schema}.attempt where seq = :seq order by attempt;
+
+-- name: find_ids
+select id::text as id from {schema}.job where id >= :first::uuid and id <= :last::uuid order by id limit :limit;
+
+-- name: list_scheduled
+select job.id::text as id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+from {schema}.scheduled as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where (state.run_at, state.seq) > (:after_turn, :after_seq)
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.run_at, state.seq limit :limit;
+
+-- name: list_blocked
+select job.id::text as id, job.seq, lane.queue, lane.task, 'blocked' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+from {schema}.blocked as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq > :after_seq
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.seq limit :limit;
+
+-- name: list_running
+select job.id::text as id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, null::bigint as finished_at, state.worker_id,
+       null::text as reason, job.order_key
+from {schema}.running as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < :before
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.seq desc limit :limit;
+
+-- name: list_completed
+select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id,
+       null::text as reason, job.order_key
+from {schema}.completed as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < :before
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.seq desc limit :limit;
+
+-- name: list_failed
+select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
+       null::text as worker_id, state.reason, job.order_key
+from {schema}.failed as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < :before
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.seq desc limit :limit;
+
+-- name: list_cancelled
+select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
+       null::text as worker_id, state.reason, job.order_key
+from {schema}.cancelled as state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < :before
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.seq desc limit :limit;
+
+-- name: leases
+select job.id::text as job_id, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,
+       running.started_at, running.lease_until - {now} as expires_in, running.isolated, running.cancel_asked, running.percent,
+       running.note
+from {schema}.running as running
+cross join lateral (select id, lane_id from {schema}.job where seq = running.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where (:seq::bigint is null or running.seq = :seq) and (not :expired_only or running.lease_until <= {now})
+order by running.lease_until, running.seq limit :limit;
+
+-- name: workers
+select beat as heartbeat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
+
+-- name: queues
+-- `due`: of the job with the first turn, of any task, its turn plus its head start.
+with standing as (
+    select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
+    union all
+    select lane_id, 'running', count(*) from {schema}.running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'blocked', count(*) from {schema}.blocked as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from {schema}.failed as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(case when state = 'ready' then number end) as ready,
+           sum(case when state = 'running' then number end) as running,
+           sum(case when state = 'scheduled' then number end) as scheduled,
+           sum(case when state = 'blocked' then number end) as blocked,
+           sum(case when state = 'failed' then number end) as failed
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+)
+select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
+       coalesce(failed, 0)::bigint as failed, {now} - (
+           select job.turn + job.priority::bigint * {priority_step}
+           from {schema}.lane as lane cross join lateral (
+               select turn, seq, priority from {schema}.job
+               where seq = (select seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1) limit 1
+           ) as job
+           where lane.queue = queue.queue order by job.turn, job.seq limit 1
+       ) as due
+from {schema}.queue as queue
+left join counted on counted.queue = queue.queue
+order by queue.queue;
