@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy
 from django.conf import settings as django_settings
 from django.db import connections, transaction
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from tests.app.work import ask, change
 
@@ -151,3 +152,6 @@ def test_what_is_no_transaction_of_this_store_is_refused(charge: TaskHandle[...,
     engine = sqlalchemy.create_engine("postgresql+psycopg://localhost/shop")
     with Session(engine) as using, pytest.raises(ConfigError, match=r"uses postgresql\+psycopg.*sqlite\+pysqlite"):
         enqueue(using)
+    awaited = AsyncSession(create_async_engine("postgresql+asyncpg://localhost/shop"))
+    with pytest.raises(ConfigError, match=r"uses postgresql\+asyncpg: pass a blocking Session.*sqlite\+pysqlite"):
+        enqueue(awaited)

@@ -64,9 +64,10 @@ class SqlAlchemyConnections(NamedTuple):
             raise ConfigError(message)
         drivers, name = self.awaited if is_async else self.blocking, f"{dialect.name}+{dialect.driver}"
         if name not in drivers:
+            remedy = "create its engine with" if drivers else "pass a blocking Session or Connection, of an engine with"
             message = (
                 f"the SQLAlchemy {type(using).__name__} given as using= uses {name}: "
-                f"create its engine with a URL that begins with {' or '.join(drivers or self.blocking)}"
+                f"{remedy} a URL that begins with {' or '.join(drivers or self.blocking)}"
             )
             raise ConfigError(message)
         return drivers[name]
