@@ -16,7 +16,7 @@ FORBIDDEN_CALLS = {"compile", "eval", "exec"}
 
 # path -> why it may ask this machine for the time; everywhere else the store's clock decides
 CLOCK_READERS = {
-    "src/holdfast/backends/sqlite/clock.py": "SQLite has no server: the machine's clock is the store's clock",
+    "src/holdfast/backends/sqlite/backend.py": "SQLite has no server: the machine's clock is the store's clock",
     "src/holdfast/model/ids.py": "UUIDv7 begins with the time; nothing but the order of inserts rests on it",
     "src/holdfast/cli/doctor_checks.py": "the doctor compares this machine's clock with the store's",
     "src/holdfast/cli/times.py": "how long ago something was is told for the person who reads it now",

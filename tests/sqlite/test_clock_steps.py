@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.backends.sqlite import clock, job_rows
-from holdfast.backends.sqlite.clock import Steady
+from holdfast.backends.sqlite import backend as sqlite_backend
+from holdfast.backends.sqlite import job_rows
 from holdfast.model.job import LeasedJob
+from holdfast.model.steady_clock import Steady
 from holdfast.store import jobs_over_rows
 from holdfast.store.backend import Backend
 from holdfast.store.verbs import rescue
@@ -65,7 +66,7 @@ class Hands:
 @pytest.fixture
 def hands(monkeypatch) -> Hands:
     hands = Hands()
-    monkeypatch.setattr(clock, "time", SimpleNamespace(time_ns=lambda: hands.wall_us * 1000))
+    monkeypatch.setattr(sqlite_backend, "time", SimpleNamespace(time_ns=lambda: hands.wall_us * 1000))
     for module in (job_rows, jobs_over_rows, rescue):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: hands.monotonic))
     return hands

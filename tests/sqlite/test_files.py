@@ -14,7 +14,7 @@ import pytest
 from tests.app.work import connected
 
 from holdfast import App, StoreUnavailable
-from holdfast.backends.sqlite.clock import host_clock
+from holdfast.backends.sqlite.backend import host_clock
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.location import SqliteLocation
 
@@ -130,7 +130,7 @@ FORKING = """
 
     for n in range(5):
         noop.sync.enqueue(n=n)
-    parents = app.backend._parts.here.writer._connection
+    parents = app.backend._parts.here.writer.connection
     child = os.fork()
     if child == 0:
         from holdfast.errors import StoreError

@@ -19,7 +19,7 @@ from tests.app.work import ask, change, connected
 
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.backend import SqliteBackend
-from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.errors import StoreError, StoreUnavailable, TransactionExpired
 from holdfast.store.values import Standing
@@ -256,14 +256,14 @@ async def test_the_limit_of_a_transaction_holds_though_the_event_loop_is_blocked
 async def test_the_rollback_of_an_expired_transaction_comes_before_what_its_session_does_next(store, monkeypatch):
     first, second = await hold_one(store), await hold_one(store)
     is_expiring, next_is_asked = threading.Event(), threading.Event()
-    real = ConnectionThread.interrupt
+    real = Connection.interrupt
 
-    def slow(session: ConnectionThread) -> None:
+    def slow(session: Connection) -> None:
         is_expiring.set()
         next_is_asked.wait(0.3)
         real(session)
 
-    monkeypatch.setattr(ConnectionThread, "interrupt", slow)
+    monkeypatch.setattr(Connection, "interrupt", slow)
 
     async def follow() -> None:
         async with store.begin(second.lease, limit=LONG):

@@ -13,15 +13,14 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from functools import partial
 
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
-from holdfast.backends.sqlite.clock import Steady, host_clock
 from holdfast.backends.sqlite.connection import Connection
-from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs, facts
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
@@ -34,10 +33,18 @@ from holdfast.backends.sqlite.using import SqliteCallers
 from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.connection_thread import ConnectionThread
+from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.steps import Runner
+
+
+def host_clock() -> int:
+    """Return the clock of a SQLite store: the host's, in microseconds since 1970, read while the write lock is held."""
+    return time.time_ns() // 1000
+
 
 _DURABILITY = {
     "full": "every commit is synced to disk before it is acknowledged (synchronous=FULL)",
@@ -53,12 +60,12 @@ class SqliteParts(StoreParts):
         self._clock = clock
         self.gate = self.owner = WriteQueue(location.busy_timeout)
         self._memory = Connection(location, clock) if location.path is None else None
-        self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "writer")
-        self.reader = ConnectionThread(self.connect, "reader")
+        self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "sqlite-writer")
+        self.reader = ConnectionThread(self.connect, "sqlite-reader")
         # The reporter checkpoints: an idle node writes nothing else. In a thread that it shared with the leader, a
         # heartbeat would wait behind the leader's verbs while the next handler's transaction takes the write lock.
-        reporter = ConnectionThread(lambda: self.connect(checkpoints=True), "reporter")
-        leader = ConnectionThread(self.connect, "leader")
+        reporter = ConnectionThread(lambda: self.connect(checkpoints=True), "sqlite-reporter")
+        leader = ConnectionThread(self.connect, "sqlite-leader")
         in_memory = self._memory is not None
         self.notifier = notifier = SqliteNotifier(None if in_memory else self.connect)
         notify = notifier.notify
@@ -71,7 +78,10 @@ class SqliteParts(StoreParts):
         self.callers = SqliteCallers(location, clock, notify)
         self.rows = SqliteJobRows(Steady() if clock is host_clock else None)  # a test's clock may jump on purpose
         self.transactions = SqliteTransactions(
-            lambda: ConnectionThread(self.connect, "handler"), self.gate, fenced_verbs(self.rows), lambda _: notify()
+            lambda: ConnectionThread(self.connect, "sqlite-handler"),
+            self.gate,
+            fenced_verbs(self.rows),
+            lambda _: notify(),
         )
         self._closing = (notifier, self.transactions, reporter, leader, self.reader, self.writer)
         self.jobs = self.jobs_over(self.runner)

@@ -238,6 +238,10 @@ class Connection:
         if self.raw.in_transaction:
             self._control(_ROLLBACK)
 
+    def interrupt(self) -> None:
+        """Interrupt the running statement, if there is one; callable from any thread."""
+        self.raw.interrupt()
+
     def close(self) -> None:
         """Close; in a forked child, keep the parent's connection open and unused."""
         if os.getpid() == self._process:

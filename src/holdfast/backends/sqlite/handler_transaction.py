@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
-from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_connection import TransactionConnection
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, StoreUnavailable
@@ -24,6 +24,7 @@ from holdfast.store.steps import Place, Steps
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+Session = ConnectionThread[Connection]
 
 
 class SqlitePlace(NamedTuple):
@@ -33,7 +34,7 @@ class SqlitePlace(NamedTuple):
     deadlines: Deadlines
     verbs: FencedVerbs
     became_ready: Callable[[Sequence[Place]], None]
-    put_back: Callable[[ConnectionThread], None]
+    put_back: Callable[[Session], None]
 
 
 class SqliteTransaction(OpenTransaction):
@@ -43,7 +44,7 @@ class SqliteTransaction(OpenTransaction):
     """
 
     def __init__(
-        self, session: ConnectionThread, place: SqlitePlace, fence: FenceCheck, limit: timedelta, *, is_async: bool
+        self, session: Session, place: SqlitePlace, fence: FenceCheck, limit: timedelta, *, is_async: bool
     ) -> None:
         super().__init__(fence, limit, verbs=place.verbs, owner=place.queue, became_ready=place.became_ready)
         self._session = session
@@ -104,7 +105,8 @@ class SqliteTransaction(OpenTransaction):
 
     def _expire(self) -> None:
         if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
-            self._session.interrupt()
+            if self._session.connection is not None:
+                self._session.connection.interrupt()
             self._session.submit(self._roll_back)
 
     def _commit(self, connection: Connection) -> None:

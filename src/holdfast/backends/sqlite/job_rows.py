@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import value
-from holdfast.backends.sqlite.clock import Steady
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs.finish import complete_all
+from holdfast.model.steady_clock import Steady
 from holdfast.store.job_rows import CompletedRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish

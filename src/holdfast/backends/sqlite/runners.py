@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
-from holdfast.backends.sqlite.connection_thread import ConnectionThread
 from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import PlainRunner, Ready, Verb
 
@@ -28,8 +28,8 @@ class SessionRunner(PlainRunner):
 
     def __init__(
         self,
-        writer: ConnectionThread,
-        reader: ConnectionThread,
+        writer: ConnectionThread[Connection],
+        reader: ConnectionThread[Connection],
         gate: WriteQueue,
         *,
         gated_reads: bool,

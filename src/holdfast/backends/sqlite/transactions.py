@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
-from holdfast.backends.sqlite.connection_thread import ConnectionThread
+from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.handler_transaction import SqlitePlace, SqliteTransaction
 from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.deadlines import Deadlines
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.store.fences import HandlersTransactions
@@ -22,14 +23,14 @@ class SqliteTransactions(HandlersTransactions):
 
     def __init__(
         self,
-        new_session: Callable[[], ConnectionThread],
+        new_session: Callable[[], ConnectionThread[Connection]],
         queue: WriteQueue,
         verbs: FencedVerbs,
         became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
         super().__init__(verbs)
         self._new_session = new_session
-        self._idle: list[ConnectionThread] = []
+        self._idle: list[ConnectionThread[Connection]] = []
         self._is_closed = False
         self._closing = threading.Lock()
         self._deadlines = Deadlines(store_thread_name("sqlite-deadlines"))
@@ -48,7 +49,7 @@ class SqliteTransactions(HandlersTransactions):
             session = self._new_session()
         return SqliteTransaction(session, self._place, fence, limit, is_async=is_async)
 
-    def _put_back(self, session: ConnectionThread) -> None:
+    def _put_back(self, session: ConnectionThread[Connection]) -> None:
         """Keep a connection for the next transaction, or close it if the store is closed."""
         with self._closing:
             if not self._is_closed:

@@ -1,26 +1,35 @@
-"""A connection with its own thread."""
+"""A connection with its own thread: for drivers that block, in programs that must not."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from holdfast.backends.sqlite.connection import Connection
 from holdfast.concurrency.store_threads import store_thread_name
 
+
+class Closing(Protocol):
+    """Something that can be closed."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
 T = TypeVar("T")
+C = TypeVar("C", bound=Closing)
 
 
-class ConnectionThread:
-    """A connection and the one thread that uses it."""
+class ConnectionThread(Generic[C]):
+    """A connection and the one thread that uses it; both are made at the first use."""
 
-    def __init__(self, connect: Callable[[], Connection], name: str) -> None:
+    def __init__(self, connect: Callable[[], C], name: str) -> None:
         self._connect = connect
-        self._connection: Connection | None = None
+        self.connection: C | None = None
         self._has_thread = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=store_thread_name(f"sqlite-{name}"))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=store_thread_name(name))
 
     def _started(self) -> ThreadPoolExecutor:
         """Start the thread if it does not run yet, with an empty work item.
@@ -33,38 +42,33 @@ class ConnectionThread:
             self._has_thread = True
         return self._thread
 
-    def _call(self, work: Callable[[Connection], T]) -> T:
-        if self._connection is None:
-            self._connection = self._connect()
-        return work(self._connection)
+    def _call(self, work: Callable[[C], T]) -> T:
+        if self.connection is None:
+            self.connection = self._connect()
+        return work(self.connection)
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[C], T]) -> T:
         """Run `work` in the connection's thread.
 
         Cancelling the caller does not stop the work: a transaction once begun is committed or rolled back as a whole.
         """
         return await asyncio.get_running_loop().run_in_executor(self._started(), self._call, work)
 
-    def submit(self, work: Callable[[Connection], T]) -> Future[T]:
+    def submit(self, work: Callable[[C], T]) -> Future[T]:
         """Queue `work` for the connection's thread, after earlier work."""
         return self._started().submit(self._call, work)
 
-    def run_blocking(self, work: Callable[[Connection], T]) -> T:
+    def run_blocking(self, work: Callable[[C], T]) -> T:
         """Run `work` in the connection's thread and wait for it."""
         return self.submit(work).result()
-
-    def interrupt(self) -> None:
-        """Interrupt the running statement, if there is one."""
-        if self._connection is not None:
-            self._connection.raw.interrupt()
 
     def close(self) -> None:
         """Close the connection in its thread, then end the thread."""
 
         def close() -> None:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self.connection is not None:
+                self.connection.close()
+                self.connection = None
 
         self._thread.submit(close).result()
         self._thread.shutdown()

@@ -1,16 +1,10 @@
-"""The clock of a SQLite store: the host's wall clock, read while the write lock is held."""
+"""Detects that the clock of a store was set: a host's wall clock may jump."""
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 _STEP = 1_000_000  # microseconds by which a wall clock may differ from the monotonic one between two readings
-
-
-def host_clock() -> int:
-    """Return microseconds since 1970 in UTC."""
-    return time.time_ns() // 1000
 
 
 class Steady:
