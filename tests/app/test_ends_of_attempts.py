@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -198,12 +199,16 @@ async def test_an_abort_after_the_handler_has_ended_does_not_lose_its_end(
 
 
 async def test_the_time_limit_of_a_handler_in_a_thread_is_over_with_its_end(file_app: App, backend: Backend):
+    may_end = threading.Event()
+
     @file_app.task(timeout=20)
-    def quick() -> None: ...
+    def quick() -> None:
+        may_end.wait()
 
     bench = Bench(backend, quick)
     bench.attempts.begin(await claimed(backend, quick))
-    assert len(bench.attempts.limits) == 1
+    await until(lambda: len(bench.attempts.limits) == 1)
+    may_end.set()
 
     assert await bench.end() == Completed()
     assert bench.attempts.limits == {}

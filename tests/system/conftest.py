@@ -26,9 +26,9 @@ WITH_EACH_CHANGE = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        name = item.nodeid.rpartition("tests/system/test_")[2]
-        if "postgres" in name and not any(part in name for part in WITH_EACH_CHANGE):
+    for item in items:  # of all folders
+        _, is_system, name = item.nodeid.rpartition("tests/system/test_")
+        if is_system and "postgres" in name and not any(part in name for part in WITH_EACH_CHANGE):
             item.add_marker(pytest.mark.slow)
 
 

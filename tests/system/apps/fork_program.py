@@ -43,7 +43,7 @@ def connections() -> set[object]:
     """Return the connections that this process would use for the next call."""
     parts = app.backend._parts.here  # type: ignore[attr-defined]
     if is_sqlite():
-        return {session._connection for session in (parts.writer, parts.reader)}
+        return {session.connection for session in (parts.writer, parts.reader)}
     return {connection for pool in parts._pools[0]._pools.values() for connection in pool._idle}
 
 
