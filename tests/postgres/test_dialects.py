@@ -18,7 +18,7 @@ from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.store.backend import Backend
 
 # Statements whose columns are not read: the dialects return what is cheapest.
-UNREAD = {"lock_lease", "next_place"}
+UNREAD = {"lock_lease", "lock_share", "next_place"}
 
 
 def columns_on_sqlite(name: str, connection: sqlite3.Connection) -> list[str]:
