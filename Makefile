@@ -41,7 +41,7 @@ demo: $(CORE) ## 100,000 jobs on SQLite, with consumers killed on the way, and a
 	@$(BIN)/holdfast demo --url sqlite:///build/demo.db
 
 test: setup ## the suite, with a short torture of each store, without the slow tests
-	@$(BIN)/pytest -m "not slow and not torture" -n 2 --dist worksteal -q
+	@$(BIN)/pytest -m "not slow and not torture" -n 3 --dist worksteal -q  # many of them wait: three fill two cores
 
 test-slow: setup ## the tests that take seconds or start real processes
 	@$(BIN)/pytest -m slow -n 2 --dist worksteal -q

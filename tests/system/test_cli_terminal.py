@@ -54,6 +54,7 @@ def test_stored_text_is_neither_obeyed_nor_read_as_markup(shop):
 
 
 @pytest.mark.parametrize("width", [20, 60, 100])
+@pytest.mark.slow
 def test_nothing_is_cut_off_on_a_narrow_terminal(shop, width):
     cli, failed = shop
     for words in (("doctor",), ("queue", "list"), ("job", "show", failed), ("job", "list")):

@@ -37,7 +37,7 @@ def test_as_many_clients_as_a_server_has_room_for_lose_nothing_and_double_nothin
 
 
 @pytest.mark.parametrize("age", [0.0, pytest.param(6.0, marks=pytest.mark.slow)], ids=["new", "old"])
-@pytest.mark.parametrize("task", ["pay_late", "pay_late_in_thread"])
+@pytest.mark.parametrize("task", ["pay_late", pytest.param("pay_late_in_thread", marks=pytest.mark.slow)])
 def test_a_job_whose_lease_could_not_be_extended_for_two_leases_stays_with_its_living_worker(
     ledger, workers, gate, task, age
 ):

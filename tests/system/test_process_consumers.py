@@ -125,7 +125,7 @@ async def test_a_child_that_dies_around_its_commit_neither_doubles_nor_loses_the
     assert len(set(written)) == len(written) == 3
 
 
-@pytest.mark.parametrize("do", ["die", "raise", "sleep"])
+@pytest.mark.parametrize("do", ["die", "raise", pytest.param("sleep", marks=pytest.mark.slow)])
 async def test_an_event_that_always_kills_its_child_or_fails_is_skipped_after_its_attempts(
     app, tmp_path: Path, caplog, do
 ):

@@ -110,6 +110,7 @@ def test_a_killed_leader_is_followed_by_another_and_nothing_stops_meanwhile(clus
     cluster.assert_once_in_order()
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_frozen_past_its_lease_changes_nothing_and_steps_down(cluster):
     cluster.started("anna", "ben", "cleo")
     leader, epoch = cluster.leader()
@@ -175,6 +176,7 @@ def test_a_node_that_comes_back_soon_gets_its_partitions_back(cluster):
     assert cluster.grants() - grants == PARTITIONS // 2  # no other was moved
 
 
+@pytest.mark.slow
 def test_a_reset_under_load_and_beside_a_frozen_node_refuses_old_generations(cluster):
     cluster.started("anna", "ben")
     cluster.append(100)
@@ -193,7 +195,9 @@ def test_a_reset_under_load_and_beside_a_frozen_node_refuses_old_generations(clu
     assert len(seen) == 200
 
 
-@pytest.mark.parametrize("leads", [True, False], ids=["the leader", "another"])
+@pytest.mark.parametrize(
+    "leads", [pytest.param(True, id="the leader"), pytest.param(False, id="another", marks=pytest.mark.slow)]
+)
 def test_the_partitions_of_a_killed_process_of_a_supervised_program_move_at_once(cluster, leads):
     """By silence alone it would take 12 s, and for a leader 6 s more."""
     supervisor = cluster.start("anna", recovery="default", STREAM_PROCESSES="2")

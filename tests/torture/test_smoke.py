@@ -99,6 +99,7 @@ def assert_clean_streams(code: int, report: dict[str, Any], said: str) -> None:
     assert all(tallies[code] > 0 for code in ("I1", "I3", "I15", "I16", "I17", "I18", "I20"))
 
 
+@pytest.mark.slow
 def test_every_event_takes_effect_once_and_in_order_on_sqlite_while_nodes_are_killed_and_stopped(tmp_path):
     code, report, said = run(tmp_path, "--streams", "--url", f"sqlite:///{tmp_path}/torture.db")
 
