@@ -67,9 +67,13 @@ class NodeHeartbeat(KeeperThread):
         self._due = self._look_after = float("-inf")
 
     def notified(self) -> None:
-        """Read the shares of the node soon; callable from any thread."""
-        self._is_notified = True
-        self.wake()
+        """Read the shares of the node soon; callable from any thread.
+
+        Busy nodes are notified hundreds of times a second: a thread that will look anyway is not woken for each.
+        """
+        if not self._is_notified:
+            self._is_notified = True
+            self.wake()
 
     def now(self) -> float:
         """Return the time of a clock that also counts while the machine is suspended."""

@@ -13,6 +13,7 @@ from holdfast.model.turn import PRIORITY_STEP
 from holdfast.store.steps import BecameReady, Ready, Steps, Verb
 
 T = TypeVar("T")
+_checked: set[tuple[str, Any]] = set()
 _TIMED = {name for name, text in STATEMENTS.items() if ":now" in text}
 CONSTANTS = {"priority_step": span_micros(PRIORITY_STEP)}
 
@@ -72,7 +73,9 @@ def _rows(tx: Tx, ask: Ask) -> Rows:
     found = cursor.fetchall()
     if ask.record is None:
         return found
-    check_columns(ask, tuple(column[0] for column in cursor.description))
+    if (ask.statement, ask.record) not in _checked:
+        check_columns(ask, tuple(column[0] for column in cursor.description))
+        _checked.add((ask.statement, ask.record))
     return [ask.record(*row) for row in found]
 
 

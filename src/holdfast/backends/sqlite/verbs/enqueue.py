@@ -56,8 +56,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
     lanes = Counter([(job.queue, job.task) for job in jobs])
     lane_ids = {lane: _lane(tx, *lane) for lane in lanes}
     turns = {priority: turn_of(now, priority) for priority in {job.priority for job in jobs}}
-    are_due = all(job.delay is None and job.run_at is None for job in jobs)
-    are_plain = are_due and all(job.order_key is None for job in jobs)
+    are_plain = all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs)
     bodies = (  # a generator, so that no list of rows is built
         (
             seq,
@@ -69,7 +68,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
             job.max_attempts,
             job.timeout,
             now,
-            turns[job.priority] if are_due else turn_of(due_at(job, now), job.priority),
+            turns[job.priority] if are_plain else turn_of(due_at(job, now), job.priority),
             job.order_key,
         )
         for seq, job in enumerate(jobs, after + 1)
