@@ -67,20 +67,12 @@ DIALECT = {
 }
 BANNED = DOUBLES | DIALECT
 
-# Packages whose words are not converted yet. The list only shrinks: a package without a finding must leave it.
-UNCONVERTED = {"backends"}
-
 # The module that maps settings of earlier versions to their new names.
 OLD_NAMES = "src/holdfast/runtime/unknown_settings.py"
 
 # Terms of Python, of its libraries, and the system user of that name.
 _OF_OTHERS = re.compile(r"get_type_hints|param_hint|type[ _]hints?|^nobody$")
 _PATTERNS = {word: re.compile(r"\b" + word.replace(" ", r"\s+") + r"\b", re.IGNORECASE) for word in BANNED}
-
-
-def package_of(path: str) -> str:
-    """Return the package, or the module, directly under `src/holdfast` that a path belongs to."""
-    return path.removeprefix("src/holdfast/").split("/")[0]
 
 
 def identifiers(module: Module) -> Iterator[tuple[int, str]]:
@@ -185,21 +177,10 @@ def test_sql_names_use_our_words():
     assert not findings, report(findings)
 
 
-def test_converted_packages_use_the_terms_of_the_glossary():
-    findings = [
-        finding
-        for module in modules("src")
-        if package_of(module.path) not in UNCONVERTED
-        for finding in dialect(module)
-    ]
+def test_names_and_prose_use_the_terms_of_the_glossary():
+    findings = [finding for module in modules("src") for finding in dialect(module)]
 
     assert not findings, report(findings)
-
-
-def test_a_package_without_findings_is_no_longer_exempt():
-    with_findings = {package_of(module.path) for module in modules("src") if dialect(module)}
-
-    assert UNCONVERTED - with_findings == set(), "converted: remove them from UNCONVERTED"
 
 
 def test_the_glossary_lists_every_word_that_the_tests_forbid():

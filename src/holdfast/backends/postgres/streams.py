@@ -70,7 +70,7 @@ class PostgresAllocations(SqlAllocations):
     """`AllocationStore` on PostgreSQL."""
 
     def __init__(self, runner: SwiftRunner, blockers: Blockers) -> None:
-        super().__init__(runner, beat=runner.at_once)
+        super().__init__(runner, runner.at_once)
         self._blockers = blockers
 
     async def join(self, node: NewNode) -> None:  # noqa: D102

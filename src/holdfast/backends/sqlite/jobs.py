@@ -74,7 +74,7 @@ def _extend(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension]:
 
 
 class SqliteExtender(SqlExtender):
-    """`Extender` on SQLite: the extending thread's connection, which goes first in the write queue and wakes nobody.
+    """`Extender` on SQLite: the extending thread's connection. It goes first in the write queue, and wakes no listener.
 
     `owns`: whether the connection is its own; an in-memory database has one for all users.
     """

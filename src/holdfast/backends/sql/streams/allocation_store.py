@@ -27,17 +27,17 @@ def timed_heartbeat(node: NodeKey, timing: Timing) -> Verb[OwnedShares]:
 
 
 class SqlAllocations:
-    """`AllocationStore` on a SQL store. `beat` runs the verb of a heartbeat."""
+    """`AllocationStore` on a SQL store. `run_heartbeat` runs the verb of a heartbeat."""
 
-    def __init__(self, runner: Runner, beat: Callable[[Verb[OwnedShares]], Awaitable[OwnedShares]]) -> None:
+    def __init__(self, runner: Runner, run_heartbeat: Callable[[Verb[OwnedShares]], Awaitable[OwnedShares]]) -> None:
         self._runner = runner
-        self._beat = beat
+        self._run_heartbeat = run_heartbeat
 
     async def join(self, node: NewNode) -> None:  # noqa: D102 - the port states the contracts
         await self._runner.write(lambda: nodes.join(node))
 
     async def heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
-        return await self._beat(timed_heartbeat(node, timing))
+        return await self._run_heartbeat(timed_heartbeat(node, timing))
 
     async def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return await self._runner.look(lambda: nodes.owned(node))
