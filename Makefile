@@ -44,7 +44,7 @@ test: setup ## the suite, with a short torture of each store, without the slow t
 	@$(BIN)/pytest -m "not slow and not torture" -n 3 --dist worksteal -q  # many of them wait: three fill two cores
 
 test-slow: setup ## the tests that take seconds or start real processes
-	@$(BIN)/pytest -m slow -n 2 --dist worksteal -q
+	@$(BIN)/pytest -m slow -n 3 --dist worksteal -q
 
 again: setup ## the tests that failed last time, one after another
 	@$(BIN)/pytest --last-failed --last-failed-no-failures none -q
