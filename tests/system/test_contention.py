@@ -25,12 +25,14 @@ def storm(ledger, workers, clients: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_two_hundred_clients_in_eight_processes_lose_nothing_and_double_nothing(ledger, workers):
     storm(ledger, workers, 25)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 def test_as_many_clients_as_a_server_has_room_for_lose_nothing_and_double_nothing(ledger, workers):
     storm(ledger, workers, 3)
