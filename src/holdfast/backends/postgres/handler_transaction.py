@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -116,9 +117,9 @@ class PostgresTransaction(OpenTransaction):
                 raise translate(error, self._place.url, broken=closed, committing=committing) from error
             raise
 
+    @abstractmethod
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb that joins the transaction."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Accept no further calls; report idle connections as suspect if this one broke by itself."""
@@ -128,8 +129,9 @@ class PostgresTransaction(OpenTransaction):
         if broke:
             self._place.suspect()
 
+    @abstractmethod
     def _stop_timer(self) -> None:
-        raise NotImplementedError
+        """Stop the time limit."""
 
 
 class PostgresAsyncTransaction(PostgresTransaction):
