@@ -146,7 +146,7 @@ async def test_a_line_that_is_empty_leaves_nothing_behind(app, step, path):
         pytest.skip("in memory nobody can look behind the store's back")
     for order_key in ("a", "b"):
         await step.options(order_key=order_key).enqueue_many([{"n": n, "how": "return"} for n in range(3)])
-    assert ask(path, "select count(*) from holdfast_key_line") == [(2,)]
+    assert ask(path, "select count(*) from holdfast_key_head") == [(2,)]
     await run_all(app)
 
-    assert ask(path, "select * from holdfast_key_line") == ask(path, "select * from holdfast_blocked") == []
+    assert ask(path, "select * from holdfast_key_head") == ask(path, "select * from holdfast_blocked") == []

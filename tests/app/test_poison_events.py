@@ -237,7 +237,7 @@ async def test_a_parked_event_that_may_have_killed_nodes_is_retried_on_trial(app
     async def billing(event: Event, ctx: EventContext) -> None:
         if not trials and not is_retried:
             raise ValueError("no")
-        trials.extend(await query(app, "select losses, trying from holdfast_allocation"))
+        trials.extend(await query(app, "select losses, on_trial from holdfast_allocation"))
 
     is_retried = False
     await app.category("orders", partitions=1)
@@ -251,7 +251,7 @@ async def test_a_parked_event_that_may_have_killed_nodes_is_retried_on_trial(app
 
         await eventually(flows)
     assert trials == [(3, 1)]
-    assert await query(app, "select losses, trying from holdfast_allocation") == [(0, 0)]
+    assert await query(app, "select losses, on_trial from holdfast_allocation") == [(0, 0)]
 
 
 async def test_a_parked_event_that_has_killed_its_nodes_stays_parked_and_others_flow(app):

@@ -24,7 +24,10 @@ CREATED = re.compile(
     re.IGNORECASE,
 )
 TABLE = re.compile(r"\bcreate\s+table\s+(?:if\s+not\s+exists\s+)?(\w+)\s*\(", re.IGNORECASE)
-ADDED_COLUMN = re.compile(r"\balter\s+table\s+(\w+)\s+add\s+(?:column\s+)?(\w+)", re.IGNORECASE)
+ADDED_COLUMN = re.compile(
+    r"\balter\s+table\s+(\w+)\s+(?:add\s+(?:column\s+)?|rename\s+column\s+\w+\s+to\s+)(\w+)", re.IGNORECASE
+)
+RENAMED_TABLE = re.compile(r"\balter\s+table\s+\w+\s+rename\s+to\s+(\w+)", re.IGNORECASE)
 
 
 class Names(NamedTuple):
@@ -62,7 +65,7 @@ def names(sql: str) -> Names:
             first = definition.split(maxsplit=1)[0]
             if first.lower() not in CONSTRAINTS:
                 columns.add((found.group(1), first))
-    return Names(set(CREATED.findall(text)), columns)
+    return Names({*CREATED.findall(text), *RENAMED_TABLE.findall(text)}, columns)
 
 
 def migrations() -> dict[str, Names]:
@@ -116,7 +119,8 @@ def test_the_names_read_from_the_scripts_are_those_that_sqlite_makes():
             )
         )
 
-    assert made <= set().union(*(created.columns for created in read))
+    assert {table for table, _ in made} <= set().union(*(created.objects for created in read))
+    assert {column for _, column in made} <= {column for created in read for _, column in created.columns}
 
 
 def test_every_accepted_word_is_used_and_is_reserved_by_the_standard_alone():

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection, sql
 from holdfast.model.turn import run_at_of
 
 STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
-_TABLES = ("job", *STATES, "key_line", "attempt", "tally", "minute_count")
+_TABLES = ("job", *STATES, "key_head", "attempt", "tally", "minute_count")
 COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -101,10 +101,10 @@ def _check_lines(rows: Rows) -> None:
         assert row["keyed"] == (order_key is not None), "the row of a job does not tell whether it has a key"
         if order_key is not None:
             heads.setdefault(order_key, []).append(row["seq"])
-    assert heads == {line["order_key"]: [line["head_seq"]] for line in rows["key_line"]}, "a line and its head differ"
-    keys = {line["line_id"]: line["order_key"] for line in rows["key_line"]}
+    assert heads == {line["order_key"]: [line["head_seq"]] for line in rows["key_head"]}, "a line and its head differ"
+    keys = {line["key_id"]: line["order_key"] for line in rows["key_head"]}
     for row in rows["blocked"]:
-        assert keys.get(row["line_id"]) == jobs[row["seq"]]["order_key"], "a job waits in no line, or in a wrong one"
+        assert keys.get(row["key_id"]) == jobs[row["seq"]]["order_key"], "a job waits in no line, or in a wrong one"
 
 
 def _check_attempts(rows: Rows) -> None:

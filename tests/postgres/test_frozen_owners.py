@@ -69,7 +69,7 @@ def _seizure(grant: Grant) -> Seize:
 
 async def _silent(backend: Backend, watch: Watch) -> None:
     """Wait until the node counts as silent."""
-    text = f"select beat_at + ttl from {watch.schema}.node where node_id = 'node-a'"
+    text = f"select heartbeat_at + ttl from {watch.schema}.node where node_id = 'node-a'"
     ((until,),) = watch.execute(text)
     ((now,),) = watch.execute("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
     await asyncio.sleep((until - now) / 1_000_000 + FAST.grace.total_seconds() + 0.05)
@@ -100,7 +100,7 @@ async def test_a_share_is_seized_from_a_silent_node_that_stands_still_in_its_tra
 async def test_a_share_that_is_locked_within_its_right_holds_up_no_other(backend: Backend, watch: Watch):
     grant, other, leadership = await _two_shares(backend, SLOW)
     allocations = backend.streams.allocations
-    watch.execute(f"update {watch.schema}.node set beat_at = beat_at - 2 * ttl where node_id = 'node-a'")
+    watch.execute(f"update {watch.schema}.node set heartbeat_at = heartbeat_at - 2 * ttl where node_id = 'node-a'")
     with frozen(backend.streams.consumers.begin_blocking(grant, limit=LONG), "pipeline", watch) as pid:
         done = await allocations.move_shares(leadership, [_seizure(grant), _seizure(other)], grace=SLOW.grace)
         assert done == [False, True]

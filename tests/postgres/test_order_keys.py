@@ -46,7 +46,7 @@ async def test_a_line_that_is_empty_leaves_nothing_behind(backend: Backend, conn
     await enqueue(backend, *(keyed(f"customer-{number % 70}") for number in range(200)))
     check_lines(connection.execute, f"{schema}.")
     assert await _drain(backend) == 200
-    for table in ("key_line", "blocked"):
+    for table in ("key_head", "blocked"):
         assert connection.execute(f"table {schema}.{table}".encode()).fetchall() == []
 
 

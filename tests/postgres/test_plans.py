@@ -20,7 +20,7 @@ from holdfast.store.values import ClaimRequest
 
 pytestmark = pytest.mark.new_schema  # one that was used before has statistics, and empty pages
 
-BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_line")
+BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_head")
 CLAIM: dict[str, object] = {
     "worker_id": "w",
     "tasks": ["greet"],
@@ -38,9 +38,9 @@ HOT: dict[str, dict[str, object]] = {
     "claim": CLAIM,
     "complete": {"seqs": SOME, "fences": SOME, "results": None, "number": 500, "keyed": False},
     "lock_order_keys": {"seqs": SOME},
-    "bring_up": {"line_ids": SOME},
-    "set_heads": {"line_ids": SOME, "seqs": SOME},
-    "drop_order_keys": {"line_ids": SOME},
+    "bring_up": {"key_ids": SOME},
+    "set_heads": {"key_ids": SOME, "seqs": SOME},
+    "drop_order_keys": {"key_ids": SOME},
     "take_order_keys": {"queues": ["default"] * 500, "order_keys": [str(number) for number in SOME]},
     "leave_blocked": {"seq": SOME},
     "leave_ready": {"lane_id": SOME, "turn": SOME, "seq": SOME},
@@ -80,8 +80,8 @@ insert into {s}.ready (lane_id, turn, seq, payload_bytes) select 1, turn, seq, 2
 insert into {s}.scheduled (run_at, seq, retrying) select turn, seq, false from {s}.job;
 insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select seq, seq, 'w', 1, 1, 1 from {s}.job;
-insert into {s}.key_line (queue, order_key, head_seq) select 'default', seq::text, seq from {s}.job;
-insert into {s}.blocked (seq, line_id, place) select seq, seq % 5000 + 1, seq from {s}.job;
+insert into {s}.key_head (queue, order_key, head_seq) select 'default', seq::text, seq from {s}.job;
+insert into {s}.blocked (seq, key_id, place) select seq, seq % 5000 + 1, seq from {s}.job;
 insert into {s}.running (seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused,
     interrupted, lost, isolated) select seq, 1, seq, 'w', 1, 1, 1, 1, 0, 0, 0, false from {s}.job limit 2000;
 """

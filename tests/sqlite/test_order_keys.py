@@ -23,10 +23,10 @@ PLANNED: dict[str, dict[str, Any]] = {
     "new_to_blocked": {"after": 1},
     "vacant_order_keys": {"after": 1},
     "lock_order_keys": {"seqs": "[1]"},
-    "first_blocked": {"line_ids": "[1]", "now": 1},
+    "first_blocked": {"key_ids": "[1]", "now": 1},
     "leave_blocked": {"seq": 1},
-    "set_head": {"line_id": 1, "seq": 1},
-    "drop_order_key": {"line_id": 1},
+    "set_head": {"key_id": 1, "seq": 1},
+    "drop_order_key": {"key_id": 1},
 }
 
 
@@ -84,7 +84,7 @@ async def test_a_line_that_is_empty_leaves_nothing_behind(tmp_path):
             check_lines(connection.execute, "holdfast_")
         assert await _drain(backend) == 20
         with connected(path) as connection:
-            assert connection.execute("select * from holdfast_key_line").fetchall() == []
+            assert connection.execute("select * from holdfast_key_head").fetchall() == []
             assert connection.execute("select * from holdfast_blocked").fetchall() == []
 
 

@@ -29,8 +29,8 @@ select lane.queue, job.order_key, job.seq from (
 ) as placed join {0}job as job on job.seq = placed.seq join {0}lane as lane on lane.lane_id = job.lane_id
 where job.order_key is not null order by 3
 """
-_LINES = "select queue, order_key, head_seq from {0}key_line order by head_seq"
-_STRANDED = "select seq from {0}blocked where line_id not in (select line_id from {0}key_line)"
+_LINES = "select queue, order_key, head_seq from {0}key_head order by head_seq"
+_STRANDED = "select seq from {0}blocked where key_id not in (select key_id from {0}key_head)"
 
 
 def check_lines(execute: Callable[[str], Any], prefix: str) -> None:

@@ -130,7 +130,7 @@ async def test_the_store_of_another_program_is_refused_and_stays_as_it_was(url):
             refused()
 
     assert rows_of(url) == before
-    assert all(before[state] for state in (*ENDED, "scheduled", "ready", "blocked", "key_line", "attempt", "lane"))
+    assert all(before[state] for state in (*ENDED, "scheduled", "ready", "blocked", "key_head", "attempt", "lane"))
     assert all(before[name] for name in ("worker", "node", "queue", "event"))
 
 

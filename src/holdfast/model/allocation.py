@@ -43,13 +43,13 @@ SUSPECTED = 3
 """After this many losses of a share in a row, its next event is suspected of killing the nodes that handle it."""
 
 
-def losses_after(losses: int, *, is_trying: bool) -> int:
+def losses_after(losses: int, *, is_on_trial: bool) -> int:
     """Return the losses of a share after one more loss at the same position.
 
     A node that dies loses all its shares, and only one of them can be at fault. So once a share is suspected, a loss
     counts only if its owner had recorded that it was handling the next event of this share.
     """
-    return losses + (losses < SUSPECTED or is_trying)
+    return losses + (losses < SUSPECTED or is_on_trial)
 
 
 def is_silent(since: _Span, ttl: _Span, grace: _Span) -> bool:

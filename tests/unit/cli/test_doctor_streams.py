@@ -52,7 +52,7 @@ def test_events_left_for_a_consumer_without_a_living_node_are_a_warning(streams,
     assert finding.startswith("no live node runs billing (3 events left, ")
     assert "`holdfast worker run`" in remedy
     grant(streams)
-    aged("holdfast_node", "beat_at", 1)
+    aged("holdfast_node", "heartbeat_at", 1)
     checks = _checks(streams)
     assert checks["consumers"][0] == "warn"
     assert checks["nodes"][0] == "warn"

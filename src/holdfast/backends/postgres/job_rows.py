@@ -27,9 +27,9 @@ class PostgresJobRows(SqlJobRows):
         yield from became_ready(places)
         return len(places)
 
-    def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+    def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Do in one statement what the shared code does in five: this runs whenever the head of an order key ends."""
-        return (yield from rows("bring_up", line_ids=Numbers(line_ids)))
+        return (yield from rows("bring_up", key_ids=Numbers(key_ids)))
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)

@@ -61,9 +61,9 @@ class SqlJobRows(ABC):
         yield from became_ready([(job["lane_id"], job["turn"], job["seq"]) for job in due])
         return len(due)
 
-    def bring_up(self, line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+    def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Make the first waiting job of each locked order key without a head its head; return those now ready."""
-        return (yield from bring_up(line_ids))
+        return (yield from bring_up(key_ids))
 
     def text(self, text: str) -> str:
         """Return a human-readable text in a form that the dialect can store."""

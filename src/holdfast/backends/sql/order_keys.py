@@ -24,7 +24,7 @@ NO_HEAD = 0
 class LockedKey(NamedTuple):
     """A locked order key (`lock_order_keys`), and the seq of the job for which it was locked."""
 
-    line_id: int
+    key_id: int
     head_seq: int
     seq: int
 
@@ -32,7 +32,7 @@ class LockedKey(NamedTuple):
 class FirstBlocked(NamedTuple):
     """The first waiting job of an order key (`first_blocked`)."""
 
-    line_id: int
+    key_id: int
     seq: int
     lane_id: int
     turn: int
@@ -54,27 +54,27 @@ class FirstBlocked(NamedTuple):
 def put_blocked(row: JobRow) -> Steps[None]:
     """Put an ended job at the end of its order key; the caller runs `settle` afterwards."""
     yield from run("add_order_key", queue=row.queue, order_key=row.order_key)
-    ((line_id, _, _),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
+    ((key_id, _, _),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
     yield from run("next_place")
-    yield from run("put_blocked", line_id=line_id, **columns_of(row, ("seq", *COUNTERS)))
+    yield from run("put_blocked", key_id=key_id, **columns_of(row, ("seq", *COUNTERS)))
 
 
 def settle(seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]) -> Steps[Sequence[Place]]:
     """Choose new heads for the order keys of these jobs, which were the heads or joined a key without a head."""
     keys = yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))
-    vacant = [key.line_id for key in keys if key.head_seq in {NO_HEAD, key.seq}]
+    vacant = [key.key_id for key in keys if key.head_seq in {NO_HEAD, key.seq}]
     return (yield from bring_up(vacant)) if vacant else []
 
 
-def bring_up(line_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+def bring_up(key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
     """Make the first waiting job of each locked order key its head; delete a key without waiting jobs."""
-    found = yield from records(FirstBlocked, "first_blocked", line_ids=Numbers(line_ids))
+    found = yield from records(FirstBlocked, "first_blocked", key_ids=Numbers(key_ids))
     ready = [row for row in found if row.run_at <= row.now]
     later = [row for row in found if row.run_at > row.now]
     yield from each("leave_blocked", [{"seq": row.seq} for row in found])
-    yield from each("set_head", [{"line_id": row.line_id, "seq": row.seq} for row in found])
+    yield from each("set_head", [{"key_id": row.key_id, "seq": row.seq} for row in found])
     yield from each("put_ready", [columns_of(row, PUT[JobState.READY]) for row in ready])
     yield from each("put_scheduled", [columns_of(row, PUT[JobState.SCHEDULED]) for row in later])
-    headed = {row.line_id for row in found}
-    yield from each("drop_order_key", [{"line_id": line_id} for line_id in line_ids if line_id not in headed])
+    headed = {row.key_id for row in found}
+    yield from each("drop_order_key", [{"key_id": key_id} for key_id in key_ids if key_id not in headed])
     return [(row.lane_id, row.turn, row.seq) for row in ready]

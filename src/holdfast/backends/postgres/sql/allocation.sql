@@ -4,7 +4,7 @@
 delete from {schema}.node
 where node_id = any(array(
     select node_id from {schema}.node as node
-    where node.beat_at < {now} - %(span)s::bigint
+    where node.heartbeat_at < {now} - %(span)s::bigint
       and not exists (select 1 from {schema}.allocation as share where share.owner = node.node_id)
     for update skip locked
 ));
@@ -43,11 +43,11 @@ where allocation.owner is not null;
 -- The caller sorts the shares.
 select given.consumer, given.category, allocation.category_id, given.partition_id, allocation.state,
        allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.trying
+       allocation.losses, allocation.on_trial
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
     as given (consumer, category, partition_id)
 cross join lateral (
-    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
     from {schema}.allocation
     where consumer = given.consumer and partition_id = given.partition_id
       and category_id = (select category_id from {schema}.category where category = given.category) limit 1
@@ -58,11 +58,11 @@ cross join lateral (
 -- As `lock_shares`, but waits for transactions of the owners.
 select given.consumer, given.category, allocation.category_id, given.partition_id, allocation.state,
        allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.trying
+       allocation.losses, allocation.on_trial
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
     as given (consumer, category, partition_id)
 cross join lateral (
-    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
     from {schema}.allocation
     where consumer = given.consumer and partition_id = given.partition_id
       and category_id = (select category_id from {schema}.category where category = given.category) limit 1
@@ -73,13 +73,13 @@ cross join lateral (
 update {schema}.allocation as allocation
 set state = given.state, generation = given.generation, owner = given.owner, incarnation = given.incarnation,
     target = given.target, deadline_at = given.deadline_at, losses = given.losses,
-    trying = given.trying, since_at = {now}
+    on_trial = given.on_trial, since_at = {now}
 from unnest(
     %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(state)s::text[],
     %(generation)s::bigint[], %(owner)s::text[], %(incarnation)s::text[], %(target)s::text[],
-    %(deadline_at)s::bigint[], %(losses)s::integer[], %(trying)s::boolean[]
+    %(deadline_at)s::bigint[], %(losses)s::integer[], %(on_trial)s::boolean[]
 ) as given (
-    consumer, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+    consumer, category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
 )
 where allocation.consumer = given.consumer and allocation.category_id = given.category_id
   and allocation.partition_id = given.partition_id;

@@ -16,20 +16,20 @@ with expired as materialized (
 )
 select holder, allowed, overdue, seq from expired where holder <> '0'
 union all
-select line.holder, expired.allowed, expired.overdue, expired.seq
+select head.holder, expired.allowed, expired.overdue, expired.seq
 from expired
 cross join lateral (select lane_id, order_key from {schema}.job where seq = expired.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 cross join lateral (
-    select xmax::text as holder from {schema}.key_line
+    select xmax::text as holder from {schema}.key_head
     where queue = lane.queue and order_key = job.order_key and xmax::text <> '0' limit 1
-) as line
+) as head
 where expired.keyed;
 
 -- name: holders_of_shares
 -- The same for shares that are to be seized. A handler's transaction is shorter than the time to live of its node.
 select allocation.holder, coalesce(node.ttl, longest.ttl),
-       coalesce(instant.now - node.beat_at - node.ttl, longest.ttl), null::bigint
+       coalesce(instant.now - node.heartbeat_at - node.ttl, longest.ttl), null::bigint
 from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
     as given (consumer, category, partition_id)
 cross join lateral (
@@ -160,12 +160,12 @@ select pg_backend_pid();
 select 1 from {schema}.running where seq = %(seq)s for update;
 
 -- name: wait_for_order_key
-select 1 from {schema}.key_line
-where line_id = (
-    select line.line_id
+select 1 from {schema}.key_head
+where key_id = (
+    select head.key_id
     from {schema}.job as job
     join {schema}.lane as lane on lane.lane_id = job.lane_id
-    join {schema}.key_line as line on line.queue = lane.queue and line.order_key = job.order_key
+    join {schema}.key_head as head on head.queue = lane.queue and head.order_key = job.order_key
     where job.seq = %(seq)s
 )
 for update;
@@ -175,19 +175,19 @@ select set_config('lock_timeout', %(milliseconds)s::text, true);
 
 -- name: locked_order_keys
 -- Lock the order keys of these jobs, except keys that other sessions have locked; return the jobs of those.
-with line as materialized (
-    select given.seq, line.line_id
+with held as materialized (
+    select given.seq, head.key_id
     from unnest(%(seqs)s::bigint[]) as given (seq)
     cross join lateral (select lane_id, order_key from {schema}.job where seq = given.seq limit 1) as job
     join {schema}.lane as lane on lane.lane_id = job.lane_id
     cross join lateral (
-        select line_id from {schema}.key_line where queue = lane.queue and order_key = job.order_key limit 1
-    ) as line
+        select key_id from {schema}.key_head where queue = lane.queue and order_key = job.order_key limit 1
+    ) as head
 ),
 free as materialized (
-    select line_id from {schema}.key_line where line_id = any(array(select line_id from line)) for update skip locked
+    select key_id from {schema}.key_head where key_id = any(array(select key_id from held)) for update skip locked
 )
-select seq from line where line_id not in (select line_id from free);
+select seq from held where key_id not in (select key_id from free);
 
 -- name: free_shares
 -- Lock these shares, except those that other sessions have locked; return the places (in the input) and owners of the

@@ -17,7 +17,7 @@ for key share;
 with moved as (
     update {schema}.allocation
     set position_id = %(position)s::bigint,
-        losses = case when %(clears)s::boolean then 0 else losses end, trying = %(begins_trial)s::boolean
+        losses = case when %(clears)s::boolean then 0 else losses end, on_trial = %(begins_trial)s::boolean
     where consumer = %(consumer)s::text and partition_id = %(partition_id)s::integer
       and category_id = (select category_id from {schema}.category where category = %(category)s::text)
       and generation = %(generation)s::bigint and position_id = %(after)s::bigint and state in ('granted', 'revoking')

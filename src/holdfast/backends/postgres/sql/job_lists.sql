@@ -57,20 +57,20 @@ union all
 -- Blocked jobs count under the state and the task of the head of their order key.
 select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
             else 'blocked' end,
-       line.queue, lane.task, queue.paused, sum(state.number)::bigint
-from (select line_id, count(*) as number from {schema}.blocked group by line_id) as state
-cross join lateral (select queue, head_seq from {schema}.key_line where line_id = state.line_id limit 1) as line
+       keys.queue, lane.task, queue.paused, sum(state.number)::bigint
+from (select key_id, count(*) as number from {schema}.blocked group by key_id) as state
+cross join lateral (select queue, head_seq from {schema}.key_head where key_id = state.key_id limit 1) as keys
 cross join lateral (
-    select seq, lane_id, turn, priority from {schema}.job where seq = line.head_seq limit 1
+    select seq, lane_id, turn, priority from {schema}.job where seq = keys.head_seq limit 1
 ) as head
 join {schema}.lane as lane on lane.lane_id = head.lane_id
-join {schema}.queue as queue on queue.queue = line.queue
+join {schema}.queue as queue on queue.queue = keys.queue
 left join lateral (select seq from {schema}.running where seq = head.seq limit 1) as running on true
 left join lateral (
     select seq from {schema}.scheduled
     where run_at = head.turn + head.priority::bigint * {priority_step} and seq = head.seq and not retrying limit 1
 ) as scheduled on true
-group by 1, line.queue, lane.task, queue.paused;
+group by 1, keys.queue, lane.task, queue.paused;
 
 -- name: server_facts
 select fact, value from (values

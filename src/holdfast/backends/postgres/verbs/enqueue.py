@@ -57,27 +57,27 @@ def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     keys = yield from rows(
         "take_order_keys", queues=[name[0] for name in wanted], order_keys=[name[1] for name in wanted]
     )
-    line_ids = {(queue, order_key): line_id for queue, order_key, line_id, _ in keys}
-    vacant = {line_id for _, _, line_id, head_seq in keys if not head_seq}  # no job of the key exists yet
+    key_ids = {(queue, order_key): key_id for queue, order_key, key_id, _ in keys}
+    vacant = {key_id for _, _, key_id, head_seq in keys if not head_seq}  # no job of the key exists yet
     heads: dict[int, int] = {}
     found: Rows = []
     for start in range(0, len(jobs), CHUNK):
         chunk = jobs[start : start + CHUNK]
-        joined = [None if job.order_key is None else line_ids[job.queue, job.order_key] for job in chunk]
+        joined = [None if job.order_key is None else key_ids[job.queue, job.order_key] for job in chunk]
         some = yield from rows(
             "enqueue_ordered",
             **_columns(chunk, lanes),
             order_keys=[job.order_key for job in chunk],
-            line_ids=joined,
-            vacant=[line_id in vacant for line_id in joined],
+            key_ids=joined,
+            vacant=[key_id in vacant for key_id in joined],
         )
-        heads.update({line_id: seq for _, _, _, seq, _, line_id in some if line_id is not None})
+        heads.update({key_id: seq for _, _, _, seq, _, key_id in some if key_id is not None})
         vacant -= heads.keys()
         found += some
     if heads:
-        yield from run("set_heads", line_ids=Numbers(heads), seqs=Numbers(heads.values()))
+        yield from run("set_heads", key_ids=Numbers(heads), seqs=Numbers(heads.values()))
     if vacant:
-        yield from run("drop_order_keys", line_ids=Numbers(vacant))
+        yield from run("drop_order_keys", key_ids=Numbers(vacant))
     return (yield from _inserted(jobs, found))
 
 

@@ -7,16 +7,16 @@
 select incarnation from {schema}.node where node_id = :node_id::text for update;
 
 -- name: put_node
-insert into {schema}.node (node_id, incarnation, host, pid, members, ttl, joined_at, beat_at)
+insert into {schema}.node (node_id, incarnation, host, pid, members, ttl, joined_at, heartbeat_at)
 select :node_id::text, :incarnation::text, :host::text, :pid::integer, :members::text, :ttl::bigint,
        now, now
 from (select {now} as now) as instant where true
 on conflict (node_id) do update
 set incarnation = excluded.incarnation, host = excluded.host, pid = excluded.pid, members = excluded.members,
-    draining = false, ttl = excluded.ttl, joined_at = excluded.joined_at, beat_at = excluded.beat_at;
+    draining = false, ttl = excluded.ttl, joined_at = excluded.joined_at, heartbeat_at = excluded.heartbeat_at;
 
 -- name: node_heartbeat
-update {schema}.node set beat_at = {now}, ttl = :ttl::bigint
+update {schema}.node set heartbeat_at = {now}, ttl = :ttl::bigint
 where node_id = :node_id::text and incarnation = :incarnation::text;
 
 -- name: find_node
@@ -32,7 +32,7 @@ order by allocation.consumer, category.category, allocation.partition_id;
 
 -- name: lock_shares_of_node
 select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
-       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
 from {schema}.allocation as allocation where owner = :node_id::text
 order by consumer, category_id, partition_id for update;
 
@@ -44,7 +44,7 @@ where node_id = :node_id::text and incarnation = :incarnation::text;
 delete from {schema}.node where node_id = :node_id::text and incarnation = :incarnation::text;
 
 -- name: list_nodes
-select node.node_id, node.incarnation, node.host, node.pid, node.draining, instant.now - node.beat_at as silent,
+select node.node_id, node.incarnation, node.host, node.pid, node.draining, instant.now - node.heartbeat_at as silent,
        node.ttl, instant.now - node.joined_at as joined, node.members,
        (select count(*) from {schema}.allocation as share
         where share.owner = node.node_id and share.incarnation = node.incarnation) as shares
@@ -98,12 +98,12 @@ select consumer from {schema}.consumer order by consumer for key share;
 
 -- name: hold_nodes
 -- Until the end of the transaction, none of them can join under a new incarnation, leave or drain.
-select node_id, incarnation, draining, beat_at as heartbeat_at, ttl from {schema}.node
+select node_id, incarnation, draining, heartbeat_at, ttl from {schema}.node
 where node_id = any(:node_ids::text[]) order by node_id for key share;
 
 -- name: stop_nodes
 -- As `hold_nodes`; nor can one of these send a heartbeat.
-select node_id, incarnation, draining, beat_at as heartbeat_at, ttl from {schema}.node
+select node_id, incarnation, draining, heartbeat_at, ttl from {schema}.node
 where node_id = any(:node_ids::text[]) order by node_id for share;
 
 -- name: store_clock
@@ -132,7 +132,7 @@ on conflict do nothing;
 -- name: write_share
 update {schema}.allocation
 set state = :state, generation = :generation, owner = :owner, incarnation = :incarnation, target = :target,
-    deadline_at = :deadline_at, losses = :losses, trying = :trying, since_at = {now}
+    deadline_at = :deadline_at, losses = :losses, on_trial = :on_trial, since_at = {now}
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id;
 
 -- name: add_transition

@@ -45,7 +45,7 @@ for no key update;
 
 -- name: lock_granted_share
 select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
-       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
 from {schema}.allocation as allocation
 where consumer = :consumer::text and partition_id = :partition_id::integer
   and category_id = (select category_id from {schema}.category where category = :category::text)
@@ -62,7 +62,7 @@ for update;
 -- name: commit_position
 update {schema}.allocation
 set position_id = :position::bigint,
-    losses = case when :clears::boolean then 0 else losses end, trying = :begins_trial::boolean
+    losses = case when :clears::boolean then 0 else losses end, on_trial = :begins_trial::boolean
 where consumer = :consumer::text and partition_id = :partition_id::integer
   and category_id = (select category_id from {schema}.category where category = :category::text)
   and generation = :generation::bigint and position_id = :after::bigint and state in ('granted', 'revoking');
@@ -77,7 +77,7 @@ where consumer = :consumer::text and category_id = :category_id::integer
 -- name: lock_shares_of_consumer
 -- Locked in the order that all verbs use.
 select consumer, (select category from {schema}.category where category_id = allocation.category_id) as category,
-       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, trying
+       category_id, partition_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
 from {schema}.allocation as allocation
 where consumer = :consumer::text
 order by consumer, category_id, partition_id for update;
@@ -110,7 +110,7 @@ update {schema}.consumer set paused = false where consumer = :consumer::text and
 select 1 as held
 from {schema}.allocation as allocation
 join {schema}.node as node on node.node_id = allocation.owner and node.incarnation = allocation.incarnation
-where allocation.consumer = :consumer::text and {now} - node.beat_at <= node.ttl limit 1;
+where allocation.consumer = :consumer::text and {now} - node.heartbeat_at <= node.ttl limit 1;
 
 -- name: forget_shares
 delete from {schema}.allocation where consumer = :consumer::text;

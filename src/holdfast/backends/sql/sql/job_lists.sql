@@ -124,7 +124,7 @@ where (:seq::bigint is null or running.seq = :seq) and (not :expired_only or run
 order by running.lease_until, running.seq limit :limit;
 
 -- name: workers
-select beat as heartbeat, started_at, {now} - beat_at as silent from {schema}.worker order by started_at, worker_id;
+select heartbeat, started_at, {now} - heartbeat_at as silent from {schema}.worker order by started_at, worker_id;
 
 -- name: queues
 -- `due`: of the job with the first turn, of any task, its turn plus its head start.

@@ -28,9 +28,9 @@ select exists (
 ) as found;
 
 -- name: worker_heartbeat
-insert into {schema}.worker (worker_id, beat, started_at, beat_at)
+insert into {schema}.worker (worker_id, heartbeat, started_at, heartbeat_at)
 select :worker_id, :heartbeat, now, now from (select {now} as now) as instant where true
-on conflict (worker_id) do update set beat = excluded.beat, beat_at = excluded.beat_at;
+on conflict (worker_id) do update set heartbeat = excluded.heartbeat, heartbeat_at = excluded.heartbeat_at;
 
 -- name: forget_worker
 delete from {schema}.worker where worker_id = :worker_id;

@@ -26,7 +26,7 @@ delete from {schema}.attempt where seq = any(array(select unnest(:seqs::bigint[]
 delete from {schema}.job where seq = any(array(select unnest(:seqs::bigint[])));
 
 -- name: prune_workers
-delete from {schema}.worker where beat_at < {now} - :keep;
+delete from {schema}.worker where heartbeat_at < {now} - :keep;
 
 -- name: lock_completed
 select seq from {schema}.completed

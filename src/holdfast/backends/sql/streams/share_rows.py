@@ -30,7 +30,7 @@ class ShareRow(NamedTuple):
     target: str | None
     deadline_at: int | None
     losses: int
-    trying: bool
+    on_trial: bool
 
     @property
     def share(self) -> Share:
@@ -49,7 +49,7 @@ Changed = tuple[ShareRow, ShareRow]  # before and after a transition
 def granted(row: ShareRow, node: NodeKey) -> ShareRow:
     """Return a free share after it is granted to `node`."""
     owned = row._replace(owner=node.node_id, incarnation=node.incarnation, generation=row.generation + 1)
-    return owned._replace(state=AllocationState.GRANTED.value, target=None, deadline_at=None, trying=False)
+    return owned._replace(state=AllocationState.GRANTED.value, target=None, deadline_at=None, on_trial=False)
 
 
 def revoked(row: ShareRow, *, target: str | None, deadline_at: int | None) -> ShareRow:
@@ -64,7 +64,7 @@ def released(row: ShareRow) -> ShareRow:
 
 def taken(row: ShareRow, *, target: str | None = None, is_loss: bool) -> ShareRow:
     """Return a share after it is taken from its owner, which the larger generation fences off."""
-    losses = losses_after(row.losses, is_trying=bool(row.trying)) if is_loss else row.losses
+    losses = losses_after(row.losses, is_on_trial=bool(row.on_trial)) if is_loss else row.losses
     free = released(row)
     return free._replace(generation=row.generation + 1, target=target or row.target, losses=losses)
 

@@ -3,7 +3,7 @@
 -- Every transaction that writes holds the write lock of the file, so `lock_`, `hold_` and `stop_` only read.
 
 -- name: forget_silent_nodes
-delete from holdfast_node where beat_at < :now - :span and not exists (
+delete from holdfast_node where heartbeat_at < :now - :span and not exists (
     select 1 from holdfast_allocation where owner = node_id);
 
 -- name: write_leadership
@@ -25,7 +25,7 @@ where allocation.owner is not null;
 -- name: lock_shares
 select allocation.consumer, of_category.category, allocation.category_id, allocation.partition_id, allocation.state,
     allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-    allocation.losses, allocation.trying
+    allocation.losses, allocation.on_trial
 from json_each(:consumers) as consumer
     join json_each(:categories) as category on category.key = consumer.key
     join json_each(:partition_ids) as place on place.key = consumer.key
@@ -36,7 +36,7 @@ from json_each(:consumers) as consumer
 -- name: lock_shares_to_seize
 select allocation.consumer, of_category.category, allocation.category_id, allocation.partition_id, allocation.state,
     allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-    allocation.losses, allocation.trying
+    allocation.losses, allocation.on_trial
 from json_each(:consumers) as consumer
     join json_each(:categories) as category on category.key = consumer.key
     join json_each(:partition_ids) as place on place.key = consumer.key

@@ -50,9 +50,9 @@ select case
            ) then 'delayed'
            else 'blocked'
        end,
-       line.queue, lane.task, queue.paused, state.number
-from (select line_id, count(*) as number from holdfast_blocked group by line_id) as state
-cross join holdfast_key_line as line on line.line_id = state.line_id
-cross join holdfast_job as head on head.seq = line.head_seq
+       keys.queue, lane.task, queue.paused, state.number
+from (select key_id, count(*) as number from holdfast_blocked group by key_id) as state
+cross join holdfast_key_head as keys on keys.key_id = state.key_id
+cross join holdfast_job as head on head.seq = keys.head_seq
 cross join holdfast_lane as lane on lane.lane_id = head.lane_id
-join holdfast_queue as queue on queue.queue = line.queue;
+join holdfast_queue as queue on queue.queue = keys.queue;

@@ -79,7 +79,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
         tx.run(statement, new)
     for lane, number in lanes.items():
         tx.run("count_events", count_row(now, lane_ids[lane], {"enqueued": number}))
-    return () if are_plain else sorted({line_id for (line_id,) in tx.rows("vacant_order_keys", new)})
+    return () if are_plain else sorted({key_id for (key_id,) in tx.rows("vacant_order_keys", new)})
 
 
 def _lane(tx: Tx, queue: str, task: str) -> int:

@@ -40,7 +40,7 @@ class StreamReference(Operators):
         for row in self._held_by(new.node.node_id):
             self.free_share(row)
             row.target = new.node.node_id
-            row.losses = losses_after(row.losses, is_trying=row.is_trying)
+            row.losses = losses_after(row.losses, is_on_trial=row.is_on_trial)
         ttl_us = span_micros(new.timing.ttl)
         self.nodes[new.node.node_id] = NodeRecord(new, joined_us=self.now, seen_us=self.now, ttl_us=ttl_us)
 
@@ -63,7 +63,7 @@ class StreamReference(Operators):
         """Deregister a node."""
         if self.is_registered(node):
             for row in self._held_by(node.node_id):
-                losses = losses_after(row.losses, is_trying=row.is_trying) if is_lost else row.losses
+                losses = losses_after(row.losses, is_on_trial=row.is_on_trial) if is_lost else row.losses
                 self.free_share(row)
                 row.losses = losses
             del self.nodes[node.node_id]
@@ -140,7 +140,7 @@ class StreamReference(Operators):
             return False
         row.generation += 1
         row.owner, row.target = node, None
-        row.is_trying = False
+        row.is_on_trial = False
         self.step(row, AllocationState.GRANTED, node=node, epoch=self.epoch)
         return True
 
@@ -156,7 +156,7 @@ class StreamReference(Operators):
         if row.owner is None or not self._is_true(reason, row, row.owner, grace_us):
             return False
         self.free_share(row, epoch=self.epoch)
-        row.losses = losses_after(row.losses, is_trying=row.is_trying)
+        row.losses = losses_after(row.losses, is_on_trial=row.is_on_trial)
         return True
 
     def _is_true(self, reason: SeizeReason, row: ReferenceShare, owner: NodeKey, grace_us: int) -> bool:

@@ -113,7 +113,7 @@ class ReferenceConsumers(Events):
         row.position = commit.position
         if commit.clears_losses:
             row.losses = 0
-        row.is_trying = commit.begins_trial
+        row.is_on_trial = commit.begins_trial
         return CommitVerdict.DONE
 
     def _park(self, share: Share, parked: dict[int, Parked], park: Park) -> None:

@@ -53,7 +53,7 @@ class ReferenceShare:
     deadline_us: int | None = None
     replay_until: int = 0
     losses: int = 0
-    is_trying: bool = False
+    is_on_trial: bool = False
 
 
 @dataclass(slots=True, frozen=True)
