@@ -20,7 +20,7 @@ app = App(f"sqlite:///{FILE}")
 
 
 @app.task(queue="reports", max_attempts=2, retry=0.5)
-async def report(customer: str, ctx: Context) -> str:
+async def report(ctx: Context, customer: str) -> str:
     """Take some seconds, and tell how far it has come."""
     for step in range(1, STEPS + 1):
         await asyncio.sleep(STEP)

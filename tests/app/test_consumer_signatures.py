@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, List, Optional, Protocol, TypeVar, Union  # noqa: UP035
@@ -147,6 +148,19 @@ async def test_a_context_with_a_default_is_filled_in(file_app: App):
     @file_app.consumer("billing", category="orders", poll_interval=0.05)
     async def billing(event: Event, ctx: EventContext | None = None) -> None:
         attempts.append(0 if ctx is None else ctx.attempt)
+
+    await append(file_app, "a", 1)
+    async with running(file_app.node(timing=QUICK)):
+        await eventually(drained(file_app))
+    assert attempts == [1]
+
+
+async def test_a_context_that_declares_its_connection_is_filled_in(file_app: App):
+    attempts: list[int] = []
+
+    @file_app.consumer("billing", category="orders", poll_interval=0.05)
+    async def billing(event: Event, ctx: EventContext[sqlite3.Connection]) -> None:
+        attempts.append(ctx.attempt)
 
     await append(file_app, "a", 1)
     async with running(file_app.node(timing=QUICK)):

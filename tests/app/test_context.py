@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import sqlite3
 import threading
 from typing import Any
 
@@ -102,7 +103,7 @@ async def test_a_handler_in_a_thread_sees_the_signals(app: App):
     told: dict[str, bool] = {}
 
     @app.task
-    def works(what: str, ctx: Context) -> None:
+    def works(ctx: Context, what: str) -> None:
         if ctx.job.attempt > 1:
             return
         begun[what].set()
@@ -147,7 +148,7 @@ async def test_a_thread_handler_reports_extends_and_returns(app: App):
     seen: list[Any] = []
 
     @app.task
-    def works(n: int, ctx: Context) -> int:
+    def works(ctx: Context, n: int) -> int:
         ctx.sync.progress(10, "begun")
         ctx.sync.extend(100)
         seen.append((threading.current_thread().name, ctx.job.attempt, ctx.fence > 0))
@@ -234,6 +235,21 @@ async def test_setting_the_result_or_reporting_after_completion_is_refused(app: 
     job = await works.enqueue()
     await run_all(app)
 
-    assert await job.result() == "kept"
+    assert await job.result(str) == "kept"
     assert len(refused) == 5
     assert all("is already completed by its own transaction: it is too late to" in text for text in refused)
+
+
+async def test_a_context_that_declares_its_connection_is_filled_in(app: App):
+    seen: list[Any] = []
+
+    @app.task
+    async def works(ctx: Context[sqlite3.Connection], n: int) -> int:
+        seen.append(ctx.job.task)
+        return n
+
+    job = await works.enqueue(7)
+    await run_all(app)
+
+    assert seen == ["works"]
+    assert await job.result() == 7

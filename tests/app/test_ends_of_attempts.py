@@ -347,4 +347,4 @@ async def test_a_transaction_inside_a_transaction_is_refused_at_once_and_the_out
     ((message, lasted),) = refused
     assert "a transaction is open here already" in message
     assert lasted < 1
-    assert await job.result() == "outer"
+    assert await job.result(str) == "outer"

@@ -125,7 +125,7 @@ async def test_an_enqueue_repeated_with_the_same_id_makes_one_job(app, note, see
 
 
 async def test_many_jobs_are_enqueued_in_order_all_with_ids_of_their_own(app, note, seen):
-    jobs = await note.enqueue_many([{"n": 1}, (2, "two"), [3]])
+    jobs = await note.enqueue_many([{"n": 1}, (2, "two"), note.call(n=3)])
     more = await note.options(priority=-1).enqueue_many({"n": n} for n in range(4, 1004))
 
     assert len({job.id for job in [*jobs, *more]}) == 1003
@@ -161,8 +161,10 @@ async def test_arguments_arrive_as_the_annotated_types_and_results_are_read_as_a
     await run_all(app)
 
     assert seen == [(order, Size.LARGE, {"a", "b"}, b"\xff\0")]
-    assert await job.result(Order) == order
-    assert (await job.result())["number"] == 7
+    assert await job.result() == order  # as the handler is annotated
+    assert await app.job(job.id).result(Order) == order
+    assert (await job.result(Any))["number"] == 7
+    assert (await app.job(job.id).result())["number"] == 7
 
 
 async def test_a_listener_whose_event_loop_was_closed_does_not_fail_an_enqueue(app: App):

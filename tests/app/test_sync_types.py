@@ -82,11 +82,11 @@ def test_what_is_declared_is_there(app: App):
     with assert_type(app.sync, SyncApp) as blocking:
         assert_type(blocking, SyncApp)
         job = add.sync.enqueue(1)
-        assert_type(add.sync, SyncTask)
-        assert_type(add.sync.options(delay=1), SyncTask)
-        assert_type(add.sync.enqueue_many([]), Sequence[JobHandle])
-        assert_type(job, JobHandle)
-        assert_type(job.sync, SyncJob)
+        assert_type(add.sync.enqueue(1), JobHandle[int])
+        assert_type(add.sync.options(delay=1).enqueue(1), JobHandle[int])
+        assert_type(add.sync.enqueue_many([]), Sequence[JobHandle[int]])
+        assert_type(job, JobHandle[int])
+        assert_type(job.sync, SyncJob[int])
         assert_type(blocking.job(job.id), SyncJob)
         assert_type(blocking.job(job.id).state(), JobState)
         assert_type(blocking.jobs, SyncJobs)
@@ -119,6 +119,6 @@ def test_a_wrong_call_is_seen_by_type_checkers(app: App):
         add.options(delay="y")  # type: ignore[arg-type]
         add.options(prioriti=1)  # type: ignore[call-arg]
         add.sync.options(prioriti=1)  # type: ignore[call-arg]
-        add.sync.enqueue_many(7)  # type: ignore[arg-type]
+        add.sync.enqueue_many(7)  # type: ignore[call-overload]
 
     assert callable(wrong)  # what counts is that each of its lines is an error without its comment

@@ -65,7 +65,7 @@ def test_the_documented_lines_complete_enqueue_and_append_in_the_callers_transac
     lines = "\n".join([*begin, enqueue, append, commit.replace("commit", end)])
 
     @app.task(max_attempts=1)
-    def pay(order_id: int, ctx: Context) -> None:
+    def pay(ctx: Context, order_id: int) -> None:
         run_page(path, lines, ctx=ctx, app=app, charge=charge, order_id=order_id, receipt="paid")
 
     job = pay.sync.enqueue(order_id=7)

@@ -139,7 +139,7 @@ async def test_a_process_of_ones_own_takes_the_place_of_the_handlers(app: App):
     await run_all(app, worker_class=Mine)
 
     assert seen == [("handler", '[[],{"n":1}]', True)]
-    assert await job.result() == "processed handler"
+    assert await job.result(str) == "processed handler"
 
 
 async def test_a_plain_process_of_ones_own_runs_in_a_thread(app: App):
@@ -161,7 +161,7 @@ async def test_a_plain_process_of_ones_own_runs_in_a_thread(app: App):
     await run_all(app, worker_class=Mine)
 
     assert names[0].startswith("holdfast-handler")
-    assert await job.result() == 7
+    assert await job.result(int) == 7
 
 
 async def test_a_process_of_ones_own_may_call_the_usual_one(app: App):
@@ -176,7 +176,7 @@ async def test_a_process_of_ones_own_may_call_the_usual_one(app: App):
                 around.append("after")
 
     @app.task
-    async def one(n: int, ctx: Context) -> int:
+    async def one(ctx: Context, n: int) -> int:
         around.append(f"handler {ctx.job.attempt}")
         return n + 1
 

@@ -58,7 +58,7 @@ async def test_a_worker_that_sleeps_is_woken_for_what_a_callers_transaction_has_
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "forgotten"])
 async def test_a_blocking_handler_completes_in_its_own_transaction(app: App, url: str, commits: bool):
     @app.task(max_attempts=1)
-    def charge(order_id: int, ctx: Context) -> None:
+    def charge(ctx: Context, order_id: int) -> None:
         with psycopg.connect(parts_of(url)[0], autocommit=False) as connection:
             ctx.sync.complete(order_id, using=connection)
             if not commits:
@@ -78,7 +78,7 @@ async def test_a_handler_completes_and_enqueues_what_follows_in_a_django_transac
     def ship(order_id: int) -> None: ...
 
     @app.task
-    def charge(order_id: int, ctx: Context) -> None:
+    def charge(ctx: Context, order_id: int) -> None:
         try:
             with transaction.atomic(using=alias):
                 ship.options(using=connections[alias]).sync.enqueue(order_id=order_id)

@@ -12,7 +12,7 @@ from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue import unknown_enqueue
 from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, find_by, id_text, new_id
-from holdfast.model.job import JobState, NewJob
+from holdfast.model.job import JobState, JobStateName, NewJob
 from holdfast.model.names import check_name
 from holdfast.runtime.text import clean
 from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
@@ -62,7 +62,7 @@ class Jobs:
 
     async def list(
         self,
-        state: JobState | str,
+        state: JobState | JobStateName,
         *,
         queue: str | None = None,
         task: str | None = None,

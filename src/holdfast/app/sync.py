@@ -25,18 +25,18 @@ from holdfast.errors import ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Target = TypeVar("Target")
+Target_co = TypeVar("Target_co", covariant=True)
 __all__ = ["THREAD", "Blocking", "Portal", "Sync"]
 
 
-class Sync(Generic[Target]):
+class Sync(Generic[Target_co]):
     """The blocking counterpart of an object: its async methods as blocking ones, other attributes unchanged.
 
     An attribute that has a `sync` itself (`app.jobs`) is replaced by that. A call returns what its async counterpart
     returns. A method without a blocking counterpart raises `ConfigError`.
     """
 
-    def __init__(self, target: Target, portal: Portal) -> None:
+    def __init__(self, target: Target_co, portal: Portal) -> None:
         self.target = target
         self.portal = portal
 

@@ -1,15 +1,21 @@
-"""The result of `@app.task`: enqueues jobs of a task."""
+"""The result of `@app.task`: enqueues jobs of a task.
+
+Type checkers check a call of `enqueue` against the handler's signature, without the context that the worker fills in.
+A context is taken off if it is the first parameter. The overloads choose by `self`, not where the task is made: there a
+single `Any` in the handler's signature would leave mypy without a choice, and with an unchecked task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
 from holdfast.app.job_handle import JobHandle, JobHandles
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import OutcomeUnknown
-from holdfast.jobs.enqueue import JobOptions, JobTemplate, job_template, new_job, new_jobs, unknown_enqueue
+from holdfast.jobs.context import Context
+from holdfast.jobs.enqueue import JobOptions, JobTemplate, TaskCall, job_template, new_job, new_jobs, unknown_enqueue
 from holdfast.jobs.task import Task
 
 if TYPE_CHECKING:
@@ -19,6 +25,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Q = ParamSpec("Q")
 S = TypeVar("S")
+F_co = TypeVar("F_co", covariant=True)
+
+
+class OfFunction(Protocol[F_co]):
+    """A task of a function of this type."""
+
+    @property
+    def function(self) -> F_co:
+        """The function."""
+        ...
+
+
+Waits = Coroutine[Any, Any, R]
+WithContext = OfFunction[Callable[Concatenate[Context[Any], P], R]]
+Without = OfFunction[Callable[P, R]]
 
 
 class TaskHandle(Generic[P, R]):
@@ -46,7 +67,12 @@ class TaskHandle(Generic[P, R]):
         return self.task.name
 
     @property
-    def sync(self) -> SyncTask:
+    def function(self) -> Callable[P, R]:
+        """The function itself."""
+        return self._function
+
+    @property
+    def sync(self) -> SyncTask[P, R]:
         """The same with blocking calls."""
         return SyncTask(self, self.app.portal)
 
@@ -54,24 +80,55 @@ class TaskHandle(Generic[P, R]):
         """Return this task with other options for the jobs enqueued through it; they are those of `JobOptions`."""
         return TaskHandle(self.app, self.task, self._function, job_template(self.task, **options))
 
-    async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle:
+    @overload
+    def call(self: WithContext[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
+    @overload
+    def call(self: Without[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
+    def call(self, *args: Any, **kwargs: Any) -> TaskCall[P, R]:
+        """Return a call for `enqueue_many`; type checkers check it as they check `enqueue`."""
+        return TaskCall(args, kwargs)
+
+    @overload
+    async def enqueue(self: WithContext[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+    @overload
+    async def enqueue(self: WithContext[Q, S], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+    @overload
+    async def enqueue(self: Without[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+    @overload
+    async def enqueue(self: Without[Q, S], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+    async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """Make a job of this call and return once the store has committed it."""
         job = new_job(self._template, args, kwargs)
         try:
             (created,) = await self.app.enqueue_new([job], using=self._template.using)
         except OutcomeUnknown as error:
             raise unknown_enqueue(error, [job]) from error
-        return JobHandle(self.app, job.id, created=created)
+        return JobHandle(self.app, job.id, created=created, returns=self.task.returns)
 
+    @overload
     async def enqueue_many(
-        self,
-        calls: Iterable[Mapping[str, Any] | Sequence[Any]],
+        self: Without[..., Waits[S]],
+        calls: Iterable[TaskCall[P, R] | Mapping[str, Any] | Sequence[Any]],
         *,
         job_ids: Iterable[str | UUID] | None = None,
-    ) -> Sequence[JobHandle]:
+    ) -> Sequence[JobHandle[S]]: ...
+    @overload
+    async def enqueue_many(
+        self: Without[..., S],
+        calls: Iterable[TaskCall[P, R] | Mapping[str, Any] | Sequence[Any]],
+        *,
+        job_ids: Iterable[str | UUID] | None = None,
+    ) -> Sequence[JobHandle[S]]: ...
+    async def enqueue_many(
+        self,
+        calls: Iterable[TaskCall[Any, Any] | Mapping[str, Any] | Sequence[Any]],
+        *,
+        job_ids: Iterable[str | UUID] | None = None,
+    ) -> Sequence[JobHandle[Any]]:
         """Make a job of each call, all or none.
 
-        `job_ids` (UUIDs, one for each call) make it safe to repeat; `OutcomeUnknown` carries those generated here.
+        A call is `task.call(…)`, a mapping of keyword arguments, or a list or tuple of positional ones. `job_ids`
+        (UUIDs, one for each call) make it safe to repeat; `OutcomeUnknown` carries those generated here.
         """
         jobs = new_jobs(self._template, calls, job_ids)
         if not jobs:
@@ -80,7 +137,7 @@ class TaskHandle(Generic[P, R]):
             created = await self.app.enqueue_new(jobs, using=self._template.using)
         except OutcomeUnknown as error:
             raise unknown_enqueue(error, jobs) from error
-        return JobHandles(self.app, [job.id for job in jobs], created)
+        return JobHandles(self.app, [job.id for job in jobs], created, self.task.returns)
 
 
 class TaskDecorator(Protocol):
@@ -91,13 +148,48 @@ class TaskDecorator(Protocol):
         ...
 
 
-class SyncTask(Sync[TaskHandle[..., Any]]):
+class SyncTask(Sync[TaskHandle[P, R]]):
     """`task.sync`."""
 
     name: str
-    enqueue = Blocking(TaskHandle[..., Any].enqueue)
-    enqueue_many = Blocking(TaskHandle[..., Any].enqueue_many)
 
-    def options(self, **options: Unpack[JobOptions]) -> SyncTask:
+    if TYPE_CHECKING:
+
+        @property
+        def function(self) -> Callable[P, R]: ...  # noqa: D102
+        @overload
+        def call(self: WithContext[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
+        @overload
+        def call(self: Without[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
+        def call(self, *args: Any, **kwargs: Any) -> TaskCall[P, R]: ...  # noqa: D102
+        @overload
+        def enqueue(self: WithContext[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+        @overload
+        def enqueue(self: WithContext[Q, S], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+        @overload
+        def enqueue(self: Without[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+        @overload
+        def enqueue(self: Without[Q, S], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
+        def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle[Any]: ...  # noqa: D102
+        @overload
+        def enqueue_many(
+            self: Without[..., Waits[S]],
+            calls: Iterable[TaskCall[P, R] | Mapping[str, Any] | Sequence[Any]],
+            *,
+            job_ids: Iterable[str | UUID] | None = None,
+        ) -> Sequence[JobHandle[S]]: ...
+        @overload
+        def enqueue_many(
+            self: Without[..., S],
+            calls: Iterable[TaskCall[P, R] | Mapping[str, Any] | Sequence[Any]],
+            *,
+            job_ids: Iterable[str | UUID] | None = None,
+        ) -> Sequence[JobHandle[S]]: ...
+        def enqueue_many(self, calls: Any, *, job_ids: Any = None) -> Any: ...  # noqa: D102
+    else:
+        enqueue = Blocking(TaskHandle.enqueue)
+        enqueue_many = Blocking(TaskHandle.enqueue_many)
+
+    def options(self, **options: Unpack[JobOptions]) -> SyncTask[P, R]:
         """Return the blocking counterpart of this task with other options."""
         return self.target.options(**options).sync

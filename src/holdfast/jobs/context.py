@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import Generic
 
 from holdfast.errors import ConfigError
 from holdfast.jobs.effect import JobEffect, Settling
@@ -17,14 +17,19 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed
 from holdfast.runtime.signals import Signal
 from holdfast.runtime.text import clean
+from holdfast.runtime.type_variables import Connection
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish
 
 _NOTE_LIMIT = 1024
 
 
-class Context:
-    """An attempt, as its handler sees it."""
+class Context(Generic[Connection]):
+    """An attempt, as its handler sees it.
+
+    `Context[psycopg.AsyncConnection]` declares the type of the connection that `transaction` yields; in a handler that
+    uses `ctx.sync`, `Context[psycopg.Connection]`. The worker does not check it. `Context` alone means any.
+    """
 
     def __init__(self, job: LeasedJob, backend: Backend, *, lease: timedelta, keeper: Settling | None = None) -> None:
         self.job = job
@@ -59,7 +64,7 @@ class Context:
         return self._effect.completed_by
 
     @property
-    def sync(self) -> SyncContext:
+    def sync(self) -> SyncContext[Connection]:
         """The blocking version of this context, for a handler in a thread."""
         return SyncContext(self, self._effect)
 
@@ -78,7 +83,7 @@ class Context:
         span = self._effect.span if duration is None else to_span(duration, "duration")
         self._effect.require_held(await self._backend.jobs.extend(self.job.lease, span))
 
-    def transaction(self, *, completes: bool = True) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, *, completes: bool = True) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction of the store; writes through its connection take effect once.
 
         Leaving the block completes the job, with `ctx.result` as its result, and commits both together. An exception
@@ -103,10 +108,10 @@ class Context:
         self._effect.uncompleted()
 
 
-class SyncContext:
+class SyncContext(Generic[Connection]):
     """`Context` with blocking calls, for handlers in threads."""
 
-    def __init__(self, context: Context, effect: JobEffect) -> None:
+    def __init__(self, context: Context[Connection], effect: JobEffect) -> None:
         self._context = context
         self._effect = effect
 
@@ -118,7 +123,7 @@ class SyncContext:
         """Extend the lease."""
         self._effect.wait(self._context.extend(duration))
 
-    def transaction(self, *, completes: bool = True) -> AbstractContextManager[Any]:
+    def transaction(self, *, completes: bool = True) -> AbstractContextManager[Connection]:
         """Open a transaction of the store, as `Context.transaction` does."""
         return self._effect.blocking_transaction(ends=completes)
 

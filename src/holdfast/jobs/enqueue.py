@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict, Unpack, cast
+from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 import msgspec
@@ -18,6 +18,19 @@ from holdfast.model.job import NewJob
 from holdfast.model.names import MAX_NAME, check_name
 from holdfast.runtime.payload import encode_headers
 from holdfast.runtime.unknown_settings import refuse_unknown
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class TaskCall(Generic[P, R_co]):
+    """A call of a task with this signature, for `enqueue_many`; made by `task.call(…)`."""
+
+    __slots__ = ("args", "kwargs")
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
 
 
 class JobOptions(TypedDict, total=False):
@@ -129,10 +142,10 @@ def new_job(template: JobTemplate, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def new_jobs(
     template: JobTemplate,
-    calls: Iterable[Mapping[str, Any] | Sequence[Any]],
+    calls: Iterable[TaskCall[Any, Any] | Mapping[str, Any] | Sequence[Any]],
     job_ids: Iterable[str | UUID] | None = None,
 ) -> list[NewJob]:
-    """Return the jobs of many calls, each a mapping of keyword arguments or a sequence of positional ones."""
+    """Return the jobs of many calls: `TaskCall`s, mappings of keyword arguments or sequences of positional ones."""
     if template.job_id is not None:
         message = "job_id identifies one job: leave it out for enqueue_many, which takes job_ids=[…], one for each call"
         raise ConfigError(message)
@@ -145,8 +158,13 @@ def new_jobs(
                 payloads.append(encode((), call))
             elif isinstance(call, (list, tuple)):
                 payloads.append(encode(call, {}))
+            elif isinstance(call, TaskCall):
+                payloads.append(encode(call.args, call.kwargs))
             else:
-                message = "each item must be a mapping of keyword arguments, or a list or tuple of positional ones"
+                message = (
+                    "each item must be task.call(…), a mapping of keyword arguments, or a list or tuple of positional "
+                    "ones"
+                )
                 raise ArgumentsError(message)
         except PayloadError as error:
             raise type(error)(f"item {index}: {error}. Nothing was enqueued") from error

@@ -12,10 +12,11 @@ from holdfast.errors import ConfigError, TaskNotFound
 from holdfast.jobs.context import Context
 from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
-from holdfast.model.retry import RetryPolicy, policy_of
+from holdfast.model.retry import RetryPolicy, RetrySetting, policy_of
 from holdfast.model.turn import MAX_PRIORITY
-from holdfast.runtime.executor import Executor, choose_executor, reference_of
+from holdfast.runtime.executor import Executor, ExecutorSetting, choose_executor, reference_of
 from holdfast.runtime.handler_checks import refuse_generator
+from holdfast.runtime.parameters import read_returns
 from holdfast.runtime.signature import Signature
 from holdfast.runtime.unknown_settings import refuse_unknown
 
@@ -34,6 +35,8 @@ class Task(msgspec.Struct, frozen=True):
     priority: int
     timeout: float | None
     retry: RetryPolicy
+    returns: Any = Any
+    """The annotated type of what the handler returns, to which results are decoded."""
 
     @property
     def reference(self) -> tuple[str, str] | None:
@@ -54,8 +57,8 @@ class TaskSettings(TypedDict, total=False):
     max_attempts: int
     priority: int
     timeout: float | timedelta | None
-    retry: object
-    executor: str | None
+    retry: RetrySetting
+    executor: ExecutorSetting | None
 
 
 TASK_SETTINGS: Final = tuple(TaskSettings.__annotations__)
@@ -77,6 +80,7 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
         priority=check_priority(settings.get("priority", 0)),
         timeout=check_timeout(settings.get("timeout")),
         retry=policy_of(settings.get("retry")),
+        returns=read_returns(handler),
     )
     if task.executor is Executor.PROCESS and task.reference is None:
         message = (

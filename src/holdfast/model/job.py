@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -41,6 +42,7 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+JobStateName = Literal["scheduled", "blocked", "ready", "running", "completed", "failed", "cancelled"]
 FINAL_STATES = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 

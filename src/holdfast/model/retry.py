@@ -58,6 +58,10 @@ class RetryPolicy(ABC):
         """
 
 
+RetrySetting = RetryPolicy | float | timedelta | PolicyFunction | None
+"""What the setting `retry` of a task or a consumer accepts; see `policy_of`."""
+
+
 class Fixed(RetryPolicy):
     """The same delay after every attempt."""
 

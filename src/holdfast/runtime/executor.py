@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.errors import ConfigError
 
@@ -16,6 +16,10 @@ class Executor(StrEnum):
     LOOP = "loop"
     THREAD = "thread"
     PROCESS = "process"
+
+
+ExecutorSetting = Executor | Literal["loop", "thread", "process"]
+"""What the setting `executor` accepts."""
 
 
 def choose_executor(handler: Callable[..., Any], owner: str, executor: str | None) -> Executor:

@@ -67,6 +67,21 @@ def read_parameters(handler: Callable[..., Any], task: str, *, context_type: typ
     return Parameters(tuple(encoded), None, next((name for name in bare if name in _USUAL_NAMES), None))
 
 
+def read_returns(handler: Callable[..., Any]) -> Any:
+    """Return the annotated type of a handler's result; Any if there is none, or none to which a result can be decoded.
+
+    A handler annotated as returning None may still set `ctx.result`: its results are decoded to plain values.
+    """
+    try:
+        annotation = inspect.signature(handler).return_annotation
+        holder = types.SimpleNamespace(__annotations__={"return": annotation})
+        resolved = typing.get_type_hints(holder, globalns=names_known_to(handler), include_extras=True)["return"]
+        decoder_for(resolved)
+    except Exception:  # noqa: BLE001 - a result is then decoded to plain values, as without an annotation
+        return Any
+    return Any if annotation is Parameter.empty or resolved is type(None) else resolved
+
+
 def check_annotation(parameter: Parameter, task: str) -> bool:
     """Raise `ConfigError` if an annotation cannot be decoded; return whether it gives strings another meaning.
 

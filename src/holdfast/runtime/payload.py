@@ -105,7 +105,10 @@ def decode_result(text: str | None, type: Any = Any) -> Any:  # noqa: A002 - the
     try:
         return decoder_for(type).decode(text)
     except Exception as error:
-        raise PayloadError(f"the result cannot be decoded as {type!r}: {error}") from error
+        raise PayloadError(
+            f"the result cannot be decoded as {type!r}: {error}; read it as what it is, as in result(dict), or "
+            "with result(Any) as a plain value"
+        ) from error
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> dict[str, str] | None:

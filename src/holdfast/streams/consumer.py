@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, TypedDict, Unpack, cast
+from typing import Any, Final, Literal, TypedDict, Unpack, cast
 
 import msgspec
 
 from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
-from holdfast.model.retry import Exponential, RetryPolicy, policy_of
-from holdfast.runtime.executor import Executor, choose_executor, reference_of
+from holdfast.model.retry import Exponential, RetryPolicy, RetrySetting, policy_of
+from holdfast.runtime.executor import Executor, ExecutorSetting, choose_executor, reference_of
 from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.store.stream_values import Start, StartAt, Subscription
 from holdfast.streams.handler_parameters import HandlerParameters, read_handler
@@ -74,17 +74,17 @@ class ConsumerSettings(TypedDict, total=False):
     category: str | None
     stream: str | None
     log: bool
-    start: Start | str
+    start: Start | Literal["beginning", "end"]
     batch: int | None
     commit_every: int
     commit_interval: float | timedelta
     poll_interval: float | timedelta
-    on_error: OnError | str
+    on_error: OnError | Literal["block", "skip", "park"]
     max_attempts: int
-    retry: object
+    retry: RetrySetting
     timeout: float | timedelta | None
     capacity: int
-    executor: str | None
+    executor: ExecutorSetting | None
 
 
 CONSUMER_SETTINGS: Final = tuple(ConsumerSettings.__annotations__)

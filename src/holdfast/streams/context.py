@@ -7,14 +7,18 @@ fenced by the generation of the grant. A handler that does not use it may receiv
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any
+from typing import Generic
 
 from holdfast.runtime.signals import Signal
+from holdfast.runtime.type_variables import Connection
 from holdfast.streams.effect import EventEffect
 
 
-class EventContext:
-    """One attempt to handle an event, or a batch of events, as its handler sees it."""
+class EventContext(Generic[Connection]):
+    """One attempt to handle an event, or a batch of events, as its handler sees it.
+
+    `EventContext[psycopg.AsyncConnection]` declares the type of the connection, as with `Context`.
+    """
 
     def __init__(self, effect: EventEffect, attempt: int) -> None:
         self._effect = effect
@@ -47,11 +51,11 @@ class EventContext:
         return self._effect.grant.generation
 
     @property
-    def sync(self) -> SyncEventContext:
+    def sync(self) -> SyncEventContext[Connection]:
         """The blocking version of this context, for a handler in a thread."""
         return SyncEventContext(self._effect)
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction of the store; leaving it commits effect and position together, an exception neither.
 
         Jobs enqueued and events appended inside join it. Raises `LeaseLost` if the share was lost.
@@ -59,12 +63,12 @@ class EventContext:
         return self._effect.transaction()
 
 
-class SyncEventContext:
+class SyncEventContext(Generic[Connection]):
     """`EventContext` with blocking calls, for handlers in threads."""
 
     def __init__(self, effect: EventEffect) -> None:
         self._effect = effect
 
-    def transaction(self) -> AbstractContextManager[Any]:
+    def transaction(self) -> AbstractContextManager[Connection]:
         """Open a transaction of the store, as `EventContext.transaction` does."""
         return self._effect.blocking_transaction()
