@@ -15,7 +15,6 @@ from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.plural import counted
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.model.instants import to_datetime
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ParkedView
 
@@ -61,7 +60,7 @@ def _why(view: ParkedView) -> str:
 def _row(view: ParkedView) -> tuple[Cell, ...]:
     place = f"{view.share.category}:{view.share.partition_id}"
     why = f"{'to be retried; ' if view.is_retrying else ''}{_why(view)}"
-    return (view.event_id, place, view.position, view.stream, view.attempts, to_datetime(view.parked_us), why)
+    return (view.event_id, place, view.position, view.stream, view.attempts, view.parked_at, why)
 
 
 def _fields(view: ParkedView) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def _fields(view: ParkedView) -> dict[str, Any]:
         "stream": view.stream,
         "attempts": view.attempts,
         "is_retrying": view.is_retrying,
-        "parked_at": to_datetime(view.parked_us),
+        "parked_at": view.parked_at,
         "error_class": None if view.failure is None else view.failure.error_class,
         "message": None if view.failure is None else view.failure.message,
         "traceback": None if view.failure is None else view.failure.traceback,

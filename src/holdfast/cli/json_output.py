@@ -15,7 +15,6 @@ import click
 import msgspec
 
 from holdfast.cli.times import iso
-from holdfast.model.instants import to_datetime
 from holdfast.store.stream_values import NodeView
 from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView, QueueView, WorkerView
 
@@ -37,14 +36,9 @@ def _plain(value: object) -> object:
 
 
 def fields_of(view: JobView | LeaseView | AttemptView | QueueView) -> dict[str, Any]:
-    """Return the fields of a view; fields `…_us` become instants named `…_at`."""
-    fields: dict[str, Any] = {}
-    for name, value in msgspec.structs.asdict(view).items():
-        if name.endswith("_us"):
-            fields[f"{name.removesuffix('_us')}_at"] = None if value is None else to_datetime(value)
-        else:
-            fields[name] = str(value) if name == "fence" else value
-    return fields
+    """Return the fields of a view; fences are strings."""
+    fields = msgspec.structs.asdict(view)
+    return fields | {"fence": str(fields["fence"])} if "fence" in fields else fields
 
 
 def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
