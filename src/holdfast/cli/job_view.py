@@ -7,26 +7,27 @@ from datetime import datetime
 
 import click
 
-from holdfast.cli.table import Cell, Column, console, show_block, show_fields, show_table
+from holdfast.cli.table import Cell, Column, Id, console, show_block, show_fields, show_table
 from holdfast.cli.times import iso, relative
+from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
 from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView
 
 _JOBS = (
     Column("id"),
     Column("state", coloured=True),
-    Column("queue"),
-    Column("task"),
+    Column("queue", shrinks=True),
+    Column("task", shrinks=True),
     Column("attempt", right=True),
     Column("when"),
-    Column("reason"),
+    Column("reason", shrinks=True),
 )
 _ATTEMPTS = (
     Column("attempt", right=True),
     Column("outcome", coloured=True),
     Column("ended"),
-    Column("worker"),
-    Column("error"),
+    Column("worker", shrinks=True, keeps_end=True),
+    Column("error", shrinks=True),
 )
 
 
@@ -35,10 +36,12 @@ def show_jobs(jobs: Sequence[JobView]) -> None:
     if not jobs:
         click.echo("No jobs.", err=True)
         return
-    show_table(
-        _JOBS,
-        [(job.id, job.state, job.queue, job.task, job.attempt, _when(job), job.reason) for job in jobs],
-    )
+    show_table(_JOBS, [_row(job) for job in jobs])
+
+
+def _row(job: JobView) -> tuple[Cell, ...]:
+    job_id = Id(short_id(job.seq, job.id), job.id)
+    return job_id, job.state, job.queue, job.task, job.attempt, _when(job), job.reason
 
 
 def _when(job: JobView) -> datetime:

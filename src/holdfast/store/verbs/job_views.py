@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from holdfast.model.ids import parse_short_id
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState, Lease
 from holdfast.model.turn import run_at_of
@@ -143,7 +144,11 @@ def _place(text: str) -> int:
 
 
 def find(rows: JobRows, prefix: str, limit: int) -> Steps[list[str]]:
-    """Return ids that begin with a prefix."""
+    """Return ids that begin with a prefix; a short id is found by its number."""
+    if short := parse_short_id(prefix):
+        seq, end = short
+        found = yield from rows.page(FoundId, "id_of", seq=seq)
+        return [row.id for row in found if row.id.endswith(end)]
     fits = all((sign == "-") == (shape == "-") for sign, shape in zip(prefix, _ID_SHAPE, strict=False))
     if not fits or len(prefix) > len(_ID_SHAPE) or not _ID_START.fullmatch(prefix):
         return []

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import JobNotFound
-from holdfast.model.ids import new_id
+from holdfast.model.ids import new_id, short_id
 from holdfast.model.job import FINAL_STATES, JobState, NewJob
 from holdfast.store.backend import Backend
 from holdfast.store.values import JobFilter, QueueView
@@ -176,6 +176,15 @@ class TestJobs(Conformance):
         assert len(await backend.insight.find("", 3)) == 3
         assert await backend.insight.find("%", 10) == []
         assert await backend.insight.find("cc", 10) == []
+
+    async def test_a_short_id_finds_its_job_and_no_other(self, backend: Backend) -> None:
+        ids = await enqueue(backend, *(a_job() for _ in range(3)))
+        views = [(await backend.insight.job(job_id)).job for job_id in ids]
+        for view in views:
+            assert await backend.insight.find(short_id(view.seq, view.id), 10) == [view.id]
+        wrong_end = f"{int(ids[0][-4:], 16) ^ 1:04x}"
+        assert await backend.insight.find(f"{views[0].seq}.{wrong_end}", 10) == []
+        assert await backend.insight.find(short_id(max(view.seq for view in views) + 1, ids[0]), 10) == []
 
 
 class TestLists(Conformance):
