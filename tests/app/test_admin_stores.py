@@ -12,7 +12,6 @@ from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, ConfigError, JobNotFound, JobState
 from holdfast.model.ids import new_id
-from holdfast.model.instants import to_datetime
 
 # The last two are read as UUIDs by PostgreSQL alone.
 NO_IDS = ["nobody", "", "'; drop table job; --", "a\0b", "\ud800", "x" * 100_000, "0" * 36, "{known}", "{dashless}"]
@@ -104,7 +103,7 @@ async def test_a_job_of_the_first_or_the_last_instant_of_all_is_listed_and_shown
 
     details = await job.details()
 
-    assert to_datetime(details.job.run_us) == run_at
+    assert details.job.run_at == run_at
     assert (await app.jobs.list(details.job.state)).jobs == [details.job]
 
 

@@ -322,8 +322,8 @@ def told(job: LeasedJob) -> tuple[Any, ...]:
         job.task,
         job.priority,
         job.max_attempts,
-        job.turn_us,
-        job.enqueued_us,
+        job.turn,
+        job.enqueued_at,
         job.attempt,
         job.excused,
         job.interrupted,
@@ -342,11 +342,11 @@ def seen(details: Any) -> tuple[Any, ...]:
         lease.cancel_asked,
         lease.percent,
         lease.note,
-        lease.started_us,
+        lease.started_at,
     )
     waits = job.state in {JobState.READY, JobState.SCHEDULED, JobState.BLOCKED}
-    due = job.run_us if waits else None
-    stands = (job.id, job.state, job.order_key, job.attempt, due, job.finished_us)
+    due = job.run_at if waits else None
+    stands = (job.id, job.state, job.order_key, job.attempt, due, job.finished_at)
     return (*stands, details.result, held, len(details.attempts))
 
 

@@ -260,7 +260,7 @@ def by_share(transitions: Sequence[Transition]) -> dict[Share, list[Transition]]
 
 def noted(step: Transition) -> tuple[Any, ...]:
     """Return what is compared of a transition: where epochs and generations begin is the store's own affair."""
-    return (step.old_state, step.new_state, step.node_id, step.at_us, step.epoch == 0)
+    return (step.old_state, step.new_state, step.node_id, step.happened_at, step.epoch == 0)
 
 
 __all__ = ["StreamsMachine"]

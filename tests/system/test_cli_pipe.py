@@ -125,10 +125,10 @@ def test_a_running_worker_is_listed_and_a_killed_one_falls_silent(cli):
     job_id = cli.enqueue("nap", "seconds=60")
     with cli.started("worker", "run", *cli.app, "--lease", "4", "--worker-id", "box") as worker:
         wait_for_line(worker, "the nap has begun")
-        assert [seen["is_silent"] for seen in _workers(cli)] == [False]
+        assert [seen["state"] for seen in _workers(cli)] == ["live"]
         worker.kill()
     # The worker is dead, so both only grow: it stays silent, and its lease stays expired.
-    while not all(seen["is_silent"] for seen in _workers(cli)):
+    while not all(seen["state"] == "silent" for seen in _workers(cli)):
         pass
     (silent,) = _workers(cli)
     assert silent["worker_id"].startswith("box.")

@@ -13,13 +13,13 @@ from holdfast.errors import CategoryNotFound
 from holdfast.store.stream_values import CategoryView
 
 _COLUMNS = (
-    Column("category"),
+    Column("category", shrinks=True),
     Column("partitions", right=True),
     Column("appended", right=True),
     Column("kept", right=True),
 )
 _PARTITION_COLUMNS = (
-    Column("partition"),
+    Column("partition", shrinks=True, keeps_end=True),
     Column("head", right=True),
     Column("trimmed", right=True),
     Column("kept", right=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,35 +11,36 @@ from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.consumer_parked import drop, parked, retry
 from holdfast.cli.exit_errors import ExitError, Noun
-from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.json_output import json_option, seconds, show_json
 from holdfast.cli.plural import counted
+from holdfast.cli.states import consumer_state, live_ids, owners_of
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
 from holdfast.runtime.exit_code import ExitCode
-from holdfast.store.stream_values import ConsumerView, ShareView, Start, StartAt
+from holdfast.store.stream_values import ConsumerView, NodeView, ShareView, Start, StartAt
 
 _COLUMNS = (
-    Column("consumer"),
-    Column("reads"),
+    Column("consumer", shrinks=True),
+    Column("reads", shrinks=True),
     Column("state", coloured=True),
-    Column("partitions", right=True),
     Column("lag", right=True),
     Column("behind"),
     Column("parked", right=True),
-    Column("nodes"),
+    Column("partitions", right=True, optional=True),
+    Column("nodes", shrinks=True),
 )
 _SHARE_COLUMNS = (
-    Column("consumer"),
-    Column("partition"),
+    Column("consumer", shrinks=True),
+    Column("partition", shrinks=True, keeps_end=True),
     Column("state", coloured=True),
     Column("position", right=True),
-    Column("head", right=True),
+    Column("head", right=True, optional=True),
     Column("lag", right=True),
     Column("behind"),
     Column("parked", right=True),
-    Column("generation", right=True),
-    Column("owner"),
+    Column("owner", shrinks=True, keeps_end=True),
+    Column("generation", right=True, optional=True),
 )
 
 
@@ -53,9 +55,13 @@ def consumer() -> None:
 @store_options
 def list_consumers(target: StoreTarget, *, partitions: bool, as_json: bool) -> None:
     """List consumers with their lag and their nodes."""
-    views = target.run(lambda app: app.consumers.list())
+
+    async def look(app: App) -> tuple[Sequence[ConsumerView], Sequence[NodeView]]:
+        return await app.consumers.list(), await app.nodes()
+
+    views, nodes = target.run(look)
     if as_json:
-        show_json({"consumers": [_fields(view) for view in views]})
+        show_json({"consumers": [_fields(view, nodes) for view in views]})
         return
     if not views:
         click.echo("No consumers. They are registered when a worker first runs them.", err=True)
@@ -63,19 +69,20 @@ def list_consumers(target: StoreTarget, *, partitions: bool, as_json: bool) -> N
     if partitions:
         show_table(_SHARE_COLUMNS, [_share_row(share) for view in views for share in view.shares])
     else:
-        show_table(_COLUMNS, [_row(view) for view in views])
+        show_table(_COLUMNS, [_row(view, nodes) for view in views])
 
 
-def _row(view: ConsumerView) -> tuple[Cell, ...]:
-    owners = sorted({share.owner for share in view.shares if share.owner is not None})
+def _row(view: ConsumerView, nodes: Sequence[NodeView]) -> tuple[Cell, ...]:
+    live = live_ids(nodes)
+    owners = [owner if owner in live else f"{owner} (silent)" for owner in owners_of(view)]
     return (
         view.name,
         str(view.subscription),
-        "paused" if view.paused else ("running" if owners else "waiting"),
-        len(view.shares),
+        consumer_state(view, live),
         view.lag,
         view.behind,
         view.parked or None,
+        len(view.shares),
         ", ".join(owners),
     )
 
@@ -90,21 +97,23 @@ def _share_row(view: ShareView) -> tuple[Cell, ...]:
         view.lag,
         view.behind,
         view.parked or None,
-        view.generation,
         view.owner,
+        view.generation,
     )
 
 
-def _fields(view: ConsumerView) -> dict[str, Any]:
+def _fields(view: ConsumerView, nodes: Sequence[NodeView]) -> dict[str, Any]:
+    live = live_ids(nodes)
     return {
         "name": view.name,
         "category": view.subscription.category,
         "stream": view.subscription.stream,
-        "paused": view.paused,
+        "state": consumer_state(view, live),
         "lag": view.lag,
-        "behind": view.behind,
+        "behind_seconds": seconds(view.behind),
         "parked": view.parked,
-        "shares": [
+        "nodes": [{"node_id": owner, "is_silent": owner not in live} for owner in owners_of(view)],
+        "partitions": [
             {
                 "category": share.share.category,
                 "partition_id": share.share.partition_id,
@@ -115,9 +124,9 @@ def _fields(view: ConsumerView) -> dict[str, Any]:
                 "position": share.position,
                 "head": share.head,
                 "lag": share.lag,
-                "behind": share.behind,
+                "behind_seconds": seconds(share.behind),
                 "parked": share.parked,
-                "since": share.since,
+                "since_seconds": seconds(share.since),
                 "losses": share.losses,
             }
             for share in view.shares

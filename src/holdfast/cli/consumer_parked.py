@@ -13,22 +13,22 @@ from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.ids import beginning, only
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.plural import counted
-from holdfast.cli.table import Cell, Column, show_table
+from holdfast.cli.table import Cell, Column, Id, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.model.instants import to_datetime
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ParkedView
 
 _COLUMNS = (
     Column("event"),
-    Column("partition"),
-    Column("position", right=True),
-    Column("stream"),
-    Column("attempts", right=True),
+    Column("partition", shrinks=True, keeps_end=True),
+    Column("position", right=True, optional=True),
+    Column("stream", shrinks=True),
+    Column("attempts", right=True, optional=True),
     Column("parked"),
-    Column("why"),
+    Column("why", shrinks=True),
 )
 _PAGE = 1000
+_TAIL = 8  # the end of an id is random: these digits distinguish the events of one consumer
 
 
 @click.command()
@@ -61,7 +61,8 @@ def _why(view: ParkedView) -> str:
 def _row(view: ParkedView) -> tuple[Cell, ...]:
     place = f"{view.share.category}:{view.share.partition_id}"
     why = f"{'to be retried; ' if view.is_retrying else ''}{_why(view)}"
-    return (view.event_id, place, view.position, view.stream, view.attempts, to_datetime(view.parked_us), why)
+    event = Id(view.event_id[-_TAIL:], view.event_id)
+    return (event, place, view.position, view.stream, view.attempts, view.parked_at, why)
 
 
 def _fields(view: ParkedView) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def _fields(view: ParkedView) -> dict[str, Any]:
         "stream": view.stream,
         "attempts": view.attempts,
         "is_retrying": view.is_retrying,
-        "parked_at": to_datetime(view.parked_us),
+        "parked_at": view.parked_at,
         "error_class": None if view.failure is None else view.failure.error_class,
         "message": None if view.failure is None else view.failure.message,
         "traceback": None if view.failure is None else view.failure.traceback,
@@ -112,7 +113,7 @@ def retry(target: StoreTarget, *, name: str, stream: str | None) -> None:
 @click.command()
 @click.argument("name", metavar="CONSUMER")
 @click.option("--stream", metavar="STREAM", help="Only events of this stream.  [default: all]")
-@click.option("--event", "given", metavar="ID", help="Only this event; ID may be the beginning of an id.")
+@click.option("--event", "given", metavar="ID", help="Only this event; ID may be the beginning or the end of an id.")
 @yes_to_all
 @store_options
 def drop(target: StoreTarget, *, name: str, stream: str | None, given: str | None, yes: bool) -> None:
@@ -150,11 +151,15 @@ async def _question(app: App, name: str, stream: str | None) -> str:
 
 async def _meant(app: App, name: str, *, stream: str | None, given: str) -> ParkedView:
     text = beginning(given, "event")
-    found = {view.event_id: view async for view in _each(app, name, stream) if view.event_id.startswith(text)}
+    found = {
+        view.event_id: view
+        async for view in _each(app, name, stream)
+        if view.event_id.startswith(text) or view.event_id.endswith(text)
+    }
     if not found:
         of_stream = "" if stream is None else f" of the stream {stream}"
         message = (
-            f"{name} has no parked event{of_stream} whose id starts with {text}\n"
+            f"{name} has no parked event{of_stream} whose id starts or ends with {text}\n"
             f"List its parked events: holdfast consumer parked {name}"
         )
         raise ExitError(message, ExitCode.WRONG)

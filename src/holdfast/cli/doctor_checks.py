@@ -9,7 +9,7 @@ from datetime import timedelta
 from holdfast.app.app import App
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
 from holdfast.cli.doctor_stream_checks import examine_streams
-from holdfast.cli.json_output import is_silent
+from holdfast.cli.states import is_silent
 from holdfast.cli.target import require_store
 from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch

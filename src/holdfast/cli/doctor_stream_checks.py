@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
-from holdfast.cli.json_output import is_silent
 from holdfast.cli.plural import counted
+from holdfast.cli.states import is_silent
 from holdfast.cli.times import span
 from holdfast.store.stream_values import ConsumerView, NodeView
 

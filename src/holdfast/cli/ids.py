@@ -1,4 +1,4 @@
-"""Ids as typed on the command line: complete, or a prefix that is unique among the ids in question."""
+"""Ids as typed on the command line: complete, short as lists show them, or a prefix that is unique."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from holdfast.app.app import App
 from holdfast.cli.exit_errors import ExitError
 from holdfast.errors import JobNotFound
+from holdfast.model.ids import parse_short_id
 from holdfast.runtime.exit_code import ExitCode
 
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
@@ -23,10 +24,13 @@ async def whole_ids(app: App, given: Sequence[str]) -> list[str]:
 
 async def whole_id(app: App, given: str) -> str:
     """Return the complete id of the job."""
-    text = beginning(given, "job")
+    is_short = parse_short_id(given.strip()) is not None
+    text = given.strip() if is_short else beginning(given, "job")
     if len(text) == _WHOLE:
         return text
     candidates = await (await app.opened()).insight.find(text, _SHOWN + 1)
+    if not candidates and is_short:
+        raise JobNotFound(f"there is no job {text} in this store: it was pruned, or it belongs to another store")
     if not candidates:
         message = f"no job id starts with {text}: the job never existed, or it was pruned after its retention"
         raise JobNotFound(message)
@@ -37,7 +41,8 @@ def beginning(given: str, noun: str) -> str:
     """Return the argument as the prefix of an id; raise if it cannot be one."""
     text = given.strip().lower()
     if not _BEGINNING.fullmatch(text):
-        raise ExitError(f"{given!r} is not a valid {noun} id, nor the beginning of one", ExitCode.USAGE)
+        message = f"{given!r} is not a valid {noun} id, nor the beginning of one, nor a short one as lists show it"
+        raise ExitError(message, ExitCode.USAGE)
     return text
 
 

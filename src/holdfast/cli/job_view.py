@@ -7,27 +7,27 @@ from datetime import datetime
 
 import click
 
-from holdfast.cli.table import Cell, Column, console, show_block, show_fields, show_table
+from holdfast.cli.table import Cell, Column, Id, console, show_block, show_fields, show_table
 from holdfast.cli.times import iso, relative
-from holdfast.model.instants import to_datetime
+from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
 from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView
 
 _JOBS = (
     Column("id"),
     Column("state", coloured=True),
-    Column("queue"),
-    Column("task"),
+    Column("queue", shrinks=True),
+    Column("task", shrinks=True),
     Column("attempt", right=True),
     Column("when"),
-    Column("reason"),
+    Column("reason", shrinks=True),
 )
 _ATTEMPTS = (
     Column("attempt", right=True),
     Column("outcome", coloured=True),
     Column("ended"),
-    Column("worker"),
-    Column("error"),
+    Column("worker", shrinks=True, keeps_end=True),
+    Column("error", shrinks=True),
 )
 
 
@@ -36,16 +36,18 @@ def show_jobs(jobs: Sequence[JobView]) -> None:
     if not jobs:
         click.echo("No jobs.", err=True)
         return
-    show_table(
-        _JOBS,
-        [(job.id, job.state, job.queue, job.task, job.attempt, _when(job), job.reason) for job in jobs],
-    )
+    show_table(_JOBS, [_row(job) for job in jobs])
+
+
+def _row(job: JobView) -> tuple[Cell, ...]:
+    job_id = Id(short_id(job.seq, job.id), job.id)
+    return job_id, job.state, job.queue, job.task, job.attempt, _when(job), job.reason
 
 
 def _when(job: JobView) -> datetime:
     if job.state is JobState.RUNNING:
-        return to_datetime(job.started_us or job.run_us)
-    return to_datetime(job.finished_us or job.run_us)
+        return job.started_at or job.run_at
+    return job.finished_at or job.run_at
 
 
 def show_details(details: JobDetails, *, show_args: bool) -> None:
@@ -60,10 +62,10 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         ("priority", job.priority),
         ("attempt", job.attempt),
         ("max_attempts", job.max_attempts),
-        ("enqueued_at", _instant(job.enqueued_us)),
-        ("run_at", _instant(job.run_us)),
-        ("started_at", _instant(job.started_us)),
-        ("finished_at", _instant(job.finished_us)),
+        ("enqueued_at", _instant(job.enqueued_at)),
+        ("run_at", _instant(job.run_at)),
+        ("started_at", _instant(job.started_at)),
+        ("finished_at", _instant(job.finished_at)),
         ("reason", job.reason),
     ]
     if details.lease is not None:
@@ -83,10 +85,9 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         click.echo("\nArguments, headers and result are shown with --show-args.", err=True)
 
 
-def _instant(micros: int | None) -> str | datetime | None:
-    if micros is None:
+def _instant(instant: datetime | None) -> str | None:
+    if instant is None:
         return None
-    instant = to_datetime(micros)
     if not console().is_terminal:
         return iso(instant)
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC ({relative(instant)})"
@@ -112,4 +113,4 @@ def progress_of(lease: LeaseView) -> str | None:
 
 def _attempt(attempt: AttemptView) -> tuple[Cell, ...]:
     error = ": ".join(part for part in (attempt.error_class, attempt.message) if part)
-    return attempt.attempt, attempt.outcome, to_datetime(attempt.ended_us), attempt.worker_id, error or None
+    return attempt.attempt, attempt.outcome, attempt.ended_at, attempt.worker_id, error or None

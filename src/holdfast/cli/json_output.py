@@ -1,7 +1,8 @@
 """The output of `--json`: one JSON document in ASCII.
 
-Jobs, attempts, queues and leases have the field names of `holdfast.store.values`. Instants are ISO 8601 strings in UTC,
-durations are seconds, and fences are strings (they may exceed the precision of a float).
+Jobs, attempts, queues and leases have the field names of `holdfast.store.values`. Instants are ISO 8601 strings in UTC
+with names in `_at`, durations are numbers with names in `_seconds`, and fences are strings (they may exceed the
+precision of a float). A `state` is one word.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 import click
 import msgspec
 
+from holdfast.cli.states import queue_state, worker_state
 from holdfast.cli.times import iso
-from holdfast.model.instants import to_datetime
-from holdfast.store.stream_values import NodeView
-from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView, QueueView, WorkerView
+from holdfast.store.values import AttemptView, Count, JobDetails, JobView, LeaseView, QueueView, WorkerView
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -30,26 +31,37 @@ def show_json(document: Mapping[str, Any]) -> None:
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return iso(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
     message = f"{type(value).__name__} cannot be part of a JSON document"
     raise TypeError(message)
 
 
-def fields_of(view: JobView | LeaseView | AttemptView | QueueView) -> dict[str, Any]:
-    """Return the fields of a view; fields `…_us` become instants named `…_at`."""
+def seconds(span: timedelta | None) -> float | None:
+    """Return a duration for a field whose name ends in `_seconds`."""
+    return None if span is None else span.total_seconds()
+
+
+def fields_of(view: JobView | LeaseView | AttemptView | QueueView | Count) -> dict[str, Any]:
+    """Return the fields of a view; a duration becomes a number named `…_seconds`, a fence a string."""
     fields: dict[str, Any] = {}
+    spans = _spans_of(type(view))
     for name, value in msgspec.structs.asdict(view).items():
-        if name.endswith("_us"):
-            fields[f"{name.removesuffix('_us')}_at"] = None if value is None else to_datetime(value)
+        if name in spans:
+            fields[f"{name}_seconds"] = seconds(value)
         else:
             fields[name] = str(value) if name == "fence" else value
     return fields
 
 
+@cache
+def _spans_of(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the names of the fields that hold durations, also if they are None at the moment."""
+    fields = msgspec.structs.fields(kind)
+    return frozenset(field.name for field in fields if timedelta in (field.type, *get_args(field.type)))
+
+
 def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
     """Return a job with its lease and attempts; with `show_args` also arguments, headers and the result."""
-    fields = fields_of(details.job)
+    fields = fields_of(details.job) | {"timeout_seconds": details.timeout}
     fields["lease"] = None if details.lease is None else fields_of(details.lease)
     fields["attempts"] = [fields_of(attempt) for attempt in details.attempts]
     if show_args:
@@ -57,19 +69,26 @@ def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
     return fields
 
 
+def queue_fields(view: QueueView) -> dict[str, Any]:
+    """Return a queue with its state and the number of its jobs in each state."""
+    fields = fields_of(view)
+    del fields["paused"]
+    return {"name": fields.pop("name"), "state": queue_state(view), **fields}
+
+
 def worker_fields(view: WorkerView) -> dict[str, Any]:
     """Return the last heartbeat of a worker, and its age."""
+    heartbeat = view.heartbeat
     return {
-        **msgspec.structs.asdict(view.heartbeat),
+        "worker_id": heartbeat.worker_id,
+        "state": worker_state(view),
+        "host": heartbeat.host,
+        "pid": heartbeat.pid,
+        "queues": heartbeat.queues,
+        "running": heartbeat.running,
+        "concurrency": heartbeat.concurrency,
+        "lease_seconds": seconds(heartbeat.lease),
         "started_at": view.started_at,
-        "silent": view.silent,
-        "is_silent": is_silent(view),
+        "silent_seconds": seconds(view.silent),
+        "supervisor_id": heartbeat.supervisor_id,
     }
-
-
-def is_silent(view: WorkerView | NodeView) -> bool:
-    """Return whether the last heartbeat of a worker is older than its lease, or that of a node older than its ttl.
-
-    Live ones send heartbeats at least twice as often.
-    """
-    return view.silent > (view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)

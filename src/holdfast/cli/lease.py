@@ -12,24 +12,25 @@ from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_view import progress_of
 from holdfast.cli.json_output import fields_of, json_option, show_json
-from holdfast.cli.table import Cell, Column, console, show_table
+from holdfast.cli.table import Cell, Column, Id, console, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.text import line
 from holdfast.cli.times import span
 from holdfast.errors import JobNotFound
+from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import LeaseView
 
 _COLUMNS = (
     Column("job"),
-    Column("queue"),
-    Column("task"),
-    Column("worker"),
-    Column("attempt", right=True),
+    Column("queue", shrinks=True),
+    Column("task", shrinks=True),
+    Column("worker", shrinks=True, keeps_end=True),
+    Column("attempt", right=True, optional=True),
     Column("since"),
     Column("ends", coloured=True),
-    Column("progress"),
+    Column("progress", shrinks=True),
 )
 _BATCH = 1000
 
@@ -66,7 +67,7 @@ def _row(view: LeaseView) -> tuple[Cell, ...]:
         is_over = view.expires_in <= timedelta(0)
         ends = f"expired {span(-view.expires_in)} ago" if is_over else f"in {span(view.expires_in)}"
     return (
-        view.job_id,
+        Id(short_id(view.seq, view.job_id), view.job_id),
         view.queue,
         view.task,
         view.worker_id,

@@ -5,20 +5,22 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.exit_errors import Noun
-from holdfast.cli.json_output import is_silent, json_option, show_json
+from holdfast.cli.json_output import json_option, seconds, show_json
+from holdfast.cli.states import node_state
 from holdfast.cli.table import Cell, Column, show_fields, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import span
 from holdfast.store.stream_values import NodeView
 
 _COLUMNS = (
-    Column("node"),
+    Column("node", shrinks=True, keeps_end=True),
     Column("state", coloured=True),
+    Column("heartbeat", right=True),
     Column("partitions", right=True),
-    Column("host"),
-    Column("pid", right=True),
-    Column("joined"),
-    Column("consumers"),
+    Column("joined", right=True),
+    Column("consumers", shrinks=True),
+    Column("host", shrinks=True, optional=True),
+    Column("pid", right=True, optional=True),
 )
 
 
@@ -38,12 +40,12 @@ def list_nodes(target: StoreTarget, *, as_json: bool) -> None:
             {
                 "node_id": view.node.node_id,
                 "incarnation": view.node.incarnation,
-                "state": _state(view),
-                "shares": view.shares,
+                "state": node_state(view),
+                "partitions": view.shares,
                 "host": view.host,
                 "pid": view.pid,
-                "silent": view.silent,
-                "joined": view.joined,
+                "silent_seconds": seconds(view.silent),
+                "joined_seconds": seconds(view.joined),
                 "consumers": {member.consumer: member.capacity for member in view.members},
             }
             for view in views
@@ -56,21 +58,16 @@ def list_nodes(target: StoreTarget, *, as_json: bool) -> None:
     show_table(_COLUMNS, [_row(view) for view in views])
 
 
-def _state(view: NodeView) -> str:
-    if is_silent(view):
-        return f"silent for {span(view.silent)}"
-    return "draining" if view.is_draining else "live"
-
-
 def _row(view: NodeView) -> tuple[Cell, ...]:
     return (
         view.node.node_id,
-        _state(view),
+        node_state(view),
+        view.silent,
         view.shares,
-        view.host,
-        view.pid,
         view.joined,
         ", ".join(member.consumer for member in view.members),
+        view.host,
+        view.pid,
     )
 
 
@@ -92,7 +89,7 @@ def show(target: StoreTarget, *, as_json: bool) -> None:
                 "node_id": view.leadership.node.node_id,
                 "incarnation": view.leadership.node.incarnation,
                 "epoch": view.leadership.epoch,
-                "expires_in": view.expires_in,
+                "expires_in_seconds": seconds(view.expires_in),
             }
         show_json({"leader": fields})
         return

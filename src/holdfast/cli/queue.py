@@ -6,7 +6,7 @@ import click
 
 from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun, warn
-from holdfast.cli.json_output import fields_of, json_option, show_json
+from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 
@@ -34,7 +34,7 @@ def list_queues(target: StoreTarget, *, as_json: bool) -> None:
     """List all queues with the number of their jobs by state."""
     views = target.run(lambda app: app.queues.list())
     if as_json:
-        show_json({"queues": [fields_of(view) for view in views]})
+        show_json({"queues": [queue_fields(view) for view in views]})
         return
     if not views:
         click.echo("No queues. The first job creates one.", err=True)

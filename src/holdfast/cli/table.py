@@ -1,7 +1,8 @@
 """Tables on a terminal, and the same rows as tab-separated lines in a pipe.
 
-If a table is too wide for the terminal, each row is folded into several lines. Cells are data: markup in them is not
-interpreted, and control characters are escaped.
+A table fits 80 columns: ids have a short form, optional columns are left out if there is no room for them, and long
+texts are shortened with an ellipsis. On a terminal that is narrower still, each row is folded into several lines. Cells
+are data: markup in them is not interpreted, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import click
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -22,11 +23,15 @@ from rich.text import Text
 from holdfast.cli.text import block, line
 from holdfast.cli.times import iso, relative, span
 
-Shown = tuple[Sequence["Column"], Sequence[Sequence["Cell"]]]
-Cell = str | int | float | bool | datetime | timedelta | None
-_GAP = 3
+WIDE = 110
+"""Columns of a terminal from which on ids are shown in full."""
+
+_GAP = 2
 _NOTHING = "\N{EN DASH}"
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _NARROWEST = 24  # a last column narrower than this is hard to read
+_SHORTEST = 8  # no text is shortened below this
+_COMFORTABLE = 16  # an optional column is left out rather than shortening a text below this
 
 STYLES = {
     "running": "yellow",
@@ -36,8 +41,19 @@ STYLES = {
     "completed": "green",
     "failed": "red",
     "cancelled": "dim",
+    "retried": "yellow",
+    "snoozed": "blue",
+    "released": "dim",
+    "lost": "red",
+    "open": "green",
     "paused": "yellow",
+    "live": "green",
+    "draining": "yellow",
     "silent": "red",
+    "waiting": "yellow",
+    "granted": "green",
+    "revoking": "yellow",
+    "free": "dim",
     "expired": "red",
     "ok": "green",
     "warn": "yellow",
@@ -48,11 +64,29 @@ STYLES = {
 
 
 class Column(NamedTuple):
-    """A column: its heading, whether its words are coloured, and whether it is right-aligned."""
+    """A column: its heading, whether its words are coloured, and whether it is right-aligned.
+
+    `optional`: left out if there is no room for it, the last one first. `shrinks`: a text too long for the terminal is
+    shortened at its end; with `keeps_end` in the middle.
+    """
 
     name: str
     coloured: bool = False
     right: bool = False
+    optional: bool = False
+    shrinks: bool = False
+    keeps_end: bool = False
+
+
+class Id(NamedTuple):
+    """An id with its short form: every command accepts both."""
+
+    short: str
+    full: str
+
+
+Cell = str | int | float | bool | datetime | timedelta | Id | None
+Shown = tuple[Sequence[Column], Sequence[Sequence[Cell]]]
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -68,21 +102,74 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
         for row in rows:
             click.echo("\t".join(map(piped, row)))
         return
-    columns, texts = _without_empty(columns, [[displayed(cell) for cell in row] for row in rows])
-    widths = [
-        max([cell_len(column.name), *(cell_len(row[index]) for row in texts)]) for index, column in enumerate(columns)
-    ]
+    columns, texts = fitted(columns, rows, out.width)
+    widths = _widths(columns, texts)
     fixed = sum(widths[:-1]) + _GAP * (len(widths) - 1)
     if out.width - fixed >= min(widths[-1], _NARROWEST):
-        out.print(_table(columns, texts))
+        out.print(table_of(columns, texts))
     else:
         _show_folded(out, columns, texts, widths)
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int
+) -> tuple[Sequence[Column], list[list[str]]]:
+    """Return the columns and the texts of a table that is to fit a terminal of this width.
+
+    Columns that are empty in every row are left out. The longest texts that may shrink are shortened first.
+    """
+    texts = [[displayed(cell, is_wide=width >= WIDE) for cell in row] for row in rows]
+    kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in texts)]
+    widths = _widths(columns, texts)
+    while sum(_least(columns[index], widths[index]) + _GAP for index in kept) - _GAP > width:
+        optional = [index for index in kept if columns[index].optional]
+        if not optional:
+            break
+        kept.remove(optional[-1])
+    chosen = [columns[index] for index in kept]
+    texts = [[row[index] for index in kept] for row in texts]
+    widths = [widths[index] for index in kept]
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
+        able = [
+            index
+            for index, column in enumerate(chosen)
+            if column.shrinks and widths[index] > max(_SHORTEST, cell_len(column.name))
+        ]
+        if not able:
+            break
+        widths[max(able, key=widths.__getitem__)] -= 1
+    return chosen, [
+        [
+            shortened(text, least, keeps_end=column.keeps_end) if column.shrinks else text
+            for text, least, column in zip(row, widths, chosen, strict=True)
+        ]
+        for row in texts
+    ]
+
+
+def shortened(text: str, width: int, *, keeps_end: bool = False) -> str:
+    """Return a text of at most `width` cells, with an ellipsis in place of what was cut off."""
+    if cell_len(text) <= width:
+        return text
+    end = (width - 1) // 2 if keeps_end else 0
+    tail = set_cell_size(text[::-1], end)[::-1]
+    return f"{set_cell_size(text, width - 1 - end).rstrip()}{_ELLIPSIS}{tail}"
+
+
+def _least(column: Column, width: int) -> int:
+    return min(width, _COMFORTABLE) if column.shrinks else width
+
+
+def _widths(columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max([cell_len(column.name), *(cell_len(row[index]) for row in texts)]) for index, column in enumerate(columns)
+    ]
 
 
 def show_beside(left: Shown, right: Shown) -> None:
     """Print two tables side by side if the terminal is wide enough, otherwise one below the other."""
     out = console()
-    tables = [_table(columns, [[displayed(cell) for cell in row] for row in rows]) for columns, rows in (left, right)]
+    tables = [table_of(columns, [[displayed(cell) for cell in row] for row in rows]) for columns, rows in (left, right)]
     width = sum(Measurement.get(out, out.options, table).maximum for table in tables) + _GAP
     if not out.is_terminal or width > out.width:
         show_table(*left)
@@ -94,14 +181,9 @@ def show_beside(left: Shown, right: Shown) -> None:
     out.print(grid)
 
 
-def _without_empty(columns: Sequence[Column], rows: list[list[str]]) -> tuple[Sequence[Column], list[list[str]]]:
-    """Remove the columns that are empty in every row."""
-    kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in rows)]
-    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
+def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of texts; only its last column may wrap."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for index, column in enumerate(columns):
         is_last = index == len(columns) - 1
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=not is_last, overflow="fold")
@@ -165,10 +247,12 @@ def _text(cell: str, column: Column) -> Text:
     return Text(cell, style=STYLES.get(cell.split(" ", 1)[0], "") if column.coloured else "")
 
 
-def displayed(cell: Cell) -> str:
-    """Return a cell for a terminal: relative times, durations with units."""
+def displayed(cell: Cell, *, is_wide: bool = True) -> str:
+    """Return a cell for a terminal: relative times, durations with units, ids in full if the terminal is wide."""
     if cell is None or cell == "":
         return _NOTHING
+    if isinstance(cell, Id):
+        return cell.full if is_wide else cell.short
     if isinstance(cell, datetime):
         return relative(cell)
     if isinstance(cell, timedelta):
@@ -182,6 +266,8 @@ def piped(cell: Cell) -> str:
     """Return a cell for a program: instants in ISO 8601, durations in seconds."""
     if cell is None:
         return ""
+    if isinstance(cell, Id):
+        return cell.full
     if isinstance(cell, datetime):
         return iso(cell)
     if isinstance(cell, timedelta):

@@ -10,24 +10,26 @@ import click
 
 from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun, warn
-from holdfast.cli.json_output import is_silent, json_option, show_json, worker_fields
+from holdfast.cli.json_output import json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
+from holdfast.cli.states import worker_state
 from holdfast.cli.table import Cell, Column, console, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import duration, span
+from holdfast.cli.times import duration
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
 from holdfast.store.values import WorkerView
 
 _COLUMNS = (
-    Column("worker"),
+    Column("worker", shrinks=True, keeps_end=True),
     Column("state", coloured=True),
-    Column("host"),
-    Column("pid", right=True),
+    Column("heartbeat", right=True),
     Column("running", right=True),
-    Column("lease"),
     Column("since"),
-    Column("queues"),
+    Column("queues", shrinks=True),
+    Column("host", shrinks=True, optional=True),
+    Column("pid", right=True, optional=True),
+    Column("lease", optional=True),
 )
 _PURPOSE = "a worker runs the tasks and consumers of an app"
 
@@ -153,13 +155,14 @@ def _row(view: WorkerView) -> tuple[Cell, ...]:
     heartbeat = view.heartbeat
     return (
         heartbeat.worker_id,
-        f"silent for {span(view.silent)}" if is_silent(view) else "live",
-        heartbeat.host,
-        heartbeat.pid,
+        worker_state(view),
+        view.silent,
         f"{heartbeat.running}/{heartbeat.concurrency}",
-        heartbeat.lease,
         view.started_at,
         _served(heartbeat.queues),
+        heartbeat.host,
+        heartbeat.pid,
+        heartbeat.lease,
     )
 
 

@@ -20,6 +20,8 @@ from holdfast.errors import ConfigError, JobNotFound
 _RANDOM_BITS = 74  # what RFC 9562 leaves after time, version and variant
 _LOW = (1 << 48) - 1  # the last twelve digits
 _STEP_BITS = 32  # random distance between neighbours: the next id cannot be guessed from the previous one
+_SHORT_TAIL = 4
+_SHORT = re.compile(rf"([1-9][0-9]{{0,17}})\.([0-9a-f]{{{_SHORT_TAIL}}})")
 _SHOWN = 40  # characters of an invalid id that an error quotes
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -98,6 +100,21 @@ def id_text(given: str | UUID) -> str:
 def is_id(text: str) -> bool:
     """Return whether a string is a UUID in canonical form, as all ids are; stores disagree on other spellings."""
     return _CANONICAL.fullmatch(text) is not None
+
+
+def short_id(seq: int, job_id: str) -> str:
+    """Return the short form of a job's id, as in `41207.9dbf`: its number in the store, and the end of its id.
+
+    The number finds the job by its primary key, however many jobs there are. The end guards against a typing error and
+    against a job of another store with the same number.
+    """
+    return f"{seq}.{job_id[-_SHORT_TAIL:]}"
+
+
+def parse_short_id(text: str) -> tuple[int, str] | None:
+    """Return the number and the end of an id that a short id consists of; None if the text is not a short id."""
+    match = _SHORT.fullmatch(text)
+    return None if match is None else (int(match[1]), match[2])
 
 
 def find_by(given: str | UUID) -> str:

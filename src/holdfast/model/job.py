@@ -86,8 +86,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     priority: int
     max_attempts: int
     timeout: float | None
-    enqueued_us: int
-    turn_us: int
+    _enqueued_us: int
+    turn: int
     attempt: int
     excused: int
     interrupted: int
@@ -100,7 +100,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     @property
     def enqueued_at(self) -> datetime:
         """When the job was enqueued, by the store's clock."""
-        return to_datetime(self.enqueued_us)
+        return to_datetime(self._enqueued_us)
 
     @property
     def used_attempts(self) -> int:

@@ -44,7 +44,7 @@ class Insight(Protocol):
         ...
 
     async def find(self, prefix: str, limit: int) -> list[str]:
-        """Return at most `limit` ids of jobs that begin with `prefix`."""
+        """Return at most `limit` ids of jobs that begin with `prefix`; or, for a short id, the only one it names."""
         ...
 
     async def jobs(self, selection: JobFilter) -> JobPage:

@@ -129,7 +129,7 @@ class HeldLease(NamedTuple):
 
 
 class FoundId(NamedTuple):
-    """A job's id (`find_ids`)."""
+    """A job's id (`find_ids`, `id_of`)."""
 
     id: str
 

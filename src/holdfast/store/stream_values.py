@@ -188,7 +188,7 @@ class ParkedView(msgspec.Struct, frozen=True):
     failure: Failure | None
     attempts: int
     is_retrying: bool
-    parked_us: int
+    parked_at: datetime
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -272,7 +272,7 @@ class Transition(msgspec.Struct, frozen=True):
     old_state: AllocationState
     new_state: AllocationState
     node_id: str | None
-    at_us: int
+    happened_at: datetime
 
 
 class Survey(msgspec.Struct, frozen=True):

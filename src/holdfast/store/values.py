@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
-from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState, Lease, LeasedJob
 from holdfast.model.outcome import Outcome
 
@@ -162,13 +161,8 @@ class WorkerView(msgspec.Struct, frozen=True):
     """A worker as of its last heartbeat; `silent` is the time since then, by the store's clock."""
 
     heartbeat: WorkerHeartbeat
-    started_us: int
+    started_at: datetime  # when it sent its first heartbeat
     silent: timedelta
-
-    @property
-    def started_at(self) -> datetime:
-        """When the worker sent its first heartbeat."""
-        return to_datetime(self.started_us)
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -197,17 +191,12 @@ class LeaseView(msgspec.Struct, frozen=True):
     task: str
     worker_id: str
     attempt: int
-    started_us: int
+    started_at: datetime  # when the job was claimed
     expires_in: timedelta
     isolated: bool
     cancel_asked: bool
     percent: float | None
     note: str | None
-
-    @property
-    def started_at(self) -> datetime:
-        """When the job was claimed."""
-        return to_datetime(self.started_us)
 
 
 class AttemptView(msgspec.Struct, frozen=True):
@@ -215,8 +204,8 @@ class AttemptView(msgspec.Struct, frozen=True):
 
     attempt: int
     worker_id: str
-    started_us: int
-    ended_us: int
+    started_at: datetime
+    ended_at: datetime
     outcome: str  # retried, snoozed, failed, cancelled, released, lost
     error_class: str | None
     message: str | None
@@ -235,18 +224,13 @@ class JobView(msgspec.Struct, frozen=True):
     priority: int
     attempt: int
     max_attempts: int
-    enqueued_us: int
-    run_us: int
-    started_us: int | None = None
-    finished_us: int | None = None
+    enqueued_at: datetime
+    run_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
     worker_id: str | None = None
     reason: str | None = None
     order_key: str | None = None
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """When the job was enqueued."""
-        return to_datetime(self.enqueued_us)
 
 
 class JobDetails(msgspec.Struct, frozen=True):
@@ -286,9 +270,9 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What happened to the jobs of one queue and task within one minute."""
+    """What happened to the jobs of one queue and task within one minute; `run_time` is the sum of all attempts."""
 
-    minute_us: int
+    minute_at: datetime
     queue: str
     task: str
     enqueued: int
@@ -297,4 +281,4 @@ class Count(msgspec.Struct, frozen=True):
     failed: int
     cancelled: int
     lost: int
-    run_us: int
+    run_time: timedelta

@@ -111,7 +111,7 @@ class RecordingJobs:
                 task=job.task,
                 sent_us=sent_us,
                 lease_us=lease_us,
-                turn_us=job.turn_us,
+                turn_us=job.turn,
                 seq=job.seq,
                 direct=self._claims_directly,
             )

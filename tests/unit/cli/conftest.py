@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rich.text import Text
 
 from holdfast import App
 from holdfast.cli.main import cli
@@ -43,6 +44,14 @@ class Shop:
         result = CliRunner().invoke(cli, list(args), input=stdin, env={"HOLDFAST_URL": url or self.url})
         assert result.exit_code == code, f"{result.exit_code}\n{result.output}\n{result.exception!r}"
         return result
+
+    def screen(self, *args: str, width: int = 80, colour: bool = False) -> list[str]:
+        """Return the lines that a command prints on a terminal of this width."""
+        env = {"HOLDFAST_URL": self.url, "FORCE_COLOR": "1", "COLUMNS": str(width)}
+        result = CliRunner().invoke(cli, list(args), env=env, color=True)
+        assert result.exit_code == 0, result.output
+        text = result.stdout if colour else Text.from_ansi(result.stdout).plain
+        return [line.rstrip() for line in text.splitlines()]
 
     def json(self, *args: str) -> Any:
         return json.loads(self.run(*args, "--json").stdout)

@@ -211,7 +211,7 @@ def test_a_running_job_is_shown_with_its_lease_and_progress(shop):
     assert "progress\t40 % half" in shown
     lease = shop.json("job", "show", job_id)["lease"]
     assert lease["fence"] == str(job.fence)
-    assert 20 < lease["expires_in"] <= 30
+    assert 20 < lease["expires_in_seconds"] <= 30
 
 
 def test_hostile_text_from_the_store_is_shown_as_visible_escapes(shop):
@@ -232,6 +232,21 @@ def test_hostile_text_from_the_store_is_shown_as_visible_escapes(shop):
 def test_an_id_may_be_shortened_to_a_beginning_that_one_job_has(shop):
     job_id = shop.enqueue()
     assert shop.json("job", "show", job_id[:8].upper())["id"] == job_id
+
+
+def test_every_command_takes_the_short_id_that_lists_show(shop):
+    job_id = shop.enqueue()
+    shop.enqueue()
+    (listed,) = [job for job in shop.json("job", "list")["jobs"] if job["id"] == job_id]
+    short = f"{listed['seq']}.{job_id[-4:]}"
+    assert shop.json("job", "show", short)["id"] == job_id
+    assert shop.run("job", "cancel", short).stdout == f"{job_id} cancelled\n"
+    assert shop.run("job", "retry", short).stdout == f"{job_id} retried\n"
+    shop.claim()
+    shop.claim()
+    assert shop.run("lease", "reset", short).stdout == f"{job_id} reset\n"
+    wrong = f"{listed['seq']}.{int(job_id[-4:], 16) ^ 1:04x}"
+    assert f"there is no job {wrong} in this store" in shop.run("job", "show", wrong, code=1).stderr
 
 
 def test_a_beginning_of_several_ids_is_refused_with_the_candidates(shop):

@@ -39,10 +39,9 @@ def test_queues_are_listed_with_their_counts(shop):
     shop.enqueue()
     shop.enqueue("charge", "--arg", "order_id=7", "--delay", "5m")
     (queue,) = shop.json("queue", "list")["queues"]
-    assert queue["oldest_ready"] >= 0
-    del queue["oldest_ready"]
+    assert queue.pop("oldest_ready_seconds") >= 0
     assert queue == {
-        "name": "orders", "paused": False, "ready": 1, "scheduled": 1, "blocked": 0, "running": 0, "failed": 0,
+        "name": "orders", "state": "open", "ready": 1, "scheduled": 1, "blocked": 0, "running": 0, "failed": 0,
     }  # fmt: skip
     assert shop.run("queue", "list").stdout.splitlines()[1].startswith("orders\topen\t1\t1\t0\t0\t0\t")
 
@@ -51,7 +50,7 @@ def test_a_queue_is_paused_and_resumed_and_says_if_it_was_so_already(shop):
     shop.enqueue()
     assert shop.run("queue", "pause", "orders").stdout == "orders paused\n"
     assert shop.run("queue", "pause", "orders").stdout == "orders was already paused\n"
-    assert shop.json("queue", "list")["queues"][0]["paused"] is True
+    assert shop.json("queue", "list")["queues"][0]["state"] == "paused"
     assert shop.run("queue", "resume", "orders").stdout == "orders resumed\n"
     assert shop.run("queue", "resume", "orders").stdout == "orders was not paused\n"
 
@@ -73,7 +72,7 @@ def test_leases_are_listed_and_expired_ones_alone_when_asked(shop, tmp_path):
     assert "No expired leases." in shop.run("lease", "reset", "--expired").stderr
     _later(shop, tmp_path, 40)
     (lease,) = shop.json("lease", "list", "--expired")["leases"]
-    assert lease["expires_in"] < 0
+    assert lease["expires_in_seconds"] < 0
 
 
 def test_a_reset_takes_a_running_jobs_lease_away(shop):
@@ -138,12 +137,13 @@ def test_workers_are_listed_and_silent_ones_marked(shop):
     _beat(shop, "alive", queues=("orders", "mails"))
     _beat(shop, "dead", lease=0.0)
     workers = {worker["worker_id"]: worker for worker in shop.json("worker", "list")["workers"]}
-    assert workers["alive"]["is_silent"] is False
+    assert workers["alive"]["state"] == "live"
     assert workers["alive"]["queues"] == ["orders", "mails"]
-    assert workers["dead"]["is_silent"] is True
+    assert workers["dead"]["state"] == "silent"
+    assert workers["dead"]["silent_seconds"] > workers["dead"]["lease_seconds"] == 0
     rows = shop.run("worker", "list").stdout.splitlines()
-    assert [row.split("\t")[1].split(" ")[0] for row in rows[1:] if row.startswith("alive")] == ["live"]
-    assert [row.split("\t")[1].split(" ")[0] for row in rows[1:] if row.startswith("dead")] == ["silent"]
+    assert [row.split("\t")[1] for row in rows[1:] if row.startswith("alive")] == ["live"]
+    assert [row.split("\t")[1] for row in rows[1:] if row.startswith("dead")] == ["silent"]
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------

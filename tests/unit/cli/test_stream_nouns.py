@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from tests.unit.cli.conftest import grant
 
@@ -9,18 +12,27 @@ from tests.unit.cli.conftest import grant
 def test_consumers_are_listed_with_lag_and_owner(streams):
     grant(streams)
     (consumer,) = streams.json("consumer", "list")["consumers"]
-    assert (consumer["name"], consumer["category"], consumer["lag"], consumer["paused"]) == (
-        "billing",
-        "orders",
-        3,
-        False,
-    )
-    assert consumer["behind"] >= 0
-    (share,) = consumer["shares"]
+    assert (consumer["name"], consumer["category"], consumer["lag"]) == ("billing", "orders", 3)
+    assert consumer["state"] == "running"
+    assert consumer["nodes"] == [{"node_id": "node-a", "is_silent": False}]
+    assert consumer["behind_seconds"] >= 0
+    (share,) = consumer["partitions"]
     assert (share["owner"], share["generation"], share["state"], share["head"]) == ("node-a", "1", "granted", 3)
     line = streams.run("consumer", "list").stdout.splitlines()[1]
-    assert line.startswith("billing\tcategory orders\trunning\t1\t3\t")
+    assert line.startswith("billing\tcategory orders\trunning\t3\t")
     assert "orders:0\tgranted\t0\t3\t3\t" in streams.run("consumer", "list", "--partitions").stdout
+
+
+def test_a_consumer_whose_only_node_is_dead_does_not_run(streams, tmp_path):
+    grant(streams)
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("update holdfast_node set heartbeat_at = heartbeat_at - 3600000000")
+    (consumer,) = streams.json("consumer", "list")["consumers"]
+    assert (consumer["state"], consumer["nodes"]) == ("waiting", [{"node_id": "node-a", "is_silent": True}])
+    assert streams.run("consumer", "list").stdout.splitlines()[1].endswith("\tnode-a (silent)")
+    (node,) = streams.json("node", "list")["nodes"]
+    assert node["state"] == "silent"
+    assert node["silent_seconds"] > 3600
 
 
 def test_without_any_the_lists_say_how_they_come_into_being(shop):
@@ -51,7 +63,7 @@ def test_a_consumer_that_nobody_knows_is_an_error(streams):
 def test_a_consumer_is_reset_to_a_place(streams, to, left):
     said = streams.run("consumer", "reset", "billing", "--to", to, "--yes").stdout
     assert said == f"billing reset to {to}: {left} left\n"
-    assert streams.json("consumer", "list")["consumers"][0]["paused"] is False
+    assert streams.json("consumer", "list")["consumers"][0]["state"] == "waiting"
 
 
 def test_to_reset_is_asked_before(streams):
@@ -67,7 +79,7 @@ def test_a_consumer_that_a_living_node_holds_is_not_reset(streams):
     grant(streams)
     error = streams.run("consumer", "reset", "billing", "--to", "end", "--within", "100ms", "--yes", code=1).stderr
     assert "still held by a node" in error
-    assert not streams.json("consumer", "list")["consumers"][0]["paused"]
+    assert streams.json("consumer", "list")["consumers"][0]["state"] == "running"
 
 
 def test_a_paused_consumer_is_forgotten(streams):
@@ -101,9 +113,12 @@ def test_categories_are_listed_and_shown(streams):
 def test_nodes_and_the_leader_are_shown(streams):
     grant(streams)
     (node,) = streams.json("node", "list")["nodes"]
-    assert (node["node_id"], node["state"], node["shares"], node["pid"]) == ("node-a", "live", 1, 42)
+    assert (node["node_id"], node["state"], node["partitions"], node["pid"]) == ("node-a", "live", 1, 42)
     assert node["consumers"] == {"billing": 2}
-    assert streams.run("node", "list").stdout.splitlines()[1].startswith("node-a\tlive\t1\there\t42\t")
+    assert 0 <= node["silent_seconds"] < 15
+    assert node["joined_seconds"] >= 0
+    row = streams.run("node", "list").stdout.splitlines()[1].split("\t")
+    assert (row[:2], row[5:]) == (["node-a", "live"], ["billing", "here", "42"])
     leader = streams.json("leader", "show")["leader"]
     assert (leader["node_id"], leader["epoch"]) == ("node-a", 1)
     assert "epoch\t1" in streams.run("leader", "show").stdout

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
+from holdfast.model.ids import parse_short_id
+from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState, Lease
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_lists import (
@@ -44,7 +46,7 @@ def job(rows: JobRows, job_id: str) -> Steps[JobDetails]:
         payload=readable(body.payload),
         headers=headers_of(body.headers) or {},
         result=body.result,
-        attempts=[AttemptView(*attempt) for attempt in attempts],
+        attempts=[_attempt_view(attempt) for attempt in attempts],
         lease=held[0] if held else None,
         timeout=body.timeout,
     )
@@ -80,14 +82,23 @@ def _job_view(row: ListedJob) -> JobView:
         priority=row.priority,
         attempt=row.attempt,
         max_attempts=row.max_attempts,
-        enqueued_us=row.enqueued_at,
-        run_us=run_at_of(row.turn, row.priority),
-        started_us=row.started_at,
-        finished_us=row.finished_at,
+        enqueued_at=to_datetime(row.enqueued_at),
+        run_at=to_datetime(run_at_of(row.turn, row.priority)),
+        started_at=_instant(row.started_at),
+        finished_at=_instant(row.finished_at),
         worker_id=row.worker_id,
         reason=row.reason,
         order_key=row.order_key,
     )
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else to_datetime(micros)
+
+
+def _attempt_view(row: ListedAttempt) -> AttemptView:
+    instants = {"started_at": to_datetime(row.started_at), "ended_at": to_datetime(row.ended_at)}
+    return AttemptView(**(row._asdict() | instants))
 
 
 def jobs(rows: JobRows, selection: JobFilter) -> Steps[JobPage]:
@@ -106,7 +117,7 @@ def jobs(rows: JobRows, selection: JobFilter) -> Steps[JobPage]:
     last = views[-1]
     match selection.state:
         case JobState.SCHEDULED:
-            return JobPage(views, f"{last.run_us}/{last.seq}")
+            return JobPage(views, f"{run_at_of(found[-1].turn, last.priority)}/{last.seq}")
         case JobState.READY:
             return JobPage(views, f"{found[-1].turn}/{last.seq}")
         case _:
@@ -133,7 +144,11 @@ def _place(text: str) -> int:
 
 
 def find(rows: JobRows, prefix: str, limit: int) -> Steps[list[str]]:
-    """Return ids that begin with a prefix."""
+    """Return ids that begin with a prefix; a short id is found by its number."""
+    if short := parse_short_id(prefix):
+        seq, end = short
+        found = yield from rows.page(FoundId, "id_of", seq=seq)
+        return [row.id for row in found if row.id.endswith(end)]
     fits = all((sign == "-") == (shape == "-") for sign, shape in zip(prefix, _ID_SHAPE, strict=False))
     if not fits or len(prefix) > len(_ID_SHAPE) or not _ID_START.fullmatch(prefix):
         return []
@@ -159,7 +174,7 @@ def leases(rows: JobRows, limit: int, *, seq: int | None = None, expired_only: b
             task=row.task,
             worker_id=row.worker_id,
             attempt=row.attempt,
-            started_us=row.started_at,
+            started_at=to_datetime(row.started_at),
             expires_in=timedelta(microseconds=row.expires_in),
             isolated=bool(row.isolated),
             cancel_asked=bool(row.cancel_asked),

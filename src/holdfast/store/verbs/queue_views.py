@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.instants import span_micros
+from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
 from holdfast.store.job_lists import ListedCount, ListedQueue, ListedWorker, OutstandingJobs
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
@@ -37,14 +37,20 @@ def queues(rows: JobRows) -> Steps[list[QueueView]]:
 def workers(rows: JobRows) -> Steps[list[WorkerView]]:
     """List the workers that have sent a heartbeat and were not forgotten."""
     return [
-        WorkerView(_decode_heartbeat(row.heartbeat), row.started_at, timedelta(microseconds=row.silent))
+        WorkerView(_decode_heartbeat(row.heartbeat), to_datetime(row.started_at), row.silent * MICROSECOND)
         for row in (yield from rows.page(ListedWorker, "workers"))
     ]
 
 
 def counts(rows: JobRows, since: timedelta) -> Steps[list[Count]]:
     """Return the counts per minute for the last `since`."""
-    return [Count(*row) for row in (yield from rows.page(ListedCount, "counts", since=span_micros(since)))]
+    found = yield from rows.page(ListedCount, "counts", since=span_micros(since))
+    return [_count(row) for row in found]
+
+
+def _count(row: ListedCount) -> Count:
+    times = {"minute_at": to_datetime(row.minute_at), "run_time": row.run_time * MICROSECOND}
+    return Count(**(row._asdict() | times))
 
 
 def outstanding(rows: JobRows, tasks: Sequence[str], served: Sequence[str] | None) -> Steps[Outstanding]:

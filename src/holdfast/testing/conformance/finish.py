@@ -191,12 +191,12 @@ class TestRecordedOutcomes(Conformance):
         self, backend: Backend, clock: ManualClock, outcome: str
     ) -> None:
         job = await hold_one(backend)
-        started = clock()
+        started = clock.now
         clock.advance(2)
         await finish(backend, job.lease, OUTCOMES[outcome])
         (record,) = (await backend.insight.job(job.id)).attempts
         assert (record.attempt, record.worker_id, record.outcome) == (1, "worker-a", outcome)
-        assert (record.started_us, record.ended_us) == (started, clock())
+        assert (record.started_at, record.ended_at) == (started, clock.now)
         if outcome in {"retried", "failed", "lost"}:
             assert (record.error_class, record.message) == (FAILURE.error_class, FAILURE.message)
             assert (record.traceback, record.signature) == (FAILURE.traceback, FAILURE.signature)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import JobNotFound
-from holdfast.model.ids import new_id
+from holdfast.model.ids import new_id, short_id
 from holdfast.model.job import FINAL_STATES, JobState, NewJob
 from holdfast.store.backend import Backend
 from holdfast.store.values import JobFilter, QueueView
@@ -69,7 +69,7 @@ class TestJobs(Conformance):
         view = details.job
         assert (view.id, view.queue, view.task, view.state) == (new.id, "mail", "greet", JobState.SCHEDULED)
         assert (view.priority, view.attempt, view.max_attempts) == (2, 0, 7)
-        assert (view.enqueued_us, view.run_us) == (clock(), clock() + 5_000_000)
+        assert (view.enqueued_at, view.run_at) == (clock.now, clock.now + timedelta(seconds=5))
         assert (details.payload, details.headers, details.attempts) == ('{"to":"ada"}', {}, [])
         assert (details.result, details.lease) == (None, None)
 
@@ -115,7 +115,7 @@ class TestJobs(Conformance):
     async def test_the_lease_of_a_running_job_is_shown(self, backend: Backend, clock: ManualClock) -> None:
         job = await hold_one(backend)
         details = await backend.insight.job(job.id)
-        assert (details.job.started_us, details.job.worker_id) == (clock(), "worker-a")
+        assert (details.job.started_at, details.job.worker_id) == (clock.now, "worker-a")
         assert details.lease is not None
         assert (details.lease.fence, details.lease.attempt) == (job.fence, 1)
 
@@ -176,6 +176,15 @@ class TestJobs(Conformance):
         assert len(await backend.insight.find("", 3)) == 3
         assert await backend.insight.find("%", 10) == []
         assert await backend.insight.find("cc", 10) == []
+
+    async def test_a_short_id_finds_its_job_and_no_other(self, backend: Backend) -> None:
+        ids = await enqueue(backend, *(a_job() for _ in range(3)))
+        views = [(await backend.insight.job(job_id)).job for job_id in ids]
+        for view in views:
+            assert await backend.insight.find(short_id(view.seq, view.id), 10) == [view.id]
+        wrong_end = f"{int(ids[0][-4:], 16) ^ 1:04x}"
+        assert await backend.insight.find(f"{views[0].seq}.{wrong_end}", 10) == []
+        assert await backend.insight.find(short_id(max(view.seq for view in views) + 1, ids[0]), 10) == []
 
 
 class TestLists(Conformance):
@@ -247,20 +256,20 @@ class TestLists(Conformance):
     async def test_the_counts_per_minute_queue_and_task_are_kept(self, backend: Backend, clock: ManualClock) -> None:
         clock.advance(timedelta(microseconds=-(clock() % 60_000_000)))  # the start of a minute
         await enqueue(backend, *(a_job() for _ in range(5)), a_job("mail", task="other"))
-        minute = clock()
+        minute = clock.now
         clock.advance(60)
         for outcome in ("completed", "retried", "failed", "cancelled", "lost"):
             job = await claim_one(backend)
             clock.advance(1)
             await finish(backend, job.lease, OUTCOMES[outcome])
         counts = {
-            (count.minute_us, count.queue, count.task): count for count in await backend.insight.counts(LEASE * 9)
+            (count.minute_at, count.queue, count.task): count for count in await backend.insight.counts(LEASE * 9)
         }
         assert counts[minute, "default", "greet"].enqueued == 5
         assert counts[minute, "mail", "other"].enqueued == 1
-        later = counts[minute + 60_000_000, "default", "greet"]
+        later = counts[minute + timedelta(minutes=1), "default", "greet"]
         assert (later.completed, later.retried, later.failed, later.cancelled, later.lost) == (1, 1, 1, 1, 1)
-        assert later.run_us >= 1_000_000
+        assert later.run_time >= timedelta(seconds=1)
 
     async def test_older_counts_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, a_job())

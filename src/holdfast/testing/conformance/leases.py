@@ -42,7 +42,7 @@ class TestRelease(Conformance):
         assert await backend.jobs.release([first.lease], started=False) == [Verdict.DONE]
         again = await claim(backend)
         assert [job.id for job in again] == [first.id, second]
-        assert again[0].turn_us == first.turn_us
+        assert again[0].turn == first.turn
 
     async def test_of_several_fences_of_one_job_in_a_call_only_the_held_one_releases_it(self, backend: Backend) -> None:
         stale = await hold_one(backend)
@@ -199,13 +199,13 @@ class TestExtend(Conformance):
             worker_id="worker-a", host="here", pid=7, queues=("mail",), concurrency=4, lease=LEASE, running=0
         )
         await in_extender(backend, lambda extender: extender.heartbeat(heartbeat))
-        started = clock()
+        started = clock.now
         clock.advance(5)
         (worker,) = await backend.insight.workers()
-        assert (worker.heartbeat, worker.started_us, worker.silent) == (heartbeat, started, timedelta(seconds=5))
+        assert (worker.heartbeat, worker.started_at, worker.silent) == (heartbeat, started, timedelta(seconds=5))
         await in_extender(backend, lambda extender: extender.heartbeat(heartbeat))
         (worker,) = await backend.insight.workers()
-        assert (worker.started_us, worker.silent) == (started, timedelta(0))
+        assert (worker.started_at, worker.silent) == (started, timedelta(0))
 
 
 class TestProgressAndVerify(Conformance):

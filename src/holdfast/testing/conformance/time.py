@@ -59,19 +59,19 @@ class TestTime(Conformance):
     async def test_every_instant_that_is_kept_comes_from_the_stores_clock(
         self, backend: Backend, clock: ManualClock
     ) -> None:
-        enqueued = clock()
+        enqueued = clock.now
         await enqueue(backend, a_job())
         clock.advance(TICK * 3)
         job = await claim_one(backend)
-        started = clock()
-        assert job.enqueued_us == enqueued
-        assert (await backend.insight.job(job.id)).job.started_us == started
+        started = clock.now
+        assert job.enqueued_at == enqueued
+        assert (await backend.insight.job(job.id)).job.started_at == started
         clock.advance(timedelta(days=300) + TICK)
         await finish(backend, job.lease, OUTCOMES["failed"])
         details = await backend.insight.job(job.id)
-        assert details.job.finished_us == clock()
+        assert details.job.finished_at == clock.now
         (record,) = details.attempts
-        assert (record.started_us, record.ended_us) == (started, clock())
+        assert (record.started_at, record.ended_at) == (started, clock.now)
 
     async def test_a_clock_that_is_set_back_takes_no_lease_and_loses_no_job(
         self, backend: Backend, clock: ManualClock

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from holdfast.errors import Unsupported
 from holdfast.model.allocation import NodeKey, Timing
+from holdfast.model.ids import short_id
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
@@ -189,7 +190,9 @@ class ReferenceInsight:
         return views.details(self._model, job_id)
 
     async def find(self, prefix: str, limit: int) -> list[str]:
-        return sorted(job_id for job_id in self._model.records if job_id.startswith(prefix))[:limit]
+        records = self._model.records
+        found = (each for each in records if each.startswith(prefix) or short_id(records[each].seq, each) == prefix)
+        return sorted(found)[:limit]
 
     async def jobs(self, selection: JobFilter) -> JobPage:
         return views.jobs(self._model, selection)

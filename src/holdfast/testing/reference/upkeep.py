@@ -9,7 +9,7 @@ from datetime import timedelta
 from holdfast.errors import JobNotFound
 from holdfast.model.budget import BudgetDecision as Decision
 from holdfast.model.budget import after_loss, after_retry, after_return, was_alone
-from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Failure
 from holdfast.store.values import (
@@ -230,8 +230,8 @@ class ReferenceMaintenance(ReferenceState):
             AttemptView(
                 attempt=record.counters.attempt,
                 worker_id=active.worker_id,
-                started_us=active.started_us,
-                ended_us=self.now,
+                started_at=to_datetime(active.started_us),
+                ended_at=to_datetime(self.now),
                 outcome=outcome,
                 error_class=failure.error_class if failure else None,
                 message=failure.message if failure else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
 from holdfast.model.job import JobState
 from holdfast.store.values import (
     Count,
@@ -32,10 +32,10 @@ def job_view(record: ReferenceJob) -> JobView:
         priority=new.priority,
         attempt=record.counters.attempt,
         max_attempts=new.max_attempts,
-        enqueued_us=record.enqueued_us,
-        run_us=record.run_us,
-        started_us=active.started_us if active else None,
-        finished_us=record.finished_us,
+        enqueued_at=to_datetime(record.enqueued_us),
+        run_at=to_datetime(record.run_us),
+        started_at=to_datetime(active.started_us) if active else None,
+        finished_at=None if record.finished_us is None else to_datetime(record.finished_us),
         worker_id=active.worker_id if active else None,
         reason=record.reason,
         order_key=new.order_key,
@@ -52,7 +52,7 @@ def lease_view(record: ReferenceJob, active: ReferenceLease, now_us: int) -> Lea
         task=record.new.task,
         worker_id=active.worker_id,
         attempt=record.counters.attempt,
-        started_us=active.started_us,
+        started_at=to_datetime(active.started_us),
         expires_in=(active.expires_us - now_us) * MICROSECOND,
         isolated=active.isolated,
         cancel_asked=record.cancel_reason is not None,
@@ -137,7 +137,9 @@ def workers(model: Reference) -> list[WorkerView]:
     """List the workers that sent a heartbeat and were not forgotten."""
     return [
         WorkerView(
-            heartbeat=each.heartbeat, started_us=each.started_us, silent=(model.now - each.seen_us) * MICROSECOND
+            heartbeat=each.heartbeat,
+            started_at=to_datetime(each.started_us),
+            silent=(model.now - each.seen_us) * MICROSECOND,
         )
         for each in model.workers.values()
     ]
@@ -148,7 +150,7 @@ def counts(model: Reference, since: timedelta) -> list[Count]:
     first = model.now - span_micros(since)
     return [
         Count(
-            minute_us=minute,
+            minute_at=to_datetime(minute),
             queue=queue,
             task=task,
             enqueued=counter["enqueued"],
@@ -157,7 +159,7 @@ def counts(model: Reference, since: timedelta) -> list[Count]:
             failed=counter["failed"],
             cancelled=counter["cancelled"],
             lost=counter["lost"],
-            run_us=counter["run_us"],
+            run_time=counter["run_us"] * MICROSECOND,
         )
         for (minute, queue, task), counter in sorted(model.counts.items())
         if minute + 60_000_000 > first

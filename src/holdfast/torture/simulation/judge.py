@@ -106,15 +106,15 @@ class Judge:
             raise Violated("order key", f"claimed although {head.id} comes first", job.id)
         if job.queue in self._paused:
             raise Violated("turn", f"claimed although queue {job.queue} is paused", job.id)
-        if job.turn_us != turn_of(case.due, job.priority):
-            raise Violated("turn", f"its turn is {turn_of(case.due, job.priority)}, not {job.turn_us}", job.id)
+        if job.turn != turn_of(case.due, job.priority):
+            raise Violated("turn", f"its turn is {turn_of(case.due, job.priority)}, not {job.turn}", job.id)
 
     def _check_skipped(self, request: ClaimRequest, jobs: Sequence[LeasedJob]) -> None:
         last = (0, 0)
         for job in jobs:
-            if (job.turn_us, job.seq) < last:
+            if (job.turn, job.seq) < last:
                 raise Violated("turn", "a claim is not in order of turn", job.id)
-            last = (job.turn_us, job.seq)
+            last = (job.turn, job.seq)
         full = len(jobs) >= request.limit
         for record in self._model.records.values():
             if (

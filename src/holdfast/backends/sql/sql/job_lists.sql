@@ -47,6 +47,9 @@ from {schema}.attempt where seq = :seq order by attempt;
 -- name: find_ids
 select id::text as id from {schema}.job where id >= :first::uuid and id <= :last::uuid order by id limit :limit;
 
+-- name: id_of
+select id::text as id from {schema}.job where seq = :seq;
+
 -- name: list_scheduled
 select job.id::text as id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.backends.sql.steps import each, records, rows
 from holdfast.backends.sql.text import clean
 from holdfast.model.allocation import Share
+from holdfast.model.instants import to_datetime
 from holdfast.model.outcome import Failure
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, Park, ParkedView, Unpark
@@ -139,7 +140,7 @@ def parked(consumer: str, after: ParkedView | None, limit: int) -> Steps[list[Pa
             failure=None if row.failure is None else msgspec.json.decode(row.failure, type=Failure),
             attempts=row.attempts,
             is_retrying=bool(row.retrying),
-            parked_us=row.parked_at,
+            parked_at=to_datetime(row.parked_at),
         )
         for row in found
     ]

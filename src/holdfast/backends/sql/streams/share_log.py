@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from holdfast.backends.sql.steps import records
 from holdfast.model.allocation import AllocationState, Share
+from holdfast.model.instants import to_datetime
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Transition
 
@@ -32,7 +33,7 @@ def transitions(limit: int) -> Steps[list[Transition]]:
             old_state=AllocationState(row.old_state),
             new_state=AllocationState(row.new_state),
             node_id=row.node_id,
-            at_us=row.happened_at,
+            happened_at=to_datetime(row.happened_at),
         )
         for row in (yield from records(_Logged, "list_transitions", limit=limit))
     ]

@@ -21,7 +21,7 @@ from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
 
 _NO_BOUND = 2**63 - 1
-_PLACE = attrgetter("turn_us", "seq")
+_PLACE = attrgetter("turn", "seq")
 
 
 class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
@@ -57,7 +57,7 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
     for lane_id, queue, task, _ in lanes:
         job = last.get((queue, task))
         if job is not None:
-            bounds = {"lane_id": lane_id, "turn": job.turn_us, "seq": job.seq}
+            bounds = {"lane_id": lane_id, "turn": job.turn, "seq": job.seq}
             tx.run("lease_front", {**bounds, **lease})
             tx.run("leave_front", bounds)
     return Claim(cast("list[LeasedJob]", jobs), is_cut=len(jobs) < len(front))
@@ -84,7 +84,7 @@ def _front(tx: Tx, lanes: list[Lane], limit: int, fence: int) -> tuple[list[_Row
             size += sum(len(job.payload) for job in front)
         jobs = sorted(jobs + front, key=_PLACE)[:limit] if jobs else front
         if len(jobs) == limit:
-            bound = jobs[-1].turn_us
+            bound = jobs[-1].turn
     return jobs, size
 
 

@@ -74,7 +74,7 @@ class TestPark(StreamConformance):
         grant, ids = await with_parked(backend, "ab", [1])
         (view,) = await parked(backend)
         assert (view.share, view.position, view.event_id, view.stream) == (SHARE, 1, ids[0], "a")
-        assert (view.failure, view.attempts, view.is_retrying, view.parked_us) == (FAILURE, 3, False, clock())
+        assert (view.failure, view.attempts, view.is_retrying, view.parked_at) == (FAILURE, 3, False, clock.now)
         assert await backend.streams.consumers.verify(grant) == 2
         assert (await share_view(backend)).parked == 1
 

@@ -46,14 +46,14 @@ class TestShareTransitions(StreamConformance):
     async def test_every_step_that_took_effect_leaves_a_transition(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         epoch, generation = (await lead(backend)).epoch, grant.generation
-        start = clock()
+        start = clock.now
         clock.advance(GONE)
         await revoke(backend, grant, target="node-b")
         await seize(backend, grant, SILENT)
         await move_shares(backend, Seize(SHARE, generation, SILENT))
         assert await backend.streams.allocations.transitions(limit=MANY) == [
-            Transition(SHARE, epoch, generation + 1, REVOKING, FREE, "node-a", clock()),
-            Transition(SHARE, epoch, generation, GRANTED, REVOKING, "node-a", clock()),
+            Transition(SHARE, epoch, generation + 1, REVOKING, FREE, "node-a", clock.now),
+            Transition(SHARE, epoch, generation, GRANTED, REVOKING, "node-a", clock.now),
             Transition(SHARE, epoch, generation, FREE, GRANTED, "node-a", start),
         ]
         assert len(await backend.streams.allocations.transitions(limit=2)) == 2
@@ -62,7 +62,7 @@ class TestShareTransitions(StreamConformance):
         grant = await consuming(backend, "a")
         assert await backend.streams.consumers.release(grant)
         (last,) = await backend.streams.allocations.transitions(limit=1)
-        assert last == Transition(SHARE, 0, grant.generation, GRANTED, FREE, "node-a", clock())
+        assert last == Transition(SHARE, 0, grant.generation, GRANTED, FREE, "node-a", clock.now)
 
     @pytest.mark.parametrize("how", ["join", "leave", "reset"])
     async def test_everything_else_that_frees_a_share_leaves_a_transition(
@@ -79,7 +79,7 @@ class TestShareTransitions(StreamConformance):
                 await backend.streams.consumers.pause(CONSUMER)
                 assert await backend.streams.consumers.reset(CONSUMER, 0)
         (last,) = await backend.streams.allocations.transitions(limit=1)
-        assert last == Transition(SHARE, 0, grant.generation + 1, GRANTED, FREE, "node-a", clock())
+        assert last == Transition(SHARE, 0, grant.generation + 1, GRANTED, FREE, "node-a", clock.now)
 
     async def test_a_reset_is_recorded_for_a_free_share_too(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
@@ -88,7 +88,7 @@ class TestShareTransitions(StreamConformance):
         clock.advance(5)
         assert await backend.streams.consumers.reset(CONSUMER, 0)
         (last,) = await backend.streams.allocations.transitions(limit=1)
-        assert last == Transition(SHARE, 0, grant.generation + 1, FREE, FREE, None, clock())
+        assert last == Transition(SHARE, 0, grant.generation + 1, FREE, FREE, None, clock.now)
         assert (await share_view(backend)).since == timedelta(0)
 
     async def test_all_but_about_the_last_thousand_are_forgotten(self, backend: Backend) -> None:

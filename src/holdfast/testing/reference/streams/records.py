@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from holdfast.errors import CategoryNotFound, ConsumerNotFound
 from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, Grant, NodeKey, Share, is_silent
 from holdfast.model.event import StoredEvent, partition_of
+from holdfast.model.instants import to_datetime
 from holdfast.model.outcome import Failure
 from holdfast.store.stream_values import NewNode, Subscription, Transition
 
@@ -177,7 +178,7 @@ class StreamState:
                 old_state=row.state,
                 new_state=state,
                 node_id=None if node is None else node.node_id,
-                at_us=self.now,
+                happened_at=to_datetime(self.now),
             )
         )
         del self.transitions[:-KEPT_TRANSITIONS]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model.allocation import AllocationState, Grant, Leadership
+from holdfast.model.instants import to_datetime
 from holdfast.store.stream_values import (
     CategoryView,
     ConsumerView,
@@ -77,7 +78,7 @@ def parked(model: StreamState, consumer: str) -> list[ParkedView]:
             failure=each.failure,
             attempts=each.attempts,
             is_retrying=each.is_retrying,
-            parked_us=each.parked_us,
+            parked_at=to_datetime(each.parked_us),
         )
         for key, entries in sorted(model.parked.items())
         for position, each in sorted(entries.items())

@@ -1,0 +1,50 @@
+"""The state of queues, workers, nodes and consumers as one word, the same in tables and in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.store.stream_values import ConsumerView, NodeView
+from holdfast.store.values import QueueView, WorkerView
+
+
+def queue_state(view: QueueView) -> str:
+    """Return whether workers may claim from a queue: open or paused."""
+    return "paused" if view.paused else "open"
+
+
+def is_silent(view: WorkerView | NodeView) -> bool:
+    """Return whether the last heartbeat of a worker is older than its lease, or that of a node older than its ttl.
+
+    Live ones send heartbeats at least twice as often.
+    """
+    return view.silent > (view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)
+
+
+def worker_state(view: WorkerView) -> str:
+    """Return live or silent."""
+    return "silent" if is_silent(view) else "live"
+
+
+def node_state(view: NodeView) -> str:
+    """Return live, draining or silent."""
+    if is_silent(view):
+        return "silent"
+    return "draining" if view.is_draining else "live"
+
+
+def owners_of(view: ConsumerView) -> list[str]:
+    """Return the ids of the nodes that own partitions of a consumer, live or not."""
+    return sorted({share.owner for share in view.shares if share.owner is not None})
+
+
+def consumer_state(view: ConsumerView, live_nodes: Collection[str]) -> str:
+    """Return paused, running or, if no live node owns a partition, waiting."""
+    if view.paused:
+        return "paused"
+    return "running" if any(owner in live_nodes for owner in owners_of(view)) else "waiting"
+
+
+def live_ids(nodes: Collection[NodeView]) -> frozenset[str]:
+    """Return the ids of the nodes that are not silent."""
+    return frozenset(node.node.node_id for node in nodes if not is_silent(node))
