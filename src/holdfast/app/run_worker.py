@@ -22,8 +22,10 @@ from holdfast.concurrency.timeouts import end_watcher
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.model.allocation import Timing
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.store.values import Rescued
 from holdfast.streams.dead_node import remove_dead_node
 from holdfast.streams.node import Node, NodeBroken
+from holdfast.worker.dead_workers import log_rescued
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
@@ -250,11 +252,15 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
     try:
         if len(app.subscribed):
             await remove_dead_node(backend, worker_id, reason)
-        while True:
-            rescued = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
-            for job in rescued:
-                _logger.warning("job %s (%s) was lost by %s; it is now %s", job.job_id, job.task, worker_id, job.state)
-            if len(rescued) < _RELEASE_BATCH:
-                return
+        rescued: list[Rescued] = []
+        try:
+            while True:
+                batch = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
+                rescued += batch
+                if len(batch) < _RELEASE_BATCH:
+                    return
+        finally:
+            if rescued:
+                log_rescued(worker_id, reason, rescued)
     finally:
         await backend.close()

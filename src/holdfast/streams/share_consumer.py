@@ -64,6 +64,8 @@ class ShareConsumer:
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_dropped = False
+        self.was_released = self.was_taken = False
+        """How the share ended, for the log: released here, or found in the hands of another node."""
         self._handling = EventRunner(
             consumer,
             grant,
@@ -132,13 +134,13 @@ class ShareConsumer:
             if not self._is_dropped:
                 await self._flush()
         except LeaseLost:
-            _logger.info("%r has lost its share", self)
+            self.was_taken = not self._is_dropped
             return
         except (StoreError, StreamUnparked) as error:
             _logger.warning("%r ended without its last commit, some events may be handled again: %r", self, error)
         if not self._is_dropped:
             with contextlib.suppress(StoreError):  # the leader seizes it when this node has left or is silent
-                await self._store.release(self.grant)
+                self.was_released = await self._store.release(self.grant)
 
     async def _consume(self) -> None:
         await self._begin_again()
