@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.app.sync import THREAD
@@ -40,13 +41,22 @@ _BEYOND_DRAIN: Final = 10.0  # seconds that a supervisor allows a worker beyond 
 
 
 def run_worker(
-    app: App, settings: WorkerSettings, *, processes: int, node_id: str | None, timing: Timing | None
+    app: App,
+    settings: WorkerSettings,
+    *,
+    processes: int = 1,
+    node_id: str | None = None,
+    timing: Timing | None = None,
+    watch: Watch | None = None,
 ) -> int:
-    """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code."""
+    """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code.
+
+    `watch` is entered while a single process runs.
+    """
     if settings.get("until_empty"):
         _warn_of_consumers(app)
     if processes == 1:
-        return _run_one(app, lambda: _worker_process(app, settings, node_id, timing))
+        return _run_one(app, lambda: _worker_process(app, settings, node_id, timing), watch)
     shared = settings.copy()
     name = shared.pop("worker_id", None)
     sample = _worker_process(app, shared, node_id, timing)  # raises for invalid settings here, not in every child
@@ -129,6 +139,10 @@ class WorkerProcess:
         return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
 
 
+Watch = Callable[[WorkerProcess], AbstractAsyncContextManager[None]]
+"""Observes a process while it runs, for example to show its status."""
+
+
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
     """Return the exit code of a worker or a node."""
     try:
@@ -155,7 +169,7 @@ def _warn_of_consumers(app: App) -> None:
     _logger.warning("until_empty runs only tasks: the consumers %s do not run here", names)
 
 
-def _run_one(app: App, make: Callable[[], WorkerProcess]) -> int:
+def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None = None) -> int:
     """Run in this process until SIGTERM or SIGINT; return the exit code."""
 
     async def serve() -> int:
@@ -164,7 +178,8 @@ def _run_one(app: App, make: Callable[[], WorkerProcess]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, process.stop)
         _logger.info("%s is running on %s", process.name, app.backend.url)
-        code = await process.run()
+        async with nullcontext() if watch is None else watch(process):
+            code = await process.run()
         if process.worker is None:
             _logger.info("%s has ended", process.name)
         else:

@@ -49,6 +49,8 @@ class NodeServices:
         self.timing = timing
         self.may_handle = may_handle
         self.handlers = HandlerRunner[Grant]("holdfast-consumer", clock=uptime)
+        self.handled = 0
+        """The number of events that were handled, skipped or parked."""
         self.trial = asyncio.Lock()
         """Held while an event is on trial: its handler may kill this process."""
 
@@ -193,6 +195,7 @@ class ShareConsumer:
             if self._stop.is_set() or not self._may_handle():
                 break
             await self._handling.handle(batch, self._progress, fetched.replay_until, self._rest)
+            self._around.handled += len(batch)
             if self._progress.is_due or self._is_flush_time():
                 await self._flush()
         if not fetched.events:

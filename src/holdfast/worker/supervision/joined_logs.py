@@ -30,9 +30,11 @@ _LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the last reads if ano
 
 
 class _UtcFormatter(logging.Formatter):
-    converter = time.gmtime
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
+
+    def converter(self, seconds: float | None) -> time.struct_time:
+        return time.gmtime(seconds)
 
 
 _PLAIN: Final = _UtcFormatter("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
