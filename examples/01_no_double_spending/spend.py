@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import sqlite3
@@ -21,7 +20,6 @@ BATCH_SIZE = 50
 SUCCESS_RATE = 0.9
 WORK_TIMEOUT = 2.0  # seconds: then the works of a dead consumer are free again
 
-logging.getLogger("holdfast.sqlite").setLevel(logging.ERROR)  # or every process tells how old its SQLite is
 app = App(f"sqlite:///{FILE}")
 
 

@@ -15,7 +15,6 @@ FILE = os.environ.get("LEASE_DB", "lease.db")
 STEPS = 8
 STEP = float(os.environ.get("LEASE_STEP", "0.5"))  # seconds
 
-logging.getLogger("holdfast.sqlite").setLevel(logging.ERROR)  # or every process tells how old its SQLite is
 app = App(f"sqlite:///{FILE}")
 
 

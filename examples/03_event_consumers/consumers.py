@@ -18,7 +18,6 @@ EVENTS = int(os.environ.get("EVENTS", "3000"))
 COMPANIES = 20
 RECOVERY = float(os.environ.get("EVENTS_RECOVERY", "3"))  # seconds until others take over from a dead node
 
-logging.getLogger("holdfast.sqlite").setLevel(logging.ERROR)  # or every process tells how old its SQLite is
 app = App(f"sqlite:///{FILE}?synchronous=normal")
 
 

@@ -1,8 +1,11 @@
-"""What the log says of events that were given up."""
+"""What the log says of events that were given up, and of partitions that move."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from tests.app.stream_work import QUICK, append, drained, eventually, running
 
 from holdfast import App, Event
 from holdfast.streams import event_retry
+from holdfast.streams.node import Node
 
 
 @pytest.mark.parametrize(
@@ -103,6 +107,83 @@ async def test_the_traceback_of_a_batch_that_failed_is_logged_before_its_events_
     (record,) = of_streams(caplog)
     assert "a batch of 3 events failed" in record.getMessage()
     assert names_this_file(record)
+
+
+async def test_moves_of_partitions_are_logged_in_one_line_per_consumer_and_change(tmp_path: Path, caplog):
+    async with App(f"sqlite:///{tmp_path}/jobs.db") as app:
+        await app.category("orders", partitions=4)
+
+        @app.consumer("billing", category="orders")
+        async def billing(event: Event) -> None: ...
+
+        first, second = app.node(node_id="anna", timing=QUICK), app.node(node_id="ben", timing=QUICK)
+
+        async def shared() -> bool:
+            return len(first.status().shares) == len(second.status().shares) == 2
+
+        async def all_taken() -> bool:
+            return len(first.status().shares) == 4
+
+        with caplog.at_level(logging.INFO, "holdfast.streams"):
+            async with running(first):
+                await eventually(all_taken)
+                async with running(second):
+                    await eventually(shared)
+            lines = moves(caplog)
+
+    assert lines[0] == "consumer billing: partitions 0, 1, 2, 3 of orders granted"
+    text = "\n".join(lines[1:])
+    moved = re.search(r"consumer billing: partition (\d) of orders revoked, finishing the current events", text)
+    assert moved is not None
+    assert f"consumer billing: partition {moved[1]} of orders released" in lines
+    assert re.search(rf"consumer billing: partitions? .*{moved[1]}.* of orders granted", text)
+    assert re.fullmatch(r"consumer billing: partitions \d, \d of orders released", lines[-1])
+
+
+async def test_the_leader_logs_which_partitions_it_takes_over_from_a_dead_node(tmp_path: Path, caplog):
+    async with App(f"sqlite:///{tmp_path}/jobs.db") as app:
+        await app.category("orders", partitions=4)
+
+        @app.consumer("billing", category="orders")
+        async def billing(event: Event) -> None: ...
+
+        backend = await app.opened()
+        dead = app.node(node_id="ben", timing=QUICK)
+        running_dead = asyncio.create_task(dead.run())
+
+        async def all_taken() -> bool:
+            return len(dead.status().shares) == 4
+
+        await eventually(all_taken)
+        with caplog.at_level(logging.INFO, "holdfast.streams"):
+            await stop_without_leaving(dead, running_dead)
+            survivor = app.node(node_id="anna", timing=QUICK)
+
+            async def taken_over() -> bool:
+                return len(survivor.status().shares) == 4
+
+            async with running(survivor):
+                await eventually(taken_over)
+        assert backend is await app.opened()
+
+    assert "consumer billing: partitions 0, 1, 2, 3 of orders taken over from node ben (dead: no heartbeat)" in moves(
+        caplog
+    )
+
+
+async def stop_without_leaving(node: Node, task: asyncio.Task[None]) -> None:
+    """End a node as a crash does: it releases nothing and does not leave."""
+    node.__dict__["_depart"] = node.__dict__["_drain"] = lambda _: asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    shares = node.__dict__["_shares"]
+    for _, consuming in list(shares.__dict__["_working"].values()):
+        consuming.cancel()
+
+
+def moves(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in of_streams(caplog) if record.getMessage().startswith("consumer ")]
 
 
 def of_streams(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:

@@ -1,19 +1,15 @@
-"""Versions of SQLite that are refused or warned of."""
+"""Versions of SQLite that are refused, and known faults of others."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
+from pathlib import Path
 
 import pytest
 
-from holdfast import ConfigError
+from holdfast import App, ConfigError
 from holdfast.backends.sqlite import versions
-
-
-@pytest.fixture(autouse=True)
-def nothing_was_warned_of(monkeypatch):
-    monkeypatch.setattr(versions, "_warned", set[str]())
 
 
 def test_a_version_that_is_too_old_is_refused_with_the_remedy(monkeypatch):
@@ -24,14 +20,27 @@ def test_a_version_that_is_too_old_is_refused_with_the_remedy(monkeypatch):
         versions.check_version()
 
 
-def test_a_version_with_a_known_fault_is_warned_of_once_in_a_process(monkeypatch, caplog):
+async def test_a_known_fault_is_logged_once_per_store_by_the_process_that_installs_its_tables(
+    monkeypatch, caplog, tmp_path: Path
+):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
-    with caplog.at_level(logging.WARNING, "holdfast.sqlite"):
-        versions.check_version()
-        versions.check_version()
+    with caplog.at_level(logging.INFO, "holdfast.sqlite"):
+        for _ in range(2):  # the second one finds the tables, as every later process does
+            async with App(f"sqlite:///{tmp_path}/jobs.db"):
+                pass
 
-    assert len(caplog.records) == 1
-    assert "keep backups" in caplog.text
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert "keep backups" in record.getMessage()
+
+
+async def test_a_store_in_memory_has_no_log_that_could_be_corrupted(monkeypatch, caplog):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
+    with caplog.at_level(logging.INFO, "holdfast.sqlite"):
+        async with App("sqlite://"):
+            pass
+
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(("version", "faults"), [((3, 38, 0), 1), ((3, 51, 2), 1), ((3, 51, 3), 0), ((4, 0, 0), 0)])

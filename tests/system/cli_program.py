@@ -104,8 +104,19 @@ class Cli:
             finally:
                 process.kill()
 
-    def in_terminal(self, *args: str, width: int = 100, typed: str = "", code: int = 0, **environment: str) -> str:
-        """Run a command in a pseudo-terminal, type into it once it asks, and return all that it showed."""
+    def in_terminal(
+        self,
+        *args: str,
+        width: int = 100,
+        typed: str = "",
+        interrupt_at: str = "",
+        code: int = 0,
+        **environment: str,
+    ) -> str:
+        """Run a command in a pseudo-terminal, type into it once it asks, and return all that it showed.
+
+        With `interrupt_at`, press Ctrl-C when it has shown these words.
+        """
         main, side = pty.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         with subprocess.Popen(
@@ -133,6 +144,9 @@ class Cli:
                 if not part:
                     break
                 shown += part
+                if interrupt_at and interrupt_at.encode() in shown:
+                    os.write(main, b"\x03")
+                    interrupt_at = ""
                 if typed and shown.endswith(b"[y/N]: "):
                     os.write(main, typed.encode())
                     typed = ""

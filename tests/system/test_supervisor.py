@@ -197,7 +197,7 @@ supervise(2, run)
 """
     )
     for _ in range(3):
-        program.line(r"\[supervisor\] w2-\w+ exited with code 78; restarting in")
+        program.line(r"\[supervisor\] .* WARNING +holdfast\.worker: w2-\w+ exited with code 78; restarting in")
     program.process.send_signal(signal.SIGTERM)
     assert program.end() == 78
 

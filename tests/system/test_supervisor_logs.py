@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -130,3 +131,40 @@ def _grows(process: psutil.Process) -> bool:
     before = process.cpu_times()
     time.sleep(0.1)
     return process.cpu_times() != before
+
+
+def test_the_lines_of_the_supervisor_have_time_and_level_like_those_of_its_workers(start):
+    program = start(
+        """
+def run(seat):
+    return 0
+
+supervise(1, run)
+"""
+    )
+    assert program.end() == 0
+    (line,) = [line for line in program.seen if line.startswith("[supervisor] ")]
+    assert re.fullmatch(
+        r"\[supervisor\] 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO     holdfast\.worker: w1-\w+ exited with code 0",
+        line,
+    )
+
+
+def test_the_lines_of_the_supervisor_follow_the_format_and_the_level_of_the_program(start):
+    program = start(
+        """
+import logging
+logging.basicConfig(level=logging.WARNING, format="<%(levelname)s> %(message)s")
+
+def run(seat):
+    if (HERE / "once").exists():
+        return 0
+    (HERE / "once").touch()
+    return 5
+
+supervise(1, run)
+"""
+    )
+    assert program.end() == 0
+    (line,) = [line for line in program.seen if line.startswith("[supervisor] ")]
+    assert re.fullmatch(r"\[supervisor\] <WARNING> w1-\w+ exited with code 5; restarting in .* s", line)

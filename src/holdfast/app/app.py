@@ -19,16 +19,9 @@ from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.open import DEFAULT_URL, open_backend
 from holdfast.app.retry_unknown import repeat_unknown
-from holdfast.app.run_worker import run_worker
 from holdfast.app.sync import Blocking, Portal, Sync
 from holdfast.app.tasks import TaskDecorator, TaskHandle
-from holdfast.app.worker_settings import (
-    DRAIN_SETTINGS,
-    WORKER_SETTINGS,
-    DrainSettings,
-    WorkerSettings,
-    make_worker,
-)
+from holdfast.app.workers import AppWorkers
 from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
 from holdfast.jobs.task import TASK_SETTINGS, Tasks, TaskSettings, make_task
@@ -43,10 +36,8 @@ from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
 from holdfast.streams.node import Node
-from holdfast.worker.decision import Totals
 from holdfast.worker.job_child.event_children import event_children
 from holdfast.worker.job_child.importing import RegisteredConsumer, remember
-from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,6 +66,7 @@ class App:
         self.portal = Portal()
         self.retention = _check_retention(retention)
         self._events = AppEvents(self)
+        self._workers = AppWorkers(self)
         self._batcher = EnqueueBatcher()
         self._opened_in = 0  # the process in which the store is open
         self._is_inside = _never  # whether the caller is inside a transaction of the open store
@@ -221,44 +213,10 @@ class App:
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
-    def worker(self, **settings: Unpack[WorkerSettings]) -> Worker:
-        """Return a worker over this app's tasks; `await worker.run()` runs it.
-
-        By default it serves every queue, runs 10 jobs at once, and claims each for a lease of 30 seconds that is
-        extended at half of that. `worker_class` may be a subclass of `Worker` with its own `process`. Raises
-        `ConfigError` for an invalid setting. It never ends the process: if a handler is stuck, `run` raises
-        `WorkerBroken`.
-        """
-        refuse_unknown("app.worker", settings, WORKER_SETTINGS)
-        return make_worker(self, settings)
-
-    def run_worker(
-        self,
-        *,
-        processes: int = 1,
-        node_id: str | None = None,
-        timing: Timing | None = None,
-        **settings: Unpack[WorkerSettings],
-    ) -> int:
-        """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
-
-        It runs the app's tasks and, as a node, its consumers; in until-empty mode only the tasks. With `processes`
-        above one a supervisor starts that many, restarts those that die and releases their leases. The settings are
-        those of `worker`. The worker owns the process: a handler stuck past its time limit ends it, with code 71.
-        """
-        refuse_unknown("app.run_worker", settings, (*WORKER_SETTINGS, "processes", "node_id", "timing"))
-        return run_worker(self, settings, processes=processes, node_id=node_id, timing=timing)
-
-    async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:
-        """Run the ready jobs of a queue, at most `batch` at a time, and return when none is left.
-
-        Raises `WorkerBroken`, which names the job, if a handler is stuck past its time limit: its lease expires.
-        """
-        refuse_unknown("app.drain", settings, DRAIN_SETTINGS)
-        own = {"queues": [queue], "until_empty": True, "concurrency": batch, "batch_max": batch, "prefetch_max": 0}
-        worker = make_worker(self, {**settings, **own}, until_idle=True)
-        await worker.run()
-        return worker.status().totals
+    worker = Delegated("_workers", AppWorkers.worker)
+    run_worker = Delegated("_workers", AppWorkers.run_worker)
+    working = Delegated("_workers", AppWorkers.working)
+    drain = Delegated("_workers", AppWorkers.drain)
 
     # --- claiming by hand -------------------------------------------------------------------------------------------
 
@@ -333,7 +291,7 @@ class SyncApp(Sync[App]):
     opened = Blocking(App.opened)
     enqueue = Blocking(App.enqueue)
     claim = Blocking(App.claim)
-    drain = Blocking(App.drain)
+    drain = Blocking(AppWorkers.drain)
     wake = Blocking(App.wake)
     leases = Blocking(App.leases)
     rescue = Blocking(App.rescue)
@@ -380,6 +338,8 @@ class SyncApp(Sync[App]):
             "a worker runs in async code: run it as a program with app.run_worker(…), or a queue until "
             "nothing is ready with app.sync.drain(queue)"
         )
+
+    working = worker
 
     def node(self, **_: object) -> NoReturn:
         """Raise `ConfigError`: a node needs its own event loop."""

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.app.sync import THREAD
@@ -22,8 +23,10 @@ from holdfast.concurrency.timeouts import end_watcher
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from holdfast.model.allocation import Timing
 from holdfast.runtime.exit_code import ExitCode
+from holdfast.store.values import Rescued
 from holdfast.streams.dead_node import remove_dead_node
 from holdfast.streams.node import Node, NodeBroken
+from holdfast.worker.dead_workers import log_rescued
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
@@ -38,21 +41,30 @@ _BEYOND_DRAIN: Final = 10.0  # seconds that a supervisor allows a worker beyond 
 
 
 def run_worker(
-    app: App, settings: WorkerSettings, *, processes: int, node_id: str | None, timing: Timing | None
+    app: App,
+    settings: WorkerSettings,
+    *,
+    processes: int = 1,
+    node_id: str | None = None,
+    timing: Timing | None = None,
+    watch: Watch | None = None,
 ) -> int:
-    """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code."""
+    """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code.
+
+    `watch` is entered while a single process runs.
+    """
     if settings.get("until_empty"):
         _warn_of_consumers(app)
     if processes == 1:
-        return _run_one(app, lambda: _worker_process(app, settings, node_id, timing))
+        return _run_one(app, lambda: worker_process(app, settings, node_id, timing), watch)
     shared = settings.copy()
     name = shared.pop("worker_id", None)
-    sample = _worker_process(app, shared, node_id, timing)  # raises for invalid settings here, not in every child
+    sample = worker_process(app, shared, node_id, timing)  # raises for invalid settings here, not in every child
 
     def make(seat: ChildSeat) -> WorkerProcess:
         child = shared.copy()
         child["worker_id"] = seat.worker_id
-        process = _worker_process(app, child, None if node_id is None else f"{node_id}.{seat.index}", timing)
+        process = worker_process(app, child, None if node_id is None else f"{node_id}.{seat.index}", timing)
         if process.worker is not None:
             process.worker.worker_id = seat.worker_id  # the id whose leases the supervisor releases
         if process.node is not None:
@@ -62,10 +74,12 @@ def run_worker(
     return _run_many(app, make, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
 
 
-def _worker_process(app: App, settings: WorkerSettings, node_id: str | None, timing: Timing | None) -> WorkerProcess:
+def worker_process(
+    app: App, settings: WorkerSettings, node_id: str | None, timing: Timing | None, *, owns_process: bool = True
+) -> WorkerProcess:
     """Return a worker unless the app has only consumers, and a node if it has any."""
     consumes = len(app.subscribed) > 0 and not settings.get("until_empty")
-    worker = None if consumes and not len(app.tasks) else make_worker(app, settings, owns_process=True)
+    worker = None if consumes and not len(app.tasks) else make_worker(app, settings, owns_process=owns_process)
     return WorkerProcess(worker, app.node(node_id=node_id, timing=timing) if consumes else None)
 
 
@@ -98,25 +112,27 @@ class WorkerProcess:
     def stop(self) -> None:
         """Drain; a second call releases running jobs."""
         _logger.info("%s: draining; signal again to release running jobs and exit", self.name)
-        self._stop()
+        self.drain()
 
-    def _stop(self) -> None:
+    def drain(self) -> None:
+        """Do the same without a word."""
         self._is_stopping = True
         if self.worker is not None:
             self.worker.stop()
         if self.node is not None:
             self.node.stop()
 
+    def parts(self) -> list[Coroutine[Any, Any, int | None]]:
+        """Return what runs: the worker, the node or both."""
+        parts: list[Coroutine[Any, Any, int | None]] = [] if self.worker is None else [self.worker.run()]
+        return parts if self.node is None else [*parts, self.node.run()]
+
     async def run(self) -> int:
         """Run until worker and node have ended; when one ends, the other drains. Returns the exit code."""
-        tasks: list[asyncio.Task[int]] = []
-        if self.worker is not None:
-            tasks.append(asyncio.create_task(_code_of(self.worker.run())))
-        if self.node is not None:
-            tasks.append(asyncio.create_task(_code_of(self.node.run())))
+        tasks = [asyncio.create_task(_code_of(part)) for part in self.parts()]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not self._is_stopping:  # a second stop would cut the drain of the other short
-            self._stop()
+            self.drain()
         self._codes = await asyncio.gather(*tasks)
         return max(self._codes)
 
@@ -125,6 +141,10 @@ class WorkerProcess:
         """Whether handlers may still run although worker and node have ended: the process must not wait for them."""
         is_node_left = self.node is not None and self.node.has_left_handlers
         return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
+
+
+Watch = Callable[[WorkerProcess], AbstractAsyncContextManager[None]]
+"""Observes a process while it runs, for example to show its status."""
 
 
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
@@ -153,7 +173,7 @@ def _warn_of_consumers(app: App) -> None:
     _logger.warning("until_empty runs only tasks: the consumers %s do not run here", names)
 
 
-def _run_one(app: App, make: Callable[[], WorkerProcess]) -> int:
+def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None = None) -> int:
     """Run in this process until SIGTERM or SIGINT; return the exit code."""
 
     async def serve() -> int:
@@ -161,19 +181,30 @@ def _run_one(app: App, make: Callable[[], WorkerProcess]) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, process.stop)
-        _logger.info("%s is running on %s", process.name, app.backend.url)
-        code = await process.run()
-        if process.worker is None:
-            _logger.info("%s has ended", process.name)
-        else:
-            _warn_of_jobs_left(process.worker)
-            _logger.info("%s has ended: %s", process.name, process.worker.status().totals)
+        log_start(app, process)
+        async with nullcontext() if watch is None else watch(process):
+            code = await process.run()
+        log_end(process)
         if process.may_leave_handlers:
             _end_now(code)
         await app.close()
         return code
 
     return asyncio.run(serve())
+
+
+def log_start(app: App, process: WorkerProcess) -> None:
+    """Log that a process, or a part of one, runs jobs or consumers."""
+    _logger.info("%s is running on %s", process.name, app.backend.url)
+
+
+def log_end(process: WorkerProcess) -> None:
+    """Log its end, its totals, and what it left."""
+    if process.worker is None:
+        _logger.info("%s has ended", process.name)
+        return
+    _warn_of_jobs_left(process.worker)
+    _logger.info("%s has ended: %s", process.name, process.worker.status().totals)
 
 
 def _end_now(code: int) -> NoReturn:
@@ -250,11 +281,15 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
     try:
         if len(app.subscribed):
             await remove_dead_node(backend, worker_id, reason)
-        while True:
-            rescued = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
-            for job in rescued:
-                _logger.warning("job %s (%s) was lost by %s; it is now %s", job.job_id, job.task, worker_id, job.state)
-            if len(rescued) < _RELEASE_BATCH:
-                return
+        rescued: list[Rescued] = []
+        try:
+            while True:
+                batch = await backend.jobs.rescue_worker(worker_id, reason, _RELEASE_BATCH)
+                rescued += batch
+                if len(batch) < _RELEASE_BATCH:
+                    return
+        finally:
+            if rescued:
+                log_rescued(worker_id, reason, rescued)
     finally:
         await backend.close()

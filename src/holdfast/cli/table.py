@@ -7,6 +7,7 @@ are data: markup in them is not interpreted, and control characters are escaped.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -92,6 +93,11 @@ Shown = tuple[Sequence[Column], Sequence[Sequence[Cell]]]
 def console(*, stderr: bool = False) -> Console:
     """Return a console that prints text literally, without markup."""
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def is_live_terminal() -> bool:
+    """Return whether stderr is a terminal on which a line can be replaced; `FORCE_COLOR` does not make it one."""
+    return sys.stderr.isatty() and not console(stderr=True).is_dumb_terminal
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:

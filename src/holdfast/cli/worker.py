@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from holdfast.app.app import App
+from holdfast.app.run_worker import run_worker
+from holdfast.app.worker_settings import WORKER_SETTINGS, WorkerSettings
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.states import worker_state
-from holdfast.cli.table import Cell, Column, console, show_table
+from holdfast.cli.table import Cell, Column, console, is_live_terminal, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration
 from holdfast.errors import ConfigError
@@ -79,6 +81,7 @@ def worker() -> None:
     show_default=True,
     help="The level of the log on stderr: debug, info, warning or error.",
 )
+@click.option("--quiet", "-q", is_flag=True, help="No live status line on a terminal.")
 @store_options
 def run(
     target: StoreTarget,
@@ -88,6 +91,7 @@ def run(
     until_empty: bool,
     recovery: float | None,
     log_level: str,
+    quiet: bool,
     **settings: Any,
 ) -> None:
     """Run a worker until SIGTERM or SIGINT; a second signal releases its running jobs at once.
@@ -109,7 +113,13 @@ def run(
     given = {name: value for name, value in settings.items() if value is not None}
     if recovery is not None:
         given["timing"] = Timing.for_recovery(recovery)
-    code = app.run_worker(processes=processes, queues=_names(queues), until_empty=until_empty, **given)
+    if not quiet and processes == 1 and is_live_terminal():
+        from holdfast.cli.status_line import status_line
+
+        given["watch"] = status_line
+    own = {name: given.pop(name) for name in WORKER_SETTINGS if name in given}
+    wanted = cast("WorkerSettings", {"queues": _names(queues), "until_empty": until_empty, **own})
+    code = run_worker(app, wanted, processes=processes, **given)
     click.get_current_context().exit(code)
 
 

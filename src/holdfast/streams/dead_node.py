@@ -18,7 +18,7 @@ async def remove_dead_node(backend: Backend, incarnation: str, reason: str) -> N
     for view in await store.nodes():
         if view.node.incarnation == incarnation:
             await store.leave(view.node, is_lost=True)
-            _logger.warning("node %s (%s) was lost with %d shares", view.node.node_id, reason, view.shares)
+            _logger.warning("node %s (%s) is removed; %d partitions are free", view.node.node_id, reason, view.shares)
     leader = await store.leader()
     if leader is not None and leader.leadership.node.incarnation == incarnation:
         await store.resign(leader.leadership)

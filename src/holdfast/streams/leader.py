@@ -11,18 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections import defaultdict
+from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
 from holdfast.errors import StoreError
-from holdfast.model.allocation import Leadership, NodeKey, Timing
+from holdfast.model.allocation import Leadership, Move, NodeKey, Seize, SeizeReason, Share, Timing
 from holdfast.runtime.uptime import uptime
 from holdfast.store.backend import Backend
+from holdfast.store.stream_values import Survey
 from holdfast.streams.allocator import plan
 from holdfast.streams.failure_detector import FailureDetector
+from holdfast.streams.move_log import log_moves
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
+_REASONS: Final = {
+    SeizeReason.SILENT: "dead: no heartbeat",
+    SeizeReason.REPLACED: "it has left or was started again",
+    SeizeReason.OVERDUE: "it did not release them in time",
+}
 _TIDY_EVERY: Final = 3600.0  # seconds; and at the beginning of each leadership
 
 
@@ -76,6 +84,7 @@ class Leader:
             _logger.info("node %s is no longer the leader", self._node.node_id)
             self._leadership = None
         elif any(done):
+            _log_seized(survey, moves, done)
             self._backend.notifier.notify()
 
     async def _ask(self, call: Awaitable[T]) -> T:
@@ -94,3 +103,15 @@ class Leader:
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             await self._backend.streams.allocations.resign(leadership)
+
+
+def _log_seized(survey: Survey, moves: Sequence[Move], done: Sequence[bool]) -> None:
+    """Log the shares that were seized, in one line per former owner, reason and consumer."""
+    owners = {state.share: state.owner for state in survey.shares}
+    seized: dict[str, list[Share]] = defaultdict(list)
+    for move, is_done in zip(moves, done, strict=True):
+        owner = owners.get(move.share)
+        if is_done and isinstance(move, Seize) and owner is not None:
+            seized[f"taken over from node {owner.node_id} ({_REASONS[move.reason]})"].append(move.share)
+    for change, shares in seized.items():
+        log_moves(change, shares)

@@ -53,6 +53,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     is_running: bool
     is_leader: bool
     shares: tuple[Share, ...]
+    handled: int = 0
+    """The number of events that the node has handled since it runs."""
 
 
 class Node:
@@ -80,6 +82,7 @@ class Node:
         self._make_processes = processes
         self._broker = Broker(self.timing)
         self._shares: ShareConsumers | None = None
+        self._around: NodeServices | None = None
         self._leader = Leader(backend, self.node, self.timing)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: OwnedShares | None = None
@@ -103,7 +106,8 @@ class Node:
     def status(self) -> NodeStatus:
         """Return a snapshot of the node."""
         shares = () if self._shares is None else self._shares.shares
-        return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares)
+        handled = 0 if self._around is None else self._around.handled
+        return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares, handled)
 
     def stop(self) -> None:
         """Drain: finish the current events, release the shares, leave. A second call does not wait for handlers."""
@@ -118,7 +122,7 @@ class Node:
         await self._backend.open()
         loop = self._loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
-        around = NodeServices(
+        around = self._around = NodeServices(
             self._backend,
             self.timing,
             lambda grant: self._broker.may_handle(grant, uptime()),

@@ -49,6 +49,8 @@ class NodeServices:
         self.timing = timing
         self.may_handle = may_handle
         self.handlers = HandlerRunner[Grant]("holdfast-consumer", clock=uptime)
+        self.handled = 0
+        """The number of events that were handled, skipped or parked."""
         self.trial = asyncio.Lock()
         """Held while an event is on trial: its handler may kill this process."""
 
@@ -64,6 +66,8 @@ class ShareConsumer:
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_dropped = False
+        self.was_released = self.was_taken = False
+        """How the share ended, for the log: released here, or found in the hands of another node."""
         self._handling = EventRunner(
             consumer,
             grant,
@@ -132,13 +136,13 @@ class ShareConsumer:
             if not self._is_dropped:
                 await self._flush()
         except LeaseLost:
-            _logger.info("%r has lost its share", self)
+            self.was_taken = not self._is_dropped
             return
         except (StoreError, StreamUnparked) as error:
             _logger.warning("%r ended without its last commit, some events may be handled again: %r", self, error)
         if not self._is_dropped:
             with contextlib.suppress(StoreError):  # the leader seizes it when this node has left or is silent
-                await self._store.release(self.grant)
+                self.was_released = await self._store.release(self.grant)
 
     async def _consume(self) -> None:
         await self._begin_again()
@@ -191,6 +195,7 @@ class ShareConsumer:
             if self._stop.is_set() or not self._may_handle():
                 break
             await self._handling.handle(batch, self._progress, fetched.replay_until, self._rest)
+            self._around.handled += len(batch)
             if self._progress.is_due or self._is_flush_time():
                 await self._flush()
         if not fetched.events:

@@ -14,6 +14,7 @@ from typing import Final
 from holdfast.model.allocation import Grant, Share
 from holdfast.streams.broker import Begin, Broker, Command, Drain, Drop
 from holdfast.streams.consumer import Consumer
+from holdfast.streams.move_log import MoveLog
 from holdfast.streams.share_consumer import NodeServices, ShareConsumer
 
 _logger = logging.getLogger("holdfast.streams")
@@ -41,6 +42,7 @@ class ShareConsumers:
         self._stuck: set[asyncio.Task[None]] = set()  # did not end within the grace
         self._is_draining = False
         self._is_ending = False
+        self._moves = MoveLog()
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -78,6 +80,7 @@ class ShareConsumers:
         consumer = ShareConsumer(self._consumers[grant.share.consumer], grant, self._around)
         if self._is_draining:  # granted before the leader knew that this node is leaving
             consumer.drain()
+        self._moves.note("granted", grant.share)
         self._working[grant.share] = (consumer, asyncio.create_task(self._consume(consumer)))
 
     async def _consume(self, consumer: ShareConsumer) -> None:
@@ -88,6 +91,10 @@ class ShareConsumers:
             self._broken(f"{consumer!r} failed: {error!r}", error)
         finally:
             del self._working[share]
+            if consumer.was_released:
+                self._moves.note("released", share)
+            elif consumer.was_taken:
+                self._moves.note("taken by another node", share)
             self._broker.released(consumer.grant)
             self._around.backend.notifier.notify()
         self.carry_out(self._broker.succeeding(share))
@@ -97,6 +104,7 @@ class ShareConsumers:
         if working is None or working[0].grant != grant:
             return
         consumer, _ = working
+        self._moves.note("revoked, finishing the current events", grant.share)
         consumer.drain()
         if within is not None:  # after it the share may be seized; a cancelled handler has the grace before it to end
             grace = self._around.timing.grace.total_seconds()
@@ -107,6 +115,7 @@ class ShareConsumers:
         if working is None or working[0].grant != grant:
             return
         consumer, task = working
+        self._moves.note("taken by another node", grant.share)
         consumer.drop()
         asyncio.get_running_loop().call_later(self._stuck_grace, self._check_ended, consumer, task)
 
@@ -167,4 +176,5 @@ class ShareConsumers:
         if left:
             _logger.warning("the node ends, but %d of its handlers still run", len(left))
             await asyncio.wait(left, timeout=_LAST_WAIT)
+        self._moves.flush()
         return not left

@@ -83,6 +83,8 @@ class Attempts:
         self._in_child: set[Key] = set()
         self.limits = self._handlers.limits
         """When the time limit of each attempt in this process ends; read by the lease-extending thread."""
+        self.logs_ends = _logger.isEnabledFor(logging.DEBUG)
+        """Whether the end of each attempt is logged; looked up once, since a small job costs less than the lookup."""
 
     def begin(self, job: LeasedJob) -> Outcome | Running:
         """Begin an attempt; return its outcome if it ended at once."""
@@ -103,6 +105,14 @@ class Attempts:
         message = f"task {job.task} suspended though it has no await"
         raise RuntimeError(message)
 
+    def begin_logged(self, job: LeasedJob) -> Outcome | Running:
+        """Begin an attempt as `begin` does, and log its end."""
+        began = time.monotonic()
+        outcome = self.begin(job)
+        if outcome is not RUNNING:
+            _log_end(job, _word(outcome), began)
+        return outcome
+
     def _spawn(self, plan: Execution, job: LeasedJob) -> None:
         key = (job.seq, job.fence)
         limit = job.timeout if job.timeout is not None else plan.task.timeout
@@ -117,6 +127,7 @@ class Attempts:
         self._tasks[key] = running
 
     async def _to_the_end(self, job: LeasedJob, key: Key, work: Coroutine[Any, Any, Outcome | None]) -> None:
+        began = time.monotonic() if self.logs_ends else 0.0
         try:
             outcome = await work
         except asyncio.CancelledError:
@@ -127,10 +138,12 @@ class Attempts:
         # The handler has ended: from here on it cannot be aborted, and has no time limit.
         self._ending.add(self._tasks.pop(key))
         self._in_child.discard(key)
-        self._why.pop(key, None)
+        is_aborted = self._why.pop(key, None) is not None and outcome is None
         context = self._contexts.pop(key, None)
         if outcome is not None:
             outcome = await self._unless_settled(context, outcome)
+        if self.logs_ends:  # without an outcome its own transaction has completed it, unless it was aborted
+            _log_end(job, "aborted" if is_aborted else "completed" if outcome is None else _word(outcome), began)
         self._ended(job, outcome if outcome is None else self._logged(job, outcome))
 
     async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
@@ -235,3 +248,11 @@ class Attempts:
             running.cancel()
         await self._children.close()
         self._handlers.close()
+
+
+def _word(outcome: Outcome) -> str:
+    return type(outcome).__name__.lower()
+
+
+def _log_end(job: LeasedJob, ended_as: str, began: float) -> None:
+    _logger.debug("job %s (%s) %s in %.1f ms", job.id, job.task, ended_as, (time.monotonic() - began) * 1000)

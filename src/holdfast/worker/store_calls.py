@@ -7,18 +7,21 @@ call: every verb is safe to repeat. Any other error breaks the worker.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import Lease
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.reachability import GAP_PER_LEASE
+from holdfast.store.backend import Insight
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention
+from holdfast.worker.dead_workers import DeadWorkers
 from holdfast.worker.decision import Decision
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import WorkerConfig
@@ -35,6 +38,7 @@ class StoreCalls:
         self,
         machine: Machine,
         store: Callable[[], JobStore],
+        insight: Callable[[], Insight],
         settings: WorkerConfig,
         *,
         request: Callable[[int], ClaimRequest],
@@ -50,6 +54,7 @@ class StoreCalls:
         self._retention = retention
         self._until_idle = until_idle
         self._ended = ended
+        self._dead_workers = DeadWorkers(insight)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._last_fence = 0  # the largest fence of a claim whose reply arrived
         self._lost_reply = False  # the reply to a later claim was lost
@@ -122,7 +127,17 @@ class StoreCalls:
             raise
         else:
             asked = len(claim.jobs) if claim.is_cut else limit
-            self._machine.claimed(time.monotonic(), claim.jobs, asked=asked, sent_at=sent_at)
+            now = time.monotonic()
+            self._machine.claimed(now, claim.jobs, asked=asked, sent_at=sent_at)
+            if self._dead_workers.is_look_due(now, len(claim.jobs)):
+                self._begin(self._look())
+
+    async def _look(self) -> None:
+        """Log who holds the jobs for which this worker waits; only the log depends on it, so it is not repeated."""
+        try:
+            await self._dead_workers.look(self._request(0))
+        except StoreError as error:
+            _logger.debug("looking for dead workers failed: %s", error)
 
     async def release_unknown_claim(self) -> None:
         """Release the jobs of a claim whose reply was lost.
@@ -180,12 +195,13 @@ class StoreCalls:
             rescued = await self._timed(self._store().rescue(unbroken, limit))
         except TRANSIENT as error:
             self._upkeep_failed("rescuing expired leases", error)
-            return
-        for job in rescued:
-            _logger.warning(
-                "job %s (%s) was lost by worker %s; it is now %s", job.job_id, job.task, job.worker_id, job.state
-            )
-        self._machine.rescued(time.monotonic(), len(rescued), asked=limit)
+            rescued = None
+        if rescued is not None:
+            self._dead_workers.rescued(rescued)
+            self._machine.rescued(time.monotonic(), len(rescued), asked=limit)
+        if rescued is None or len(rescued) < limit:  # after a full batch the next follows at once
+            with contextlib.suppress(StoreError):  # the lines are logged without the ages of heartbeats
+                await self._dead_workers.log_rescues()
 
     async def _prune(self) -> None:
         limit = self._settings.prune_limit

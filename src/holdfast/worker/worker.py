@@ -90,6 +90,7 @@ class Worker:
         self._calls = StoreCalls(
             self._machine,
             lambda: self._backend.jobs,
+            lambda: self._backend.insight,
             settings,
             request=self._request,
             retention=retention or Retention(),
@@ -241,7 +242,8 @@ class Worker:
 
     def _begin_jobs(self, attempts: Attempts, now: float) -> bool:
         """Begin jobs while slots are free; return whether to decide again at once."""
-        take, begin, ended = self._machine.take, attempts.begin, self._machine.ended
+        take, ended = self._machine.take, self._machine.ended
+        begin = attempts.begin_logged if attempts.logs_ends else attempts.begin
         until = now + _SLICE
         any_ended = False
         while (job := take()) is not None:

@@ -13,6 +13,7 @@ from holdfast.backends.sqlite.connection import Tx, looking_at
 from holdfast.backends.sqlite.execute import direct, drive
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.statements import STATEMENTS
+from holdfast.backends.sqlite.versions import log_faults
 from holdfast.store.steps import Ready, Runner, Steps
 
 MIGRATIONS = migrations("holdfast.backends.sqlite")
@@ -45,6 +46,13 @@ class SqliteSchema(SqlSchema):
             return 0
         with looking_at(path, timeout=self._location.busy_timeout) as tx:
             return None if tx.pragma("journal_mode") == "wal" else drive(tx, self.version(), Ready())
+
+    def _upgrade(self, *, only_first: bool = False) -> Steps[int]:
+        found = yield from self.version()
+        version = yield from super()._upgrade(only_first=only_first)
+        if not found and self._location.path is not None:
+            log_faults()
+        return version
 
     def lock(self) -> Steps[None]:
         """Do nothing: the write lock is held."""

@@ -1,4 +1,4 @@
-"""Versions of SQLite that this backend rejects, or warns about."""
+"""Versions of SQLite that this backend rejects, and known faults of others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _WAL_RESET = (
 )
 
 _logger = logging.getLogger("holdfast.sqlite")
-_warned: set[str] = set()
 
 
 def known_faults(version: tuple[int, int, int]) -> list[str]:
@@ -27,15 +26,16 @@ def known_faults(version: tuple[int, int, int]) -> list[str]:
 
 
 def check_version() -> None:
-    """Raise `ConfigError` if SQLite is too old; warn, once per process, about known faults."""
-    version = sqlite3.sqlite_version_info
-    if version < OLDEST:
+    """Raise `ConfigError` if SQLite is too old."""
+    if sqlite3.sqlite_version_info < OLDEST:
         message = (
             f"SQLite {sqlite3.sqlite_version} is too old: {'.'.join(map(str, OLDEST))} or newer is needed; "
             "use a newer Python, or one built against a newer SQLite"
         )
         raise ConfigError(message)
-    for fault in known_faults(version):
-        if fault not in _warned:
-            _warned.add(fault)
-            _logger.warning("SQLite %s: %s", sqlite3.sqlite_version, fault)
+
+
+def log_faults() -> None:
+    """Log the known faults of this version: called once per store, by the process that installs its tables."""
+    for fault in known_faults(sqlite3.sqlite_version_info):
+        _logger.info("the tables were installed by SQLite %s: %s", sqlite3.sqlite_version, fault)

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.demo.conductor import DemoConductor, DemoSeat, SeatState
+from holdfast.cli.rate import Rate
 from holdfast.cli.text import line
 
 _STYLES = {
@@ -27,23 +28,7 @@ _STYLES = {
 }
 _LIVE_PERIOD = 0.1
 _LINE_PERIOD = 2.0
-_RATE_OVER = 3.0  # seconds
 _EVENTS = 4
-
-
-class Rate:
-    """The number of jobs that end per second, over the last few seconds."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []
-
-    def add(self, now: float, ended: int) -> float:
-        """Record how many have ended; return the rate."""
-        self._seen.append((now, ended))
-        while len(self._seen) > 2 and now - self._seen[1][0] > _RATE_OVER:  # noqa: PLR2004 - a rate needs two points
-            self._seen.pop(0)
-        first, number = self._seen[0]
-        return (ended - number) / (now - first) if now > first else 0.0
 
 
 class DemoView:

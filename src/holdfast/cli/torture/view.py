@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.demo.view import Rate
+from holdfast.cli.rate import Rate
 from holdfast.cli.table import STYLES
 from holdfast.cli.text import line
 from holdfast.torture.plan import MEANINGS, Fault

@@ -14,16 +14,38 @@ unread, and the children block when they write; the caller never does.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import time
+from collections.abc import Iterator
 from typing import Final
 
+_logger = logging.getLogger("holdfast.worker")
 _CHUNK: Final = 16 * 1024  # bytes per read: bounds the time that one child takes of a turn
 _LINE: Final = 64 * 1024  # a longer line is cut
 _FULL: Final = 256 * 1024  # pending bytes at which reading stops
 _WRITE: Final = 4096  # a pipe that polls as writable has room for this much
 _LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the last reads if another process still writes
+
+
+class _UtcFormatter(logging.Formatter):
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def converter(self, seconds: float | None) -> time.struct_time:
+        return time.gmtime(seconds)
+
+
+_PLAIN: Final = _UtcFormatter("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    """Yield the handlers that would log a record of the supervisor, the nearest first."""
+    logger: logging.Logger | None = _logger
+    while logger is not None:
+        yield from logger.handlers
+        logger = logger.parent if logger.propagate else None
 
 
 class Source:
@@ -67,11 +89,19 @@ class JoinedLogs:
             self._listen(source)
         return source
 
-    def say(self, text: str) -> None:
-        """Write a line of the supervisor."""
-        for line in text.splitlines():
-            self._emit(b"[supervisor] ", line.encode(errors="backslashreplace"))
+    def say(self, text: str, level: int = logging.INFO) -> None:
+        """Write a line of the supervisor, as the program has configured its log; otherwise with time and level."""
+        self._emit_own(text, level)
         self._balance()
+
+    def _emit_own(self, text: str, level: int) -> None:
+        handler = next((handler for handler in _handlers() if handler.formatter is not None), None)
+        if handler is not None and not (_logger.isEnabledFor(level) and level >= handler.level):
+            return
+        formatter = _PLAIN if handler is None or handler.formatter is None else handler.formatter
+        record = _logger.makeRecord(_logger.name, level, __file__, 0, text, (), None)
+        for line in formatter.format(record).splitlines():
+            self._emit(b"[supervisor] ", line.encode(errors="backslashreplace"))
 
     def end(self, source: Source) -> None:
         """Read what a dead child has left in its pipe, including an unfinished line, and close the pipe.
@@ -153,7 +183,7 @@ class JoinedLogs:
             del self._pending[:written]
             if self._lost:
                 lost, self._lost = self._lost, 0
-                self._emit(b"[supervisor] ", f"{lost} bytes of output were lost: {self._why_lost}".encode())
+                self._emit_own(f"{lost} bytes of output were lost: {self._why_lost}", logging.WARNING)
 
     def _on_writable(self) -> None:
         self._write()

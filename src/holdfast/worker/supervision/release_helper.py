@@ -8,6 +8,7 @@ followed by another, with growing delays. A new death starts a helper at once: t
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -127,10 +128,10 @@ class ReleaseHelper:
         self._failures += 1
         self._try_at = time.monotonic() + delay
         names = ", ".join(dead.worker_id for dead in self._waiting)
-        self._logs.say(f"leases of {names} not released ({why}); retrying in {delay:g} s")
+        self._logs.say(f"leases of {names} not released ({why}); retrying in {delay:g} s", logging.WARNING)
 
     def _abandon(self, dead: _Dead) -> None:
-        self._logs.say(f"leases of {dead.worker_id} not released; they will expire")
+        self._logs.say(f"leases of {dead.worker_id} not released; they will expire", logging.WARNING)
 
     def _run(self, round_: tuple[_Dead, ...]) -> int:
         """Run in the helper: release each dead worker, even if releasing another fails."""

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -80,7 +81,7 @@ class Seat:
             self._fill()
         elif self.phase is SeatPhase.RUNNING:
             occupant, child, _ = self._occupied()
-            self._logs.say(f"{occupant.worker_id} did not end in time: killed")
+            self._logs.say(f"{occupant.worker_id} did not end in time: killed", logging.WARNING)
             child.kill_group()
             self.due = None
         elif self.phase is SeatPhase.BURYING:
@@ -133,7 +134,8 @@ class Seat:
             if now < self._bury_until:
                 self.due = now + _LOOK
                 return
-            self._logs.say(f"some processes of {occupant.worker_id} survive SIGKILL; its leases are released anyway")
+            text = f"some processes of {occupant.worker_id} survive SIGKILL; its leases are released anyway"
+            self._logs.say(text, logging.WARNING)
         self._logs.end(source)
         self._filled = None
         self._releases.add(occupant.worker_id, self._reason)
@@ -145,11 +147,12 @@ class Seat:
         restart = decide(
             end, failures=self._failures, stopping=stopping, replacing=self.is_replacing, delays=self._delays
         )
+        level = logging.WARNING if end.code else logging.INFO
         if restart is None:
-            self._logs.say(what)
+            self._logs.say(what, level)
             self.phase, self.due = SeatPhase.DONE, None
             return
-        self._logs.say(f"{what}; restarting in {restart.delay:g} s")
+        self._logs.say(f"{what}; restarting in {restart.delay:g} s", level)
         self._failures = restart.failures
         self.phase, self.due = SeatPhase.EMPTY, time.monotonic() + restart.delay
 

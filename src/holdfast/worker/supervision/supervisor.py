@@ -42,6 +42,7 @@ supervisor that is itself stopped (SIGSTOP) reads no logs: workers then block as
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import signal
@@ -146,7 +147,7 @@ class Supervisor:
         if not self._stops_asked and is_hopeless(
             seat.end if seat.phase is SeatPhase.EMPTY else None for seat in self._seats
         ):
-            self._logs.say("every worker rejects its configuration: giving up")
+            self._logs.say("every worker rejects its configuration: giving up", logging.CRITICAL)
             self._stops_asked += 1
             return
         self._roll_on()

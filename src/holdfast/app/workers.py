@@ -1,0 +1,83 @@
+"""The workers of an app: as a program, inside a program, in your own loop, or over one queue until it is empty."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Unpack
+
+from holdfast.app.run_worker import run_worker
+from holdfast.app.worker_settings import (
+    DRAIN_SETTINGS,
+    WORKER_SETTINGS,
+    DrainSettings,
+    WorkerSettings,
+    make_worker,
+)
+from holdfast.app.working import working
+from holdfast.model.allocation import Timing
+from holdfast.runtime.unknown_settings import refuse_unknown
+from holdfast.worker.decision import Totals
+from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+_OF_PROGRAMS = (*WORKER_SETTINGS, "node_id", "timing")
+
+
+class AppWorkers:
+    """What `App` offers under the same names."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def worker(self, **settings: Unpack[WorkerSettings]) -> Worker:
+        """Return a worker over this app's tasks; `await worker.run()` runs it.
+
+        By default it serves every queue, runs 10 jobs at once, and claims each for a lease of 30 seconds that is
+        extended at half of that. `worker_class` may be a subclass of `Worker` with its own `process`. Raises
+        `ConfigError` for an invalid setting. It never ends the process: if a handler is stuck, `run` raises
+        `WorkerBroken`.
+        """
+        refuse_unknown("app.worker", settings, WORKER_SETTINGS)
+        return make_worker(self._app, settings)
+
+    def run_worker(
+        self,
+        *,
+        processes: int = 1,
+        node_id: str | None = None,
+        timing: Timing | None = None,
+        **settings: Unpack[WorkerSettings],
+    ) -> int:
+        """Run a worker as this program until SIGTERM or SIGINT and return its exit code.
+
+        It runs the app's tasks and, as a node, its consumers; in until-empty mode only the tasks. With `processes`
+        above one a supervisor starts that many, restarts those that die and releases their leases. The settings are
+        those of `worker`. The worker owns the process: a handler stuck past its time limit ends it, with code 71.
+        """
+        refuse_unknown("app.run_worker", settings, (*_OF_PROGRAMS, "processes"))
+        return run_worker(self._app, settings, processes=processes, node_id=node_id, timing=timing)
+
+    def working(
+        self, *, node_id: str | None = None, timing: Timing | None = None, **settings: Unpack[WorkerSettings]
+    ) -> AbstractAsyncContextManager[None]:
+        """Run a worker, and a node if the app has consumers, inside this program: `async with app.working(): …`.
+
+        The store is opened first: if it cannot be, the block does not begin. If the worker or the node breaks, the
+        block is cancelled and their error is raised. The end of the block drains, for at most `drain_timeout`; if the
+        task is cancelled meanwhile, running jobs are released at once. The settings are those of `worker`.
+        """
+        refuse_unknown("app.working", settings, _OF_PROGRAMS)
+        return working(self._app, settings, node_id=node_id, timing=timing)
+
+    async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:
+        """Run the ready jobs of a queue, at most `batch` at a time, and return when none is left.
+
+        Raises `WorkerBroken`, which names the job, if a handler is stuck past its time limit: its lease expires.
+        """
+        refuse_unknown("app.drain", settings, DRAIN_SETTINGS)
+        own = {"queues": [queue], "until_empty": True, "concurrency": batch, "batch_max": batch, "prefetch_max": 0}
+        worker = make_worker(self._app, {**settings, **own}, until_idle=True)
+        await worker.run()
+        return worker.status().totals

@@ -1,0 +1,139 @@
+"""What a worker logs about other workers that died: whose jobs are ready again, and for whose leases it waits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from holdfast.model.job import JobState
+from holdfast.store.backend import Insight
+from holdfast.store.values import ClaimRequest, LeaseView, Rescued, WorkerHeartbeat, WorkerView
+
+_logger = logging.getLogger("holdfast.worker")
+_SOON: Final = 1.0  # seconds without a claimed job before the first look
+_OVERDUE: Final = (
+    11.0  # seconds after which the heartbeat of a worker that died before is overdue, however long its lease
+)
+_MOST: Final = 1000  # leases that one look reads
+_NEVER: Final = float("inf")
+
+
+def log_rescued(worker_id: str, why: str, rescued: Sequence[Rescued]) -> None:
+    """Log in one line what became of the jobs of a dead worker, and each job at DEBUG."""
+    counts = Counter(job.state for job in rescued)
+    jobs = "1 job" if len(rescued) == 1 else f"{len(rescued):,} jobs"
+    if set(counts) == {JobState.READY}:
+        became = " is ready again" if len(rescued) == 1 else " are ready again"
+    else:
+        ready = counts.pop(JobState.READY, 0)
+        ends = [f"{count:,} {state}" for state, count in sorted(counts.items())]
+        became = ": " + ", ".join([f"{ready:,} ready again", *ends])
+    _logger.warning("%s of worker %s (%s)%s", jobs, worker_id, why, became)
+    for job in rescued:
+        _logger.debug("job %s (%s) of worker %s is now %s", job.job_id, job.task, worker_id, job.state)
+
+
+class DeadWorkers:
+    """Logs rescues, one line per dead worker, and once per idle period the leases for which this worker waits."""
+
+    def __init__(self, insight: Callable[[], Insight]) -> None:
+        self._insight = insight
+        self._rescued: dict[str, list[Rescued]] = defaultdict(list)
+        self._idle_since: float | None = None
+        self._look_after = _SOON
+
+    # --- rescues ------------------------------------------------------------------------------------------------------
+
+    def rescued(self, jobs: Iterable[Rescued]) -> None:
+        """Note the jobs of one rescue; the next may add jobs of the same workers."""
+        for job in jobs:
+            self._rescued[job.worker_id].append(job)
+
+    async def log_rescues(self) -> None:
+        """Log the noted jobs, with the age of each worker's last heartbeat."""
+        rescued, self._rescued = self._rescued, defaultdict(list)
+        if not rescued:
+            return
+        views: dict[str, WorkerView] = {}
+        try:
+            views = {view.heartbeat.worker_id: view for view in await self._insight().workers()}
+        finally:
+            for worker_id, jobs in rescued.items():
+                log_rescued(worker_id, _why(views.get(worker_id)), jobs)
+
+    # --- an idle worker -----------------------------------------------------------------------------------------------
+
+    def is_look_due(self, now: float, claimed: int) -> bool:
+        """Note how many jobs a claim returned; return whether to look now who holds the others.
+
+        At most two looks per idle period: the second only if others hold jobs and their heartbeats may be overdue then.
+        """
+        if claimed:
+            self._idle_since = None
+            return False
+        if self._idle_since is None:
+            self._idle_since, self._look_after = now, _SOON
+        return now - self._idle_since >= self._look_after
+
+    async def look(self, request: ClaimRequest) -> None:
+        """Log the dead workers that hold jobs which this worker could run."""
+        was_first = self._look_after == _SOON
+        self._look_after = _NEVER
+        others = [
+            view
+            for view in await self._insight().workers()
+            if view.heartbeat.running and view.heartbeat.worker_id != request.worker_id
+        ]
+        dead = {view.heartbeat.worker_id: view for view in others if _is_dead(view)}
+        if others and not dead and was_first:
+            self._look_after = _OVERDUE
+        if not dead:
+            return
+        held: dict[str, list[LeaseView]] = defaultdict(list)
+        for lease in await self._insight().leases(_MOST):
+            is_mine = lease.task in request.tasks and (request.queues is None or lease.queue in request.queues)
+            if lease.worker_id in dead and is_mine:
+                held[lease.worker_id].append(lease)
+        for worker_id, leases in held.items():
+            _log_wait(dead[worker_id], leases)
+
+
+def _log_wait(view: WorkerView, leases: Sequence[LeaseView]) -> None:
+    left = max(timedelta(0), *(lease.expires_in for lease in leases))
+    _logger.warning(
+        "%s held by worker %s, no heartbeat for %.0f s; waiting up to %.0f s for its lease to expire",
+        "1 job is" if len(leases) == 1 else f"{len(leases):,} jobs are",
+        view.heartbeat.worker_id, view.silent.total_seconds(), left.total_seconds(),
+    )  # fmt: skip
+
+
+def _why(view: WorkerView | None) -> str:
+    if view is None or view.silent < view.heartbeat.lease / 2:
+        return "its lease expired"
+    return f"no heartbeat for {view.silent.total_seconds():.0f} s"
+
+
+def _is_dead(view: WorkerView) -> bool:
+    """Return whether a worker is silent for more than its lease allows, or was in a process of this host that is gone.
+
+    It sends a heartbeat at least every half of its lease, and every ten seconds.
+    """
+    overdue = min(view.heartbeat.lease / 2, timedelta(seconds=10)) + timedelta(seconds=1)
+    return view.silent > overdue or _is_process_gone(view.heartbeat)
+
+
+def _is_process_gone(heartbeat: WorkerHeartbeat) -> bool:
+    if heartbeat.host != socket.gethostname() or heartbeat.pid <= 0:
+        return False
+    try:
+        os.kill(heartbeat.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it runs, as another user
+        return False
+    return False
