@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.errors import ConfigError
 from holdfast.jobs.effect import JobEffect, Settling
 from holdfast.model.duration import to_span
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed
 from holdfast.runtime.signals import Signal
@@ -78,13 +79,18 @@ class Context:
         span = self._effect.span if duration is None else to_span(duration, "duration")
         self._effect.require_held(await self._backend.jobs.extend(self.job.lease, span))
 
-    def transaction(self, *, completes: bool = True) -> AbstractAsyncContextManager[Any]:
+    def transaction(
+        self, *, completes: bool = True, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Any]:
         """Open a transaction of the store; writes through its connection take effect once.
 
         Leaving the block completes the job, with `ctx.result` as its result, and commits both together. An exception
         rolls both back. With `completes=False` only the fence is checked, and the job continues.
+
+        `isolation` is its level, whatever the default of the database. If the store rolls it back in favour of another
+        one, `TransactionConflict` is raised; let that end the attempt: it is repeated, and does not count.
         """
-        return self._effect.transaction(ends=completes)
+        return self._effect.transaction(isolation, ends=completes)
 
     async def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction: it is completed if and when that one commits."""
@@ -93,6 +99,10 @@ class Context:
         finish = Finish(self.job.lease, Completed(effect.result_text(result)))
         (verdict,) = await self._backend.transactions.join(using).finish([finish])
         effect.completing(verdict)
+
+    def begun(self) -> None:
+        """Record that the handler begins, perhaps again: a result that it set before does not count."""
+        self._effect.result = None
 
     def committed(self) -> None:
         """Record that the caller's transaction has committed."""
@@ -118,9 +128,11 @@ class SyncContext:
         """Extend the lease."""
         self._effect.wait(self._context.extend(duration))
 
-    def transaction(self, *, completes: bool = True) -> AbstractContextManager[Any]:
+    def transaction(
+        self, *, completes: bool = True, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Any]:
         """Open a transaction of the store, as `Context.transaction` does."""
-        return self._effect.blocking_transaction(ends=completes)
+        return self._effect.blocking_transaction(isolation, ends=completes)
 
     def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction."""

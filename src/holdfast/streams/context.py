@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.runtime.signals import Signal
 from holdfast.streams.effect import EventEffect
 
@@ -51,12 +52,13 @@ class EventContext:
         """The blocking version of this context, for a handler in a thread."""
         return SyncEventContext(self._effect)
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, *, isolation: Isolation = READ_COMMITTED) -> AbstractAsyncContextManager[Any]:
         """Open a transaction of the store; leaving it commits effect and position together, an exception neither.
 
-        Jobs enqueued and events appended inside join it. Raises `LeaseLost` if the share was lost.
+        Jobs enqueued and events appended inside join it. Raises `LeaseLost` if the share was lost, and
+        `TransactionConflict` if the store rolled it back in favour of another one; the event is then handled again.
         """
-        return self._effect.transaction()
+        return self._effect.transaction(isolation)
 
 
 class SyncEventContext:
@@ -65,6 +67,6 @@ class SyncEventContext:
     def __init__(self, effect: EventEffect) -> None:
         self._effect = effect
 
-    def transaction(self) -> AbstractContextManager[Any]:
+    def transaction(self, *, isolation: Isolation = READ_COMMITTED) -> AbstractContextManager[Any]:
         """Open a transaction of the store, as `EventContext.transaction` does."""
-        return self._effect.blocking_transaction()
+        return self._effect.blocking_transaction(isolation)
