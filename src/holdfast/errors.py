@@ -16,6 +16,7 @@ HoldfastError
 ├── TransactionExpired       a handler's transaction was open too long and was rolled back
 └── StoreError
     ├── StoreUnavailable     the store cannot be reached or is overloaded; nothing was written
+    │   └── TransactionConflict   the store rolled a transaction back in favour of another one
     ├── OutcomeUnknown       the store may or may not have committed; repeat with the same ids
     └── SchemaMismatch       the tables are missing, older or newer than this version
 ```
@@ -95,6 +96,13 @@ class StoreError(HoldfastError):
 
 class StoreUnavailable(StoreError):  # noqa: N818
     """The store cannot be reached or is overloaded; nothing was written."""
+
+
+class TransactionConflict(StoreUnavailable):
+    """The store rolled a transaction back in favour of another one; nothing was written, and a repeat may succeed.
+
+    A handler lets it end the attempt: the worker repeats the attempt, which does not count.
+    """
 
 
 class OutcomeUnknown(StoreError):  # noqa: N818

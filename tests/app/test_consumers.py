@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.app.stream_work import QUICK, append, drained, effects, eventually, make_effects, query, running
 
-from holdfast import App, ConfigError, Event, EventContext, LeaseLost
+from holdfast import App, ConfigError, Event, EventContext, LeaseLost, StoreUnavailable
 
 
 @pytest.fixture
@@ -45,6 +45,20 @@ async def test_effect_and_position_commit_together(app):
     async with running(app.node(timing=QUICK)):
         await eventually(drained(app))
     assert await effects(app) == 30
+
+
+async def test_an_event_whose_effect_is_committed_is_not_handled_again_when_the_store_fails_afterwards(app):
+    @app.consumer("billing", category="orders", poll_interval=0.05)
+    async def billing(event: Event, ctx: EventContext) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("insert into effect (event_id, fence) values (?, ?)", (event.id, ctx.fence))
+        raise StoreUnavailable("of a call after the commit")
+
+    await make_effects(app)
+    await append(app, "a", 3)
+    async with running(app.node(timing=QUICK)):
+        await eventually(drained(app))
+    assert await effects(app) == 3
 
 
 async def test_a_handler_in_a_thread_has_its_blocking_transaction(app):

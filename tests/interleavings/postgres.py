@@ -20,7 +20,7 @@ from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
 from holdfast.backends.postgres.claim_floor import Floors
-from holdfast.backends.postgres.error_map import is_worth_repeating
+from holdfast.backends.postgres.error_map import is_conflict
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
@@ -102,7 +102,7 @@ class SteppingRunner:
             await side.step(word, ends, partial(self._connection.execute, word.encode()))
         except BaseException as error:
             await self._connection.execute(b"rollback")
-            if isinstance(error, psycopg.Error) and is_worth_repeating(error):
+            if isinstance(error, psycopg.Error) and is_conflict(error):
                 raise BrokenOffError from error
             raise
         finally:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
-from holdfast.app.batch import Batch, open_batch, open_batch_blocking
+from holdfast.app.batch import AsyncBatch, BlockingBatch, open_batch, open_batch_blocking
 from holdfast.app.claim import callers_id, callers_lease, claim_or_release
 from holdfast.app.claimed_job import ClaimedJob, known_tasks
 from holdfast.app.consumers import ConsumerDesk, SyncConsumers
@@ -28,6 +27,7 @@ from holdfast.jobs.task import TASK_SETTINGS, Tasks, TaskSettings, make_task
 from holdfast.model.allocation import Timing
 from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import NewJob
 from holdfast.model.names import check_name
 from holdfast.runtime.executor import Executor
@@ -249,13 +249,13 @@ class App:
         jobs = await claim_or_release(backend.jobs, request, has_own_id=worker_id is None)
         return [ClaimedJob(self, job, span) for job in jobs]
 
-    def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractAsyncContextManager[Batch]:
+    def batch(self, jobs: Sequence[ClaimedJob], *, isolation: Isolation = READ_COMMITTED) -> AsyncBatch:
         """Open one transaction for the effects of claimed jobs and their outcomes: all are written, or none.
 
         Write through `batch.connection`, only for the jobs in `batch.held`, and record each outcome with
         `batch.complete(job)` or `batch.retry(job, error)`. Raises `LeaseLost` if the leases of all jobs are lost.
         """
-        return open_batch(self, jobs)
+        return open_batch(self, jobs, isolation)
 
     async def wake(self) -> None:
         """Notify waiting workers of new jobs, for example after a transaction of the caller that enqueued some.
@@ -328,9 +328,9 @@ class SyncApp(Sync[App]):
         """Return the blocking handle of a job by its id."""
         return self.target.job(job_id).sync
 
-    def batch(self, jobs: Sequence[ClaimedJob]) -> AbstractContextManager[Batch]:
+    def batch(self, jobs: Sequence[ClaimedJob], *, isolation: Isolation = READ_COMMITTED) -> BlockingBatch:
         """Open one transaction over claimed jobs, as `App.batch` does; `batch.connection` is a blocking one."""
-        return open_batch_blocking(self.target, jobs)
+        return open_batch_blocking(self.target, jobs, isolation)
 
     def worker(self, **_: object) -> NoReturn:
         """Raise `ConfigError`: a worker needs its own event loop."""

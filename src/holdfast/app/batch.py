@@ -17,13 +17,21 @@ A lease that is found valid stays valid until the commit: the store keeps its ro
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.app.claimed_job import ClaimedJob, failed_outcome, retry_outcome
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
 from holdfast.jobs.effect import transaction_limit
+from holdfast.model.isolation import Isolation, check_isolation
 from holdfast.model.outcome import Completed, Outcome
 from holdfast.runtime.effect import refuse_nested, still_unknown
 from holdfast.runtime.failpoint import failpoint
@@ -89,16 +97,21 @@ class Batch:
         self._is_closed = True
 
 
+AsyncBatch = AbstractAsyncContextManager[Batch]
+BlockingBatch = AbstractContextManager[Batch]
+
+
 @asynccontextmanager
-async def open_batch(app: App, jobs: Sequence[ClaimedJob]) -> AsyncGenerator[Batch]:
+async def open_batch(app: App, jobs: Sequence[ClaimedJob], isolation: Isolation) -> AsyncGenerator[Batch]:
     """Open a transaction over claimed jobs; see `App.batch`."""
     _check(app, jobs)
+    check_isolation(isolation)
     backend = await app.opened()
     refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         async with AsyncExitStack() as stack:
-            batch = await _begin(backend, jobs, stack)
+            batch = await _begin(backend, jobs, isolation, stack)
             failpoint("before_effect")
             try:
                 yield batch
@@ -116,16 +129,17 @@ async def open_batch(app: App, jobs: Sequence[ClaimedJob]) -> AsyncGenerator[Bat
 
 
 @contextmanager
-def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob]) -> Generator[Batch]:
+def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob], isolation: Isolation) -> Generator[Batch]:
     """The same for blocking code, with a blocking connection; blocking calls of the app inside it join it."""
     _check(app, jobs)
+    check_isolation(isolation)
     call = app.portal.call
     backend = call(app.opened())
     refuse_nested(backend)
     finishes: list[Finish] = []
     try:
         with ExitStack() as stack:
-            batch = _begin_blocking(app, backend, jobs, stack)
+            batch = _begin_blocking(app, backend, jobs, isolation, stack)
             failpoint("before_effect")
             try:
                 yield batch
@@ -154,11 +168,11 @@ def _check(app: App, jobs: Sequence[ClaimedJob]) -> None:
         raise ConfigError(message)
 
 
-async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], stack: AsyncExitStack) -> Batch:
+async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], isolation: Isolation, stack: AsyncExitStack) -> Batch:
     """Open the transaction under the first valid lease, and check the others."""
     for number, job in enumerate(jobs):
         try:
-            opening = backend.transactions.begin(job.job.lease, limit=_limit(jobs))
+            opening = backend.transactions.begin(job.job.lease, limit=_limit(jobs), isolation=isolation)
             transaction = await stack.enter_async_context(opening)
         except LeaseLost:
             continue
@@ -166,10 +180,12 @@ async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], stack: AsyncExitS
     raise _all_lost(jobs)
 
 
-def _begin_blocking(app: App, backend: Backend, jobs: Sequence[ClaimedJob], stack: ExitStack) -> Batch:
+def _begin_blocking(
+    app: App, backend: Backend, jobs: Sequence[ClaimedJob], isolation: Isolation, stack: ExitStack
+) -> Batch:
     for number, job in enumerate(jobs):
         try:
-            opening = backend.transactions.begin_blocking(job.job.lease, limit=_limit(jobs))
+            opening = backend.transactions.begin_blocking(job.job.lease, limit=_limit(jobs), isolation=isolation)
             transaction = stack.enter_context(opening)
         except LeaseLost:
             continue

@@ -13,6 +13,7 @@ from typing import Generic
 from holdfast.errors import ConfigError
 from holdfast.jobs.effect import JobEffect, Settling
 from holdfast.model.duration import to_span
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed
 from holdfast.runtime.signals import Signal
@@ -83,13 +84,18 @@ class Context(Generic[Connection]):
         span = self._effect.span if duration is None else to_span(duration, "duration")
         self._effect.require_held(await self._backend.jobs.extend(self.job.lease, span))
 
-    def transaction(self, *, completes: bool = True) -> AbstractAsyncContextManager[Connection]:
+    def transaction(
+        self, *, completes: bool = True, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction of the store; writes through its connection take effect once.
 
         Leaving the block completes the job, with `ctx.result` as its result, and commits both together. An exception
         rolls both back. With `completes=False` only the fence is checked, and the job continues.
+
+        `isolation` is its level, whatever the default of the database. If the store rolls it back in favour of another
+        one, `TransactionConflict` is raised; let that end the attempt: it is repeated, and does not count.
         """
-        return self._effect.transaction(ends=completes)
+        return self._effect.transaction(isolation, ends=completes)
 
     async def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction: it is completed if and when that one commits."""
@@ -98,6 +104,10 @@ class Context(Generic[Connection]):
         finish = Finish(self.job.lease, Completed(effect.result_text(result)))
         (verdict,) = await self._backend.transactions.join(using).finish([finish])
         effect.completing(verdict)
+
+    def begun(self) -> None:
+        """Record that the handler begins, perhaps again: a result that it set before does not count."""
+        self._effect.result = None
 
     def committed(self) -> None:
         """Record that the caller's transaction has committed."""
@@ -123,9 +133,11 @@ class SyncContext(Generic[Connection]):
         """Extend the lease."""
         self._effect.wait(self._context.extend(duration))
 
-    def transaction(self, *, completes: bool = True) -> AbstractContextManager[Connection]:
+    def transaction(
+        self, *, completes: bool = True, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Connection]:
         """Open a transaction of the store, as `Context.transaction` does."""
-        return self._effect.blocking_transaction(ends=completes)
+        return self._effect.blocking_transaction(isolation, ends=completes)
 
     def complete(self, result: object = None, *, using: object) -> None:
         """Complete the job in the caller's own transaction."""

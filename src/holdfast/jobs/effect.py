@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from holdfast.errors import ConfigError, LeaseLost
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.runtime.payload import encode_result_or_reason
@@ -60,13 +61,13 @@ class JobEffect(Effect):
         """Raise if the handler has already completed the job."""
         self.refuse_after_completion("open a transaction")
 
-    def begin(self) -> AbstractAsyncContextManager[Any]:
+    def begin(self, isolation: Isolation) -> AbstractAsyncContextManager[Any]:
         """Open a transaction under the lease."""
-        return self.backend.transactions.begin(self.lease, limit=self.limit)
+        return self.backend.transactions.begin(self.lease, limit=self.limit, isolation=isolation)
 
-    def begin_blocking(self) -> AbstractContextManager[Any]:
+    def begin_blocking(self, isolation: Isolation) -> AbstractContextManager[Any]:
         """Open a transaction under the lease, with blocking calls."""
-        return self.backend.transactions.begin_blocking(self.lease, limit=self.limit)
+        return self.backend.transactions.begin_blocking(self.lease, limit=self.limit, isolation=isolation)
 
     def write_end(self, transaction: Any) -> Any:
         """Write the completion, with the result that the handler has set."""

@@ -5,17 +5,20 @@ The worker decides where a handler runs; this module builds its arguments and tr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, TransactionConflict
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
+from holdfast.model.isolation import MAX_CONFLICTS, pause_after_conflict
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import (
     Cancel,
@@ -150,6 +153,36 @@ def _by_policy(task: Task | UnknownTask, job: LeasedJob, error: BaseException, f
 
 def _again(job: LeasedJob, delay: timedelta, failure: Failure) -> Outcome:
     return Failed(failure) if job.is_last_attempt else Retried(delay, failure)
+
+
+async def repeated(
+    run: Callable[[], Awaitable[Outcome | None]],
+    *,
+    may_repeat: Callable[[], bool],
+    failed: Callable[[TransactionConflict], Outcome | None],
+) -> Outcome | None:
+    """Run an attempt, and again after a conflict of its transaction; the repeats do not count as attempts.
+
+    `failed` returns the outcome of a conflict after which no repeat follows: after `MAX_CONFLICTS` of them, or because
+    `may_repeat` returns False.
+    """
+    conflicts = 0
+    while True:
+        try:
+            return await run()
+        except TransactionConflict as conflict:
+            conflicts += 1
+            if conflicts > MAX_CONFLICTS:
+                return failed(conflict)
+            _logger.debug("conflict %d of an attempt, which is repeated: %s", conflicts, conflict)
+            await asyncio.sleep(pause_after_conflict(conflicts, random.random()))  # noqa: S311 - jitter
+            if not may_repeat():
+                return failed(conflict)
+
+
+def is_completed(context: Context | None) -> bool:
+    """Return whether the handler has completed the job itself, as far as it knows."""
+    return context is not None and context.completed_by is not None
 
 
 async def unless_settled(context: Context | None, backend: Backend, outcome: Outcome) -> Outcome | None:

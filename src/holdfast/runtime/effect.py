@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.model.isolation import Isolation, check_isolation
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.signals import Signal
 from holdfast.store.backend import Backend
@@ -58,11 +59,11 @@ class Effect(ABC):
         """Raise if the attempt has had its transaction."""
 
     @abstractmethod
-    def begin(self) -> AbstractAsyncContextManager[Any]:
+    def begin(self, isolation: Isolation) -> AbstractAsyncContextManager[Any]:
         """Open a transaction of the store under the attempt's lease."""
 
     @abstractmethod
-    def begin_blocking(self) -> AbstractContextManager[Any]:
+    def begin_blocking(self, isolation: Isolation) -> AbstractContextManager[Any]:
         """The same for a thread."""
 
     @abstractmethod
@@ -98,15 +99,15 @@ class Effect(ABC):
 
     # --- the two faces ------------------------------------------------------------------------------------------------
 
-    def transaction(self, *, ends: bool = True) -> AbstractAsyncContextManager[Any]:
+    def transaction(self, isolation: Isolation, *, ends: bool = True) -> AbstractAsyncContextManager[Any]:
         """Return the transaction for a coroutine; `ends`: leaving it also writes the end of the attempt."""
-        return _life(self, _Awaited(), ends=ends)
+        return _life(self, _Awaited(), check_isolation(isolation), ends=ends)
 
     @contextmanager
-    def blocking_transaction(self, *, ends: bool = True) -> Generator[Any]:
+    def blocking_transaction(self, isolation: Isolation, *, ends: bool = True) -> Generator[Any]:
         """Return the same for a thread."""
         self.refuse_in_loop()
-        life = _life(self, _Blocking(self.loop), ends=ends)
+        life = _life(self, _Blocking(self.loop), check_isolation(isolation), ends=ends)
         connection = _driven(life.__aenter__())
         try:
             yield connection
@@ -139,7 +140,7 @@ class Effect(ABC):
 class _Calls(Protocol):
     """How the life cycle calls the store."""
 
-    def begin(self, effect: Effect) -> AbstractAsyncContextManager[Any]: ...
+    def begin(self, effect: Effect, isolation: Isolation) -> AbstractAsyncContextManager[Any]: ...
 
     async def verdict(self, written: Any) -> Any: ...
 
@@ -149,8 +150,8 @@ class _Calls(Protocol):
 class _Awaited:
     """The store is awaited."""
 
-    def begin(self, effect: Effect) -> AbstractAsyncContextManager[Any]:
-        return effect.begin()
+    def begin(self, effect: Effect, isolation: Isolation) -> AbstractAsyncContextManager[Any]:
+        return effect.begin(isolation)
 
     async def verdict(self, written: Any) -> Any:
         return await written
@@ -166,8 +167,8 @@ class _Blocking:
         self._loop = loop
 
     @asynccontextmanager
-    async def begin(self, effect: Effect) -> AsyncGenerator[Any]:
-        with effect.begin_blocking() as transaction:
+    async def begin(self, effect: Effect, isolation: Isolation) -> AsyncGenerator[Any]:
+        with effect.begin_blocking(isolation) as transaction:
             yield transaction
 
     async def verdict(self, written: Any) -> Any:
@@ -178,12 +179,12 @@ class _Blocking:
 
 
 @asynccontextmanager
-async def _life(effect: Effect, calls: _Calls, *, ends: bool) -> AsyncGenerator[Any]:
+async def _life(effect: Effect, calls: _Calls, isolation: Isolation, *, ends: bool) -> AsyncGenerator[Any]:
     effect.refuse_second()
     refuse_nested(effect.backend)
     try:
         try:
-            async with calls.begin(effect) as transaction:
+            async with calls.begin(effect, isolation) as transaction:
                 failpoint("before_effect")
                 yield transaction.connection
                 failpoint("after_effect")

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs import Extender, JobStore
@@ -111,17 +112,24 @@ class Transaction(Protocol):
 class Transactions(Protocol):
     """Effect and completion in one transaction."""
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:
+    def begin(
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Transaction]:
         """Open a transaction for an async handler; a normal exit commits, an exception rolls back.
 
         1. Raises `LeaseLost` at once if the fence is stale.
         2. After `limit` it is rolled back and any use raises `TransactionExpired`.
         3. Calls of this backend's `JobStore` from the same task join it while it is open.
         4. A commit whose outcome is unknown raises `OutcomeUnknown`; `JobStore.verify` returns what happened.
+        5. It has at least the given isolation, whatever the default of the store.
+        6. Raises `TransactionConflict` if the store rolled it back in favour of another one, at whichever statement,
+           and even if the handler has caught the error of that statement.
         """
         ...
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]:
+    def begin_blocking(
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Transaction]:
         """The same for a handler that runs in a thread."""
         ...
 

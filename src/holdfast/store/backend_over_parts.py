@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 from holdfast.concurrency.per_process import PerProcess
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Insight, Notifier, QueueStore, Schema, Transaction
@@ -120,11 +121,15 @@ class BackendOverParts(Generic[Parts]):
         if parts is not None:
             await parts.close()
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:  # noqa: D102
-        return self._parts.here.transactions.begin(lease, limit=limit)
+    def begin(  # noqa: D102
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Transaction]:
+        return self._parts.here.transactions.begin(lease, limit=limit, isolation=isolation)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]:  # noqa: D102
-        return self._parts.here.transactions.begin_blocking(lease, limit=limit)
+    def begin_blocking(  # noqa: D102
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Transaction]:
+        return self._parts.here.transactions.begin_blocking(lease, limit=limit, isolation=isolation)
 
     def is_inside(self) -> bool:  # noqa: D102
         return entered(self._parts.here.owner) is not None

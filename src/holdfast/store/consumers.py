@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from holdfast.model.allocation import Grant, Share
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.store.stream_values import (
     Commit,
     CommitVerdict,
@@ -84,17 +85,22 @@ class ConsumerStore(Protocol):
         """Release a share; False if the grant was stale. The share keeps its position, generation and `target`."""
         ...
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:
+    def begin(
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[StreamTransaction]:
         """Open a transaction for effect and position; a normal exit commits, an exception rolls back.
 
         1. Raises `LeaseLost` at once if the grant is stale.
         2. After `limit` it is rolled back and any use raises `TransactionExpired`.
         3. Calls of this backend's stores (jobs, events, consumers) from the same task join it while it is open.
         4. A commit whose outcome is unknown raises `OutcomeUnknown`; `verify` returns what happened.
+        5. Isolation and `TransactionConflict` as for jobs (`Transactions.begin`).
         """
         ...
 
-    def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:
+    def begin_blocking(
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[StreamTransaction]:
         """The same for a handler that runs in a thread."""
         ...
 

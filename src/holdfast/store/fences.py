@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from holdfast.model.allocation import Grant
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction
 
@@ -19,20 +20,28 @@ class HandlersTransactions(ABC):
         self._verbs = verbs
 
     @abstractmethod
-    def open(self, fence: FenceCheck, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:
+    def open(
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractAsyncContextManager[OpenTransaction]:
         """Open a transaction for an async handler."""
 
     @abstractmethod
-    def open_blocking(self, fence: FenceCheck, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
+    def open_blocking(
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractContextManager[OpenTransaction]:
         """Open a transaction for a handler that runs in a thread."""
 
-    def begin(self, held: Lease | Grant, *, limit: timedelta) -> AbstractAsyncContextManager[OpenTransaction]:
+    def begin(
+        self, held: Lease | Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[OpenTransaction]:
         """Open a transaction for an async handler."""
-        return self.open(_fence(held, self._verbs), limit)
+        return self.open(_fence(held, self._verbs), limit, isolation)
 
-    def begin_blocking(self, held: Lease | Grant, *, limit: timedelta) -> AbstractContextManager[OpenTransaction]:
+    def begin_blocking(
+        self, held: Lease | Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[OpenTransaction]:
         """Open a transaction for a handler that runs in a thread."""
-        return self.open_blocking(_fence(held, self._verbs), limit)
+        return self.open_blocking(_fence(held, self._verbs), limit, isolation)
 
 
 def _fence(held: Lease | Grant, verbs: FencedVerbs) -> FenceCheck:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Generic
 
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.runtime.signals import Signal
 from holdfast.runtime.type_variables import Connection
 from holdfast.streams.effect import EventEffect
@@ -55,12 +56,13 @@ class EventContext(Generic[Connection]):
         """The blocking version of this context, for a handler in a thread."""
         return SyncEventContext(self._effect)
 
-    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+    def transaction(self, *, isolation: Isolation = READ_COMMITTED) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction of the store; leaving it commits effect and position together, an exception neither.
 
-        Jobs enqueued and events appended inside join it. Raises `LeaseLost` if the share was lost.
+        Jobs enqueued and events appended inside join it. Raises `LeaseLost` if the share was lost, and
+        `TransactionConflict` if the store rolled it back in favour of another one; the event is then handled again.
         """
-        return self._effect.transaction()
+        return self._effect.transaction(isolation)
 
 
 class SyncEventContext(Generic[Connection]):
@@ -69,6 +71,6 @@ class SyncEventContext(Generic[Connection]):
     def __init__(self, effect: EventEffect) -> None:
         self._effect = effect
 
-    def transaction(self) -> AbstractContextManager[Connection]:
+    def transaction(self, *, isolation: Isolation = READ_COMMITTED) -> AbstractContextManager[Connection]:
         """Open a transaction of the store, as `EventContext.transaction` does."""
-        return self._effect.blocking_transaction()
+        return self._effect.blocking_transaction(isolation)

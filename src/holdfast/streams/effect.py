@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreError
 from holdfast.model.allocation import Grant
+from holdfast.model.isolation import Isolation
 from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.store.backend import Backend
 from holdfast.store.consumers import ConsumerStore
@@ -53,13 +54,13 @@ class EventEffect(Effect):
             )
             raise OutcomeUnknown(message)
 
-    def begin(self) -> AbstractAsyncContextManager[Any]:
+    def begin(self, isolation: Isolation) -> AbstractAsyncContextManager[Any]:
         """Open a transaction under the grant."""
-        return self._consumers.begin(self.grant, limit=self.limit)
+        return self._consumers.begin(self.grant, limit=self.limit, isolation=isolation)
 
-    def begin_blocking(self) -> AbstractContextManager[Any]:
+    def begin_blocking(self, isolation: Isolation) -> AbstractContextManager[Any]:
         """Open a transaction under the grant, with blocking calls."""
-        return self._consumers.begin_blocking(self.grant, limit=self.limit)
+        return self._consumers.begin_blocking(self.grant, limit=self.limit, isolation=isolation)
 
     def write_end(self, transaction: Any) -> Any:
         """Write the position."""

@@ -21,9 +21,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
 from holdfast.model.allocation import Grant
 from holdfast.model.event import StoredEvent
+from holdfast.model.isolation import MAX_CONFLICTS, pause_after_conflict
 from holdfast.model.outcome import Failure
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.failure import describe
@@ -61,9 +62,13 @@ class ParkedRetry(msgspec.Struct, frozen=True):
 
 
 class _Failures(msgspec.Struct):
-    """How often the same events have failed in a row on this node, and whether they block their partition."""
+    """How often the same events have failed in a row on this node, and whether they block their partition.
+
+    `conflicts` counts the conflicts of their transactions since the last failure.
+    """
 
     count: int = 0
+    conflicts: int = 0
     is_blocked: bool = False
 
 
@@ -142,14 +147,10 @@ class EventRunner:
                 await self._call(effect, events, replay_until, progress, failures.count + 1)
             except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
                 raise
-            except StoreUnavailable as error:  # the store's fault, not the event's
-                _logger.warning(
-                    "%s: the store failed while %r was handled, retrying: %s", self._name, Event(events[0]), error
-                )
-                await self._wait(pause, _STORE_WAIT)
-                continue
             except Exception as error:
                 if not effect.is_committed:
+                    if await self._is_of_the_store(error, events, failures, pause):
+                        continue
                     failures.count += 1
                     if await self._is_done_with(events, progress, replay_until, error, failures, pause):
                         return
@@ -157,6 +158,26 @@ class EventRunner:
                 _logger.exception("%s: effect and position of %r were committed, then it raised", *self._of(events))
             self._note(effect, events, progress)
             return
+
+    async def _is_of_the_store(
+        self, error: Exception, events: Sequence[StoredEvent], failures: _Failures, pause: Pause
+    ) -> bool:
+        """Return whether the failure is the store's, not the event's; if so, wait until it may be handled again."""
+        wait = _STORE_WAIT
+        if isinstance(error, TransactionConflict):
+            failures.conflicts += 1
+            if failures.conflicts > MAX_CONFLICTS:
+                failures.conflicts = 0
+                return False
+            wait = pause_after_conflict(failures.conflicts, random.random())  # noqa: S311 - jitter
+            _logger.debug("%s: the transaction of %r conflicted, repeating it: %s", *self._of(events), error)
+        elif isinstance(error, StoreUnavailable):
+            what = "%s: the store failed while %r was handled, retrying: %s"
+            _logger.warning(what, self._name, Event(events[0]), error)
+        else:
+            return False
+        await self._wait(pause, wait)
+        return True
 
     async def retry(self, parked: ParkedEvent, progress: ShareProgress) -> ParkedRetry:
         """Handle a parked event once more; raises the same exceptions as `handle`."""

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
 from holdfast.model.instants import span_micros
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Outcome, Retried, Snoozed
 from holdfast.store.backend import Backend, Transaction, Transactions
@@ -234,15 +235,20 @@ class RecordingTransactions:
         return getattr(self._inner, name)
 
     @asynccontextmanager
-    async def begin(self, lease: Lease, *, limit: timedelta) -> AsyncGenerator[Transaction]:
+    async def begin(
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AsyncGenerator[Transaction]:
         with self._recorded(lease) as effect:
-            async with self._inner.begin(lease, limit=limit) as transaction:
+            async with self._inner.begin(lease, limit=limit, isolation=isolation) as transaction:
                 effect.transaction = transaction
                 yield effect
 
     @contextmanager
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> Generator[Transaction]:
-        with self._recorded(lease) as effect, self._inner.begin_blocking(lease, limit=limit) as transaction:
+    def begin_blocking(
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> Generator[Transaction]:
+        opening = self._inner.begin_blocking(lease, limit=limit, isolation=isolation)
+        with self._recorded(lease) as effect, opening as transaction:
             effect.transaction = transaction
             yield effect
 

@@ -20,13 +20,15 @@ from contextvars import copy_context
 from enum import Enum
 from typing import Any, Final, Literal
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, TransactionConflict
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import (
     COMPLETED,
+    is_completed,
     outcome_of_error,
     outcome_of_timeout,
     outcome_of_value,
+    repeated,
     unless_settled,
 )
 from holdfast.model.job import LeasedJob
@@ -121,7 +123,11 @@ class Attempts:
             work = self._run_in_child(plan, job, limit)
         else:
             run = self._run_in_thread if plan.executor is Executor.THREAD else self._run_in_loop
-            work = run(plan, job, limit)
+            work = repeated(
+                lambda: run(plan, job, limit),
+                may_repeat=lambda: key not in self._why and not is_completed(self._contexts.get(key)),
+                failed=lambda conflict: self._after_conflict(plan, job, key, conflict),
+            )
         running = asyncio.create_task(self._to_the_end(job, key, work), name=f"holdfast job {job.id}")
         running.add_done_callback(self._ending.discard)
         self._tasks[key] = running
@@ -162,11 +168,19 @@ class Attempts:
             return outcome_of_error(self._plans[job.task].task, job, error)
         return Cancelled("cancelled while it ran, as requested") if why is Why.CANCEL_ASKED else None
 
+    def _after_conflict(
+        self, plan: Execution, job: LeasedJob, key: Key, conflict: TransactionConflict
+    ) -> Outcome | None:
+        return self._broken_off(job, key) if key in self._why else outcome_of_error(plan.task, job, conflict)
+
     def _context(self, plan: Execution, job: LeasedJob) -> Context | None:
         if not plan.takes_context:
             return None
-        context = self._make_context(job)
-        self._contexts[job.seq, job.fence] = context
+        key = (job.seq, job.fence)
+        context = self._contexts.get(key)
+        if context is None:
+            context = self._contexts[key] = self._make_context(job)
+        context.begun()
         return context
 
     async def _run_in_loop(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome:
@@ -178,7 +192,7 @@ class Attempts:
             )
         except TimeLimitReached:
             return outcome_of_timeout(task, job, limit or 0.0)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TransactionConflict):
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return outcome_of_error(task, job, error)
@@ -201,7 +215,7 @@ class Attempts:
         )
         try:
             value = await running
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TransactionConflict):
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return outcome_of_error(plan.task, job, error)

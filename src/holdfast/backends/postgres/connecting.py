@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from holdfast.backends.postgres.error_map import translate
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking
-from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.postgres.wire import FastConnection
 
 _PREPARE_AFTER = 3
@@ -33,8 +33,10 @@ _FOR_ALL = {**_KEEPALIVES, "jit": "off"}
 _BY_INDEX = {**_FOR_ALL, "enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 # The verbs are written for read committed: under a stricter default of the database they would abort one another.
-# Behind a pooler the database's default stays in force for a verb of a single statement, which is then repeated; verbs
-# in transactions set the level at BEGIN. A handler's transaction keeps the database's default.
+# Transactions set the level at BEGIN, and direct sessions for all else. Behind a pooler, where session settings are not
+# ours to keep, a single statement gets a BEGIN and a COMMIT in the same round trip, if the database has a stricter
+# default.
+READ_COMMITTED_FRAME = (b"begin isolation level read committed", b"commit")
 _FOR_VERBS = {**_BY_INDEX, "default_transaction_isolation": "read committed"}
 
 
@@ -44,24 +46,28 @@ async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> Asy
     try:
         kind = FastConnection if for_verbs else HandlersConnection
         connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=None)
-        if location.prepare != "never":
-            with bounded(connection, location.reply_timeout):
-                done = await connection.execute(_set_if_direct(connection, _FOR_VERBS if for_verbs else _FOR_ALL))
-            if done.rowcount or location.prepare == "always":
-                if isinstance(connection, FastConnection):
-                    connection.prepared = {}  # not by the driver: it would drop all of them after a rollback
-                else:
-                    connection.prepare_threshold = _PREPARE_AFTER
+        with bounded(connection, location.reply_timeout):
+            is_set = False
+            if location.prepare != "never":
+                settings = _FOR_VERBS if for_verbs else _FOR_ALL
+                is_set = (await connection.execute(_set_if_direct(connection, settings))).rowcount > 0
+            if isinstance(connection, FastConnection) and not is_set and await _is_strict(connection):
+                connection.frame = READ_COMMITTED_FRAME
+        if location.prepare == "always" or is_set:
+            if isinstance(connection, FastConnection):
+                connection.prepared = {}  # not by the driver: it would drop all of them after a rollback
+            else:
+                connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
         raise _not_connected(location, connection, error) from error
     return connection
 
 
-def connect_blocking(location: PostgresLocation) -> Connection[Any]:
+def connect_blocking(location: PostgresLocation) -> HandlersBlockingConnection:
     """Open a blocking connection in autocommit; raises `StoreUnavailable`."""
-    connection: Connection[Any] | None = None
+    connection: HandlersBlockingConnection | None = None
     try:
-        connection = Connection[Any].connect(location.conninfo, autocommit=True, prepare_threshold=None)
+        connection = HandlersBlockingConnection.connect(location.conninfo, autocommit=True, prepare_threshold=None)
         if location.prepare != "never":
             with bounded_blocking(connection, location.reply_timeout):
                 done = connection.execute(_set_if_direct(connection, _FOR_ALL))
@@ -70,6 +76,12 @@ def connect_blocking(location: PostgresLocation) -> Connection[Any]:
     except BaseException as error:
         raise _not_connected(location, connection, error) from error
     return connection
+
+
+async def _is_strict(connection: AsyncConnection[Any]) -> bool:
+    """Return whether the database has a stricter default than read committed."""
+    (found,) = await (await connection.execute("select current_setting('default_transaction_isolation')")).fetchall()
+    return bool(found[0] != "read committed")
 
 
 def _set_if_direct(connection: Either, settings: Mapping[str, str]) -> bytes:

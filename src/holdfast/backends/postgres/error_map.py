@@ -5,20 +5,26 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-from holdfast.errors import HoldfastError, OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.errors import (
+    HoldfastError,
+    OutcomeUnknown,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    TransactionConflict,
+)
 
 _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
 _REASONS = (
     ((errors.ReadOnlySqlTransaction,), "is read-only (a standby?); reconnecting"),
     ((errors.QueryCanceled, errors.LockNotAvailable), "cancelled the statement"),
-    (_AGAIN, "aborted the transaction in favour of another one"),
 )
 _MISSING = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn)
 _CLASSES_OF_OUTAGE = ("08", "53", "57", "58")  # connection, resources, operator, system
 _IN_TRANSACTION_TOO_LONG = ("25P03", "25P04")
 
 
-def is_worth_repeating(error: psycopg.Error) -> bool:
+def is_conflict(error: BaseException | None) -> bool:
     """Return whether the server aborted this transaction in favour of another one: nothing was written."""
     return isinstance(error, _AGAIN)
 
@@ -47,6 +53,8 @@ def translate(error: psycopg.Error, where: str, *, broken: bool, committing: boo
     text = str(error).strip().partition("\n")[0]
     if broken and committing:
         return OutcomeUnknown(f"{where}: the connection broke before the server confirmed the commit ({text})")
+    if is_conflict(error):
+        return TransactionConflict(f"{where} rolled the transaction back in favour of another one ({text})")
     if isinstance(error, _MISSING):
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     for kinds, reason in _REASONS:

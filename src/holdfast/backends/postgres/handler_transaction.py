@@ -17,27 +17,34 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg import Connection
+from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 
 from holdfast.backends.postgres.connecting import drop, is_idle
-from holdfast.backends.postgres.error_map import took_too_long, translate, was_ended
+from holdfast.backends.postgres.error_map import is_conflict, took_too_long, translate, was_ended
 from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_up
-from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.postgres.verbs.stream_transaction import commit_or_fail, is_stale
 from holdfast.backends.sql.steps import Ask
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.uncancellable import uncancellable
-from holdfast.errors import ConfigError, TransactionExpired
+from holdfast.errors import ConfigError, HoldfastError, TransactionExpired
 from holdfast.model.allocation import Grant
+from holdfast.model.isolation import Isolation
+from holdfast.model.outcome import Ending
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 
 T = TypeVar("T")
 _CANCEL_TIMEOUT = 5.0
+_LEVELS: dict[Isolation, IsolationLevel] = {
+    "read committed": IsolationLevel.READ_COMMITTED,
+    "repeatable read": IsolationLevel.REPEATABLE_READ,
+    "serializable": IsolationLevel.SERIALIZABLE,
+}
 
 
 class PostgresPlace(NamedTuple):
@@ -54,9 +61,15 @@ class PostgresPlace(NamedTuple):
 class PostgresTransaction(OpenTransaction):
     """The part that both kinds of transaction share."""
 
-    def __init__(self, connection: Any, place: PostgresPlace, fence: FenceCheck, limit: timedelta) -> None:
+    connection: HandlersConnection | HandlersBlockingConnection
+
+    def __init__(
+        self, connection: Any, place: PostgresPlace, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> None:
         super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
         self.connection = connection
+        self.connection.failure = None
+        self._isolation = isolation
         self._place = place
         self._statements = place.statements
         self._reply_timeout = place.reply_timeout
@@ -80,13 +93,23 @@ class PostgresTransaction(OpenTransaction):
         if status == TransactionStatus.INERROR:
             raise self.has_failed()
 
-    def has_failed(self) -> ConfigError:
+    def has_failed(self) -> HoldfastError:
         """Return the error for a transaction in which a statement has failed."""
+        conflict = self._conflict()
+        if conflict is not None:
+            return translate(conflict, self._place.url, broken=False)
         return ConfigError(
             f"{self.fence.name}: a statement inside its transaction failed, so PostgreSQL rolls back the whole "
             "transaction, even though the error was caught. Run statements that may fail in a savepoint: "
             "`with connection.transaction():`, or `async with` in async code"
         )
+
+    def _conflict(self, error: Exception | None = None) -> psycopg.Error | None:
+        """Return the conflict that `error` is, or that has made the transaction fail before."""
+        if isinstance(error, psycopg.Error) and is_conflict(error):
+            return error
+        failure = self.connection.failure
+        return failure if is_conflict(failure) and self._status == TransactionStatus.INERROR else None
 
     def seal(self) -> None:
         """Check that it can commit, and stop it from expiring."""
@@ -100,7 +123,8 @@ class PostgresTransaction(OpenTransaction):
         """Translate errors of the driver to what happened to the transaction.
 
         Errors of the handler's own statements pass unchanged while the connection is open, and so do those that `but`
-        accepts.
+        accepts. If the transaction has failed because of a conflict, that is raised, whatever the handler has made of
+        it, unless it ends its attempt on purpose.
         """
         try:
             yield
@@ -113,6 +137,9 @@ class PostgresTransaction(OpenTransaction):
             if self.state is TransactionState.EXPIRED:
                 raise self.over() from error
             closed = self.connection.closed
+            conflict = None if closed or isinstance(error, Ending) else self._conflict(error)
+            if conflict is not None:
+                raise translate(conflict, self._place.url, broken=False) from error
             if isinstance(error, psycopg.Error) and (committing or closed) and not but(error):
                 raise translate(error, self._place.url, broken=closed, committing=committing) from error
             raise
@@ -149,7 +176,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         text, parameters = self._statement(next(steps))
         with self.explained():
             with bounded(self.connection, self._reply_timeout):
-                found = await self.connection.begin_with(text, parameters)
+                found = await self.connection.begin_with(text, parameters, self._isolation)
             with suppress(StopIteration):
                 steps.send(found)
 
@@ -221,10 +248,18 @@ class PostgresAsyncTransaction(PostgresTransaction):
 class PostgresBlockingTransaction(PostgresTransaction):
     """A transaction of a handler in a thread."""
 
-    connection: Connection[Any]
+    connection: HandlersBlockingConnection
 
-    def __init__(self, connection: Connection[Any], place: PostgresPlace, fence: FenceCheck, limit: timedelta) -> None:
-        super().__init__(connection, place, fence, limit)
+    def __init__(
+        self,
+        connection: HandlersBlockingConnection,
+        place: PostgresPlace,
+        fence: FenceCheck,
+        limit: timedelta,
+        isolation: Isolation,
+    ) -> None:
+        super().__init__(connection, place, fence, limit, isolation)
+        connection.isolation_level = _LEVELS[isolation]
         self._block = connection.transaction()
         self._has_begun = False
         self._timer = threading.Timer(limit.total_seconds(), self._expire)

@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection
 
 from holdfast.backends.postgres.connecting import connect, connect_blocking, drop, has_gone, is_idle
 from holdfast.backends.postgres.location import PostgresLocation
+from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection
 from holdfast.store.connection_pool import AsyncPools, BlockingPool
 
 PostgresPools = AsyncPools[AsyncConnection[Any]]
-PostgresBlockingPool = BlockingPool[Connection[Any]]
+PostgresBlockingPool = BlockingPool[HandlersBlockingConnection]
 
 
 class PostgresConnections:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import psycopg
 from psycopg import AsyncConnection
 
-from holdfast.backends.postgres.connecting import drop, is_idle
-from holdfast.backends.postgres.error_map import is_read_only, is_worth_repeating, translate
+from holdfast.backends.postgres.connecting import READ_COMMITTED_FRAME, drop, is_idle
+from holdfast.backends.postgres.error_map import is_conflict, is_read_only, translate
 from holdfast.backends.postgres.execute import Frame, drive
 from holdfast.backends.postgres.handler_transaction import PostgresTransaction
 from holdfast.backends.postgres.location import PostgresLocation
@@ -29,11 +29,9 @@ T = TypeVar("T")
 
 _ATTEMPTS = 6
 _PAUSE = 0.02
-_BEGIN = b"begin isolation level read committed"
 # A process that is stopped between two statements would keep its locks: a partition's head, the leadership. The server
 # then ends its session; a verb takes milliseconds, and is safe to repeat.
-_BEGIN_STEPS = _BEGIN + b"; set local idle_in_transaction_session_timeout = '5s'"
-_COMMIT = b"commit"
+_BEGIN_STEPS = READ_COMMITTED_FRAME[0] + b"; set local idle_in_transaction_session_timeout = '5s'"
 # Overviews read whole tables: `connecting.py` explains why that is off elsewhere.
 _SNAPSHOT = (
     b"begin isolation level repeatable read read only; set local enable_seqscan = on; set local enable_bitmapscan = on"
@@ -52,7 +50,7 @@ _ONCE = _Way()
 _LOOK = _Way(writes=False)
 _WRITE = _Way(_BEGIN_STEPS)
 _READ = _Way(_SNAPSHOT, writes=False)
-_AT_ONCE = _Way(frame=(_BEGIN, _COMMIT))
+_AT_ONCE = _Way(frame=READ_COMMITTED_FRAME)
 
 
 class SwiftRunner(Runner, Protocol):
@@ -150,7 +148,7 @@ class PoolRunner:
             try:
                 return await self._alone(verb, way)
             except psycopg.Error as error:
-                if not is_worth_repeating(error):
+                if not is_conflict(error):
                     raise
                 if number == _ATTEMPTS:
                     raise translate(error, self._where, broken=False) from error
@@ -171,10 +169,9 @@ class PoolRunner:
             )
             if begin is not None:
                 committing = writes
-                await self._execute(connection, _COMMIT)
+                await self._execute(connection, b"commit")
         except BaseException as error:
-            if begin is not None or frame:
-                await self._roll_back(connection)
+            await self._roll_back(connection)
             if isinstance(error, psycopg.Error):
                 self._explain(connection, error, committing=committing)
             raise
@@ -204,7 +201,7 @@ class PoolRunner:
 
         Returns if the caller handles the driver's error: it repeats the verb, or uses another statement.
         """
-        if isinstance(error, psycopg.errors.UniqueViolation) or is_worth_repeating(error):
+        if isinstance(error, psycopg.errors.UniqueViolation) or is_conflict(error):
             return
         broken = connection.closed
         if is_read_only(error):

@@ -13,6 +13,7 @@ from holdfast.backends.postgres.handler_transaction import (
     PostgresPlace,
 )
 from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
+from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import FenceCheck, opened, opened_blocking
 
@@ -27,17 +28,19 @@ class PostgresTransactions(HandlersTransactions):
         self._place = place
 
     @asynccontextmanager
-    async def open(self, fence: FenceCheck, limit: timedelta) -> AsyncGenerator[PostgresAsyncTransaction]:  # noqa: D102
-        async with (
-            self._pools.here.connection() as connection,
-            opened(partial(PostgresAsyncTransaction, connection, self._place, fence, limit)) as transaction,
-        ):
-            yield transaction
+    async def open(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AsyncGenerator[PostgresAsyncTransaction]:
+        async with self._pools.here.connection() as connection:
+            make = partial(PostgresAsyncTransaction, connection, self._place, fence, limit, isolation)
+            async with opened(make) as transaction:
+                yield transaction
 
     @contextmanager
-    def open_blocking(self, fence: FenceCheck, limit: timedelta) -> Generator[PostgresBlockingTransaction]:  # noqa: D102
-        with (
-            self._blocking.connection() as connection,
-            opened_blocking(partial(PostgresBlockingTransaction, connection, self._place, fence, limit)) as transaction,
-        ):
-            yield transaction
+    def open_blocking(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> Generator[PostgresBlockingTransaction]:
+        with self._blocking.connection() as connection:
+            make = partial(PostgresBlockingTransaction, connection, self._place, fence, limit, isolation)
+            with opened_blocking(make) as transaction:
+                yield transaction

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection
 from psycopg.abc import Buffer
 from psycopg.abc import Transformer as Adaptation
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -149,10 +149,15 @@ class FastConnection(LibpqConnection):
     prepared: dict[tuple[bytes, tuple[int, ...]], bytes] | None = None
     """The names of prepared statements; None where a pooler may be in front of the server."""
 
+    frame: tuple[()] | tuple[bytes, bytes] = ()
+    """What goes before and after statements outside a transaction, where the session's isolation is not ours to set."""
+
     _named = 0
 
     async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
         """Run a statement and return its rows."""
+        if self.frame:
+            return (await self.ask_all([(text, parameters)], ()))[0]
         filled, name = await self._prepare(text, parameters)
         filled.send(self.pgconn, name)
         return filled.rows(await self._answer())
@@ -163,6 +168,8 @@ class FastConnection(LibpqConnection):
         `frame` begins and ends a transaction around them. After a statement that fails the server skips all later ones,
         the end of the transaction too, so that the session may be left inside the transaction.
         """
+        if self.frame and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            frame = self.frame
         framed = [(frame[0], _NOTHING), *queries, (frame[1], _NOTHING)] if frame else queries
         answers = await self._rows_together([await self._prepare(*query) for query in framed])
         return answers[1:-1] if frame else answers

@@ -13,6 +13,7 @@ from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.deadlines import Deadlines
 from holdfast.concurrency.store_threads import store_thread_name
+from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, opened, opened_blocking
 from holdfast.store.steps import Place
@@ -36,10 +37,16 @@ class SqliteTransactions(HandlersTransactions):
         self._deadlines = Deadlines(store_thread_name("sqlite-deadlines"))
         self._place = SqlitePlace(queue, self._deadlines, verbs, became_ready, self._put_back)
 
-    def open(self, fence: FenceCheck, limit: timedelta) -> AbstractAsyncContextManager[SqliteTransaction]:  # noqa: D102
+    def open(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractAsyncContextManager[SqliteTransaction]:
+        del isolation  # with one writer at a time, every transaction is serializable
         return opened(lambda: self._transaction(fence, limit, is_async=True))
 
-    def open_blocking(self, fence: FenceCheck, limit: timedelta) -> AbstractContextManager[SqliteTransaction]:  # noqa: D102
+    def open_blocking(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractContextManager[SqliteTransaction]:
+        del isolation
         return opened_blocking(lambda: self._transaction(fence, limit, is_async=False))
 
     def _transaction(self, fence: FenceCheck, limit: timedelta, *, is_async: bool) -> SqliteTransaction:

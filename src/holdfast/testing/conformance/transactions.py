@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import pytest
 
 from holdfast.errors import ConfigError, JobNotFound, LeaseLost, TransactionExpired
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobState, LeasedJob
 from holdfast.store.backend import Backend
 from holdfast.store.values import Standing, Verdict
@@ -53,6 +54,15 @@ class TestAsync(Conformance):
         assert await effects.count(job.id) == 1
         assert await backend.jobs.verify(job.lease) is Standing.COMPLETED
         assert await backend.jobs.result(job.id) == '"paid"'
+
+    async def test_every_isolation_level_is_accepted(self, backend: Backend, effects: EffectTable) -> None:
+        await effects.create()
+        for isolation in get_args(Isolation):
+            job = await hold_one(backend)
+            async with backend.transactions.begin(job.lease, limit=LIMIT, isolation=isolation) as transaction:
+                await effects.insert(transaction.connection, job.id)
+                assert await transaction.complete(job.lease, None) is Verdict.DONE
+            assert await effects.count(job.id) == 1
 
     async def test_leaving_it_normally_commits_the_effect_alone_if_nothing_was_completed(
         self, backend: Backend, effects: EffectTable

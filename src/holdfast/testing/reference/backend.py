@@ -12,6 +12,7 @@ from typing import NoReturn
 from holdfast.errors import Unsupported
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.ids import short_id
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
@@ -232,11 +233,15 @@ class ReferenceSchema:
 class ReferenceTransactions:
     """`Transactions`; every method raises `Unsupported`."""
 
-    def begin(self, lease: Lease, *, limit: timedelta) -> AbstractAsyncContextManager[Transaction]:
-        self._refuse(lease, limit)
+    def begin(
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Transaction]:
+        self._refuse(lease, limit, isolation)
 
-    def begin_blocking(self, lease: Lease, *, limit: timedelta) -> AbstractContextManager[Transaction]:
-        self._refuse(lease, limit)
+    def begin_blocking(
+        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Transaction]:
+        self._refuse(lease, limit, isolation)
 
     def is_inside(self) -> bool:
         return False

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
 from holdfast.store.consumers import ConsumerStore, StreamTransaction
@@ -74,19 +75,24 @@ class RecordingConsumers:
         return verdict
 
     @asynccontextmanager
-    async def begin(self, grant: Grant, *, limit: timedelta) -> AsyncGenerator[StreamTransaction]:
+    async def begin(
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AsyncGenerator[StreamTransaction]:
         """Open a transaction, and record the commit of its position."""
         noted = RecordingStreamTransaction()
         with self._recorded(grant, noted):
-            async with self._inner.begin(grant, limit=limit) as transaction:
+            async with self._inner.begin(grant, limit=limit, isolation=isolation) as transaction:
                 noted.transaction = transaction
                 yield noted
 
     @contextmanager
-    def begin_blocking(self, grant: Grant, *, limit: timedelta) -> Generator[StreamTransaction]:
+    def begin_blocking(
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> Generator[StreamTransaction]:
         """The same for a handler in a thread."""
         noted = RecordingStreamTransaction()
-        with self._recorded(grant, noted), self._inner.begin_blocking(grant, limit=limit) as transaction:
+        opening = self._inner.begin_blocking(grant, limit=limit, isolation=isolation)
+        with self._recorded(grant, noted), opening as transaction:
             noted.transaction = transaction
             yield noted
 

@@ -8,7 +8,7 @@ import inspect
 import random
 from typing import Any, Protocol
 
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
 from holdfast.runtime.effect import EffectStage
 from holdfast.runtime.failure import describe
 from holdfast.runtime.handler_checks import undone_reason
@@ -25,6 +25,7 @@ _ENDS: dict[type[BaseException], EventEnd] = {
     LeaseLost: EventEnd.LEASE_LOST,
     StreamUnparked: EventEnd.UNPARKED,
     OutcomeUnknown: EventEnd.UNKNOWN,
+    TransactionConflict: EventEnd.CONFLICT,  # before its base
     StoreUnavailable: EventEnd.UNAVAILABLE,
 }
 

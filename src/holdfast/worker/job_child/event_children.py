@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
 from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
 from holdfast.runtime.effect import EffectStage
@@ -110,5 +110,7 @@ def _raise(ended: EventsEnded) -> None:
             raise OutcomeUnknown(failure.message)
         case EventEnd.UNAVAILABLE:
             raise StoreUnavailable(failure.message)
+        case EventEnd.CONFLICT:
+            raise TransactionConflict(failure.message)
         case EventEnd.FAILED:
             raise ProcessHandlerError(failure, ended.judgement)

@@ -28,9 +28,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, Final
 
-from holdfast.errors import ConfigError, StoreError
+from holdfast.errors import ConfigError, StoreError, TransactionConflict
 from holdfast.jobs.context import Context
-from holdfast.jobs.run import arguments_of, outcome_of_error, outcome_of_value, unless_settled
+from holdfast.jobs.run import arguments_of, is_completed, outcome_of_error, outcome_of_value, repeated, unless_settled
 from holdfast.model.outcome import Cancelled, Outcome
 from holdfast.runtime.parent_death import die_with
 from holdfast.runtime.threads import Threads
@@ -171,13 +171,24 @@ class ChildAttempt:
                 self.backend = self._handle.app.backend
                 await self.backend.open()
                 self._context = Context(job, self.backend, lease=self._run.lease, keeper=self._link)
-            args, kwargs = arguments_of(task, job, self._context)
-            outcome = outcome_of_value(task, job, await self._call(args, kwargs))
+            outcome = await repeated(self._once, may_repeat=self._may_repeat, failed=self._after_conflict)
         except asyncio.CancelledError:
             outcome = self._broken_off()
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             outcome = self._outcome_of_error(error)
         return None if outcome is None else await self._unless_settled(outcome)
+
+    async def _once(self) -> Outcome:
+        if self._context is not None:
+            self._context.begun()
+        args, kwargs = arguments_of(self._task, self._run.job, self._context)
+        return outcome_of_value(self._task, self._run.job, await self._call(args, kwargs))
+
+    def _may_repeat(self) -> bool:
+        return self._aborted is None and not is_completed(self._context)
+
+    def _after_conflict(self, conflict: TransactionConflict) -> Outcome | None:
+        return self._outcome_of_error(conflict) if self._aborted is None else self._broken_off()
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any]) -> object:
         handler = self._task.handler

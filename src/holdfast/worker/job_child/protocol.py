@@ -147,6 +147,7 @@ class EventEnd(StrEnum):
     UNPARKED = "unparked"
     UNKNOWN = "unknown"
     UNAVAILABLE = "unavailable"
+    CONFLICT = "conflict"
 
 
 class EventsEnded(msgspec.Struct, frozen=True, tag=True):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.model.allocation import Grant, Share
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.store.consumers import StreamTransaction
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.steps import Runner, Steps
@@ -42,11 +43,15 @@ class SqlConsumers:
     async def release(self, grant: Grant) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.release(grant))
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:  # noqa: D102
-        return self._transactions.begin(grant, limit=limit)
+    def begin(  # noqa: D102
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[StreamTransaction]:
+        return self._transactions.begin(grant, limit=limit, isolation=isolation)
 
-    def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:  # noqa: D102
-        return self._transactions.begin_blocking(grant, limit=limit)
+    def begin_blocking(  # noqa: D102
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[StreamTransaction]:
+        return self._transactions.begin_blocking(grant, limit=limit, isolation=isolation)
 
     async def consumers(self) -> list[ConsumerView]:  # noqa: D102
         return await self._runner.look(consumer_admin.consumers)

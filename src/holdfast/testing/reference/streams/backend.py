@@ -12,6 +12,7 @@ from typing import NoReturn
 from holdfast.errors import Unsupported
 from holdfast.model.allocation import Grant, Leadership, Move, NodeKey, Share, Timing
 from holdfast.model.event import Appended, NewEvent, StoredEvent
+from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.store.consumers import StreamTransaction
 from holdfast.store.events import EventStore
 from holdfast.store.stream_values import (
@@ -103,11 +104,15 @@ class ReferenceConsumers:
     async def release(self, grant: Grant) -> bool:
         return self._model.release(grant)
 
-    def begin(self, grant: Grant, *, limit: timedelta) -> AbstractAsyncContextManager[StreamTransaction]:
-        _refuse(grant, limit)
+    def begin(
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[StreamTransaction]:
+        _refuse(grant, limit, isolation)
 
-    def begin_blocking(self, grant: Grant, *, limit: timedelta) -> AbstractContextManager[StreamTransaction]:
-        _refuse(grant, limit)
+    def begin_blocking(
+        self, grant: Grant, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[StreamTransaction]:
+        _refuse(grant, limit, isolation)
 
     async def consumers(self) -> list[ConsumerView]:
         return views.consumers(self._model)
