@@ -13,7 +13,7 @@ from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import is_silent, json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
-from holdfast.cli.target import StoreTarget, store_options
+from holdfast.cli.target import StoreTarget, app_argument, store_options
 from holdfast.cli.times import duration, span
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
@@ -38,6 +38,7 @@ def worker() -> None:
 
 
 @worker.command()
+@app_argument
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Concurrent jobs per process.  [default: 10]")
 @click.option(
@@ -96,8 +97,8 @@ def run(
     replaces them one by one.
 
     \b
-    holdfast worker run --app shop.tasks:app --app-dir .
-    holdfast worker run --app shop.tasks:app --queues orders,mails --processes 4
+    holdfast worker run shop.tasks:app
+    holdfast worker run shop.tasks:app --queues orders,mails --processes 4
     """  # noqa: D301
     # Before the app is imported, so that its own logging configuration takes precedence.
     configure_logs(logging.getLevelNamesMapping()[log_level.upper()])
