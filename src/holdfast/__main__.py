@@ -9,7 +9,7 @@ from pathlib import Path
 def run() -> None:
     """Run the command line without the current directory on the module path.
 
-    `python -m` puts it there; the modules of an app are found in it only by `--app-dir`.
+    `python -m` puts it there. It is added again, if it is safe, when an app is imported: `holdfast.cli.loading`.
     """
     if not sys.flags.safe_path and sys.path and Path(sys.path[0]).absolute() == Path.cwd():
         del sys.path[0]

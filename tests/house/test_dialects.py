@@ -47,6 +47,7 @@ ONLY_POSTGRES = {
         holders_of_leases holders_of_shares end_holders end_stuck_sessions session_number wait_for_running
         wait_for_order_key wait_at_most locked_order_keys free_shares locked_nodes locked_consumers""",
     "minute counts are appended, and added up later": "fold_counts",
+    "completed jobs are indexed by batch": "detach_completed",
     "a server, its schema and a caller's connection": """
         server_facts has_schema migration_lock identify""",
 }

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from holdfast.errors import JobNotFound
-from holdfast.model.job import Lease, NewJob
+from holdfast.model.job import FINAL_STATES, Lease, NewJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Rescued, Retention, Verdict
@@ -149,6 +149,8 @@ _ALL = [
     Operation("cancel", lambda w: w.verbs.jobs.cancel(JOB, "unwanted")),
     Operation("retry", lambda w: w.verbs.jobs.retry(JOB)),
     Operation("prune", lambda w: w.verbs.jobs.prune(Retention(SOON, SOON, SOON, None), 10)),
+    Operation("cancel both", lambda w: w.verbs.jobs.cancel_all([SECOND, JOB], "unwanted")),
+    Operation("delete", lambda w: w.verbs.jobs.delete([JOB, SECOND], FINAL_STATES, SOON)),
     Operation("stale complete", _finish(Completed("2"), "zombie")),
     Operation("stale retried", _finish(RETRIED, "zombie")),
     Operation("stale extend", lambda w: w.verbs.jobs.extend(w.leases["zombie"], FOR_EVER)),

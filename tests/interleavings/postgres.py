@@ -25,7 +25,7 @@ from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
-from holdfast.backends.sql.steps import Ask, Asked, Each, run
+from holdfast.backends.sql.steps import Ask, Asked, Each, Together, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
 from holdfast.store.steps import BecameReady, Steps
@@ -124,6 +124,8 @@ class SteppingRunner:
     async def _answer(self, asked: Asked) -> list[Any]:
         if isinstance(asked, BecameReady):
             return []
+        if isinstance(asked, Together):  # other clients' statements may run between them
+            return [await self._answer(one) for one in asked.asks]
         if isinstance(asked, Each):
             asked = transposed(asked)
         assert isinstance(asked, Ask)

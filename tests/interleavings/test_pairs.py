@@ -27,10 +27,10 @@ TOGETHER = {
         *("stale release", "stale complete inside"),
     ],
     "asked": ["complete", "retried", "failed", "release", "rescue", "reset", "cancel", "retry", "extend many", "claim"],
-    "completed": ["prune", "enqueue", "cancel", "retry", "reset", "complete", "verify", "claim"],
-    "failed": ["prune", "retry", "reset", "cancel", "enqueue", "claim", "failed", "complete"],
-    "cancelled": ["prune", "retry", "cancel", "enqueue", "claim", "retried"],
-    "two": ["complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel"],
+    "completed": ["delete", "prune", "enqueue", "cancel", "retry", "reset", "complete", "verify", "claim"],
+    "failed": ["delete", "prune", "retry", "reset", "cancel", "enqueue", "claim", "failed", "complete"],
+    "cancelled": ["delete", "prune", "retry", "cancel", "enqueue", "claim", "retried"],
+    "two": ["complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel", "cancel both"],
 }
 # Who changes a line, and who else is about: each of the first with all of both.
 AROUND_LINES = {
@@ -39,13 +39,13 @@ AROUND_LINES = {
         ["enqueue third", "cancel second", "complete", "failed"],
         [
             *("complete inside", "retried", "release", "rescue", "reset", "cancel", "claim", "stale complete"),
-            *("complete, then enqueue third", "enqueue y, x"),
+            *("complete, then enqueue third", "enqueue y, x", "cancel both"),
         ],
     ),
     "line alone": (["enqueue third", "complete"], ["complete inside", "failed", "cancel", "enqueue fourth", "rescue"]),
     "line at last": (["rescue"], ["rescue worker", "release", "complete", "cancel second", "enqueue third"]),
-    "line ready": (["cancel", "enqueue third"], ["cancel second", "claim", "enqueue x, y", "reset"]),
-    "line failed": (["retry", "enqueue third"], ["prune", "cancel", "cancel second", "claim"]),
+    "line ready": (["cancel", "cancel both", "enqueue third"], ["cancel second", "claim", "enqueue x, y", "reset"]),
+    "line failed": (["retry", "enqueue third"], ["delete", "cancel both", "prune", "cancel", "cancel second", "claim"]),
     "lines": (["complete x, y", "failed y, x"], ["rescue", "enqueue fourth", "cancel second", "cancel"]),
 }
 

@@ -259,6 +259,19 @@ class StoreMachine(RuleBasedStateMachine):
             answer = JobNotFound
         assert answer == expected
 
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def cancel_all(self, data: st.DataObject) -> None:
+        ids = [self.job_id(data) for _ in range(data.draw(st.integers(1, 4)))]
+        assert self.run(self.store.jobs.cancel_all(ids, "not wanted")) == self.model.cancel_all(ids, "not wanted")
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data(), kept=st.sampled_from([timedelta(0), timedelta(seconds=30)]))
+    def delete(self, data: st.DataObject, kept: timedelta) -> None:
+        ids = [self.job_id(data) for _ in range(data.draw(st.integers(1, 4)))]
+        states = data.draw(st.sets(st.sampled_from(JobState)))
+        assert self.run(self.store.jobs.delete(ids, states, kept)) == self.model.delete(ids, states, kept)
+
     @rule(queue=st.sampled_from(QUEUES))
     def pause(self, queue: str) -> None:
         assert self.run(self.store.queues.pause(queue)) == self.model.pause(queue)

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from tests.system.cli_program import PROGRAM, Cli, wait_for_line
@@ -27,23 +25,6 @@ def test_a_jobs_whole_life_goes_through_the_command_line(cli):
     cli.run("job", "cancel", bad, "--reason", "enough")
     assert json.loads(cli.run("job", "show", bad, "--json").stdout)["state"] == "cancelled"
     cli.run("doctor")
-
-
-def test_the_current_directory_is_not_searched_for_the_app_unless_told_so(cli):
-    told = cli.run("worker", "run", "--app", "shop_of_test:app", code=78).stderr
-    assert "add --app-dir ." in told
-    script = Path(sys.executable).with_name("holdfast")
-    done = subprocess.run(
-        [script, "worker", "run", "--app", "shop_of_test:app"],
-        cwd=cli.directory, capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
-    assert done.returncode == 78
-    assert "add --app-dir ." in done.stderr
-
-
-def test_a_module_in_the_current_directory_shadows_nothing(cli):
-    (cli.directory / "rich.py").write_text("raise SystemExit('shadowed')")
-    cli.run("schema", "show")
 
 
 def test_errors_are_two_lines_without_a_traceback_and_with_debug_they_have_one(cli):

@@ -93,3 +93,8 @@ def test_an_end_of_input_at_a_question_changes_nothing(cli):
     ids = [cli.enqueue("charge", "order_id=7") for _ in range(2)]
     cli.in_terminal("job", "cancel", *ids, typed="\x04", code=1)
     assert len(json.loads(cli.run("job", "list", "--state", "ready", "--json").stdout)["jobs"]) == 2
+
+
+def test_a_suggested_command_is_not_broken_on_a_narrow_terminal(cli):
+    shown = COLOUR.sub("", cli.in_terminal("job", "list", "--url", "sqlite:///no such.db", width=40, code=69))
+    assert "`holdfast schema install --url 'sqlite:///no such.db'`" in shown

@@ -11,6 +11,7 @@ from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.consumer_parked import drop, parked, retry
 from holdfast.cli.exit_errors import ExitError, Noun
+from holdfast.cli.hints import command
 from holdfast.cli.json_output import json_option, seconds, show_json
 from holdfast.cli.plural import counted
 from holdfast.cli.states import consumer_state, live_ids, owners_of
@@ -219,8 +220,8 @@ def forget(target: StoreTarget, *, name: str, yes: bool) -> None:
     async def change(app: App) -> bool:
         view = await app.consumers.show(name)
         if not view.paused:
-            message = f"{name} is not paused, so it was not deleted\nPause it first: holdfast consumer pause {name}"
-            raise ExitError(message, ExitCode.WRONG)
+            remedy = f"Pause it first: {command('consumer', 'pause', name)}"
+            raise ExitError(f"{name} is not paused, so it was not deleted\n{remedy}", ExitCode.WRONG)
         lost = f"{counted(len(view.shares), 'position')} and {counted(view.parked, 'parked event')}"
         require_consent(f"Delete {name} with its {lost}?", yes=yes)
         return await app.consumers.forget(name)

@@ -10,6 +10,7 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.exit_errors import ExitError
+from holdfast.cli.hints import command
 from holdfast.cli.ids import beginning, only
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.plural import counted
@@ -94,7 +95,7 @@ async def _each(app: App, name: str, stream: str | None) -> AsyncIterator[Parked
 def _nothing(name: str, stream: str | None) -> ExitError:
     if stream is None:
         return ExitError(f"{name} has no parked events", ExitCode.WRONG)
-    remedy = f"List its parked events: holdfast consumer parked {name}"
+    remedy = f"List its parked events: {command('consumer', 'parked', name)}"
     return ExitError(f"{name} has no parked events of the stream {stream}\n{remedy}", ExitCode.WRONG)
 
 
@@ -160,7 +161,7 @@ async def _meant(app: App, name: str, *, stream: str | None, given: str) -> Park
         of_stream = "" if stream is None else f" of the stream {stream}"
         message = (
             f"{name} has no parked event{of_stream} whose id starts or ends with {text}\n"
-            f"List its parked events: holdfast consumer parked {name}"
+            f"List its parked events: {command('consumer', 'parked', name)}"
         )
         raise ExitError(message, ExitCode.WRONG)
     return found[only(text, list(found), "event")]

@@ -7,6 +7,7 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.doctor_checks import examine
 from holdfast.cli.doctor_finding import Finding, FindingLevel
+from holdfast.cli.hints import runnable
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import StoreTarget, store_options
@@ -53,13 +54,13 @@ _SUMMARIES = {
 
 
 def _sentence(finding: Finding) -> str:
-    return mask(f"{finding.text}. {finding.remedy}" if finding.remedy else finding.text)
+    return mask(runnable(f"{finding.text}. {finding.remedy}" if finding.remedy else finding.text))
 
 
 def _document(finding: Finding) -> dict[str, str | None]:
     return {
         "check": finding.check,
         "verdict": finding.verdict.word,
-        "finding": mask(finding.text),
-        "remedy": finding.remedy,
+        "finding": mask(runnable(finding.text)),
+        "remedy": None if finding.remedy is None else runnable(finding.remedy),
     }

@@ -118,7 +118,8 @@ def _paused(queues: Sequence[QueueView]) -> Finding:
     paused = [queue.name for queue in queues if queue.paused]
     if not paused:
         return fine("paused queues", "none")
-    return Finding("paused queues", FindingLevel.WARN, ", ".join(paused), "`holdfast queue resume` resumes them.")
+    remedy = f"`holdfast queue resume {paused[0]}` resumes it."
+    return Finding("paused queues", FindingLevel.WARN, ", ".join(paused), remedy)
 
 
 def _expired(leases: Sequence[LeaseView]) -> Finding:

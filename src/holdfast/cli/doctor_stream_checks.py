@@ -62,7 +62,8 @@ def _paused(consumers: Sequence[ConsumerView]) -> Finding:
     paused = [consumer.name for consumer in consumers if consumer.paused]
     if not paused:
         return fine("paused consumers", "none")
-    return Finding("paused consumers", FindingLevel.WARN, some(paused), "`holdfast consumer resume` resumes them.")
+    remedy = f"`holdfast consumer resume {paused[0]}` resumes it."
+    return Finding("paused consumers", FindingLevel.WARN, some(paused), remedy)
 
 
 def _parked(consumers: Sequence[ConsumerView]) -> Finding:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 from rich.text import Text
 
+from holdfast.cli.hints import runnable
 from holdfast.cli.table import console
 from holdfast.cli.text import block, mask
 from holdfast.errors import (
@@ -76,13 +77,18 @@ def warn(text: str) -> None:
 
 
 def _print(label: str, text: str, style: str) -> None:
-    """Print a message: wrapped at word boundaries on a terminal, unwrapped elsewhere."""
-    safe = block(mask(text))
+    """Print a message: wrapped at word boundaries on a terminal, unwrapped elsewhere. Its commands are completed.
+
+    A line with a command is left to the terminal to wrap, so that the command can be copied as one line.
+    """
+    safe = block(mask(runnable(text)))
     out = console(stderr=True)
-    if out.is_terminal:
-        out.print(Text.assemble((label, style), f" {safe}"))
-    else:
+    if not out.is_terminal:
         click.echo(f"{label} {safe}", err=True)
+        return
+    first, *others = safe.split("\n")
+    for part in (Text.assemble((label, style), f" {first}"), *map(Text, others)):
+        out.print(part, soft_wrap="holdfast " in part.plain)
 
 
 def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import click
@@ -10,6 +9,7 @@ import click
 from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import warn
+from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_id, whole_ids
 from holdfast.cli.job_enqueue import enqueue
 from holdfast.cli.job_retry import retry
@@ -107,7 +107,7 @@ def _show_commands(states: Sequence[str], *, queue: str | None, task: str | None
     """Print a command for each state that has more jobs, ready to be pasted."""
     narrowed = [("--queue", queue), ("--task", task)]
     words = [word for option, name in narrowed if name is not None for word in (option, name)]
-    commands = [shlex.join(["holdfast", "job", "list", "--state", state, *words]) for state in states]
+    commands = [command("job", "list", "--state", state, *words) for state in states]
     if len(commands) == 1:
         click.echo(f"There may be more: {commands[0]}", err=True)
     else:

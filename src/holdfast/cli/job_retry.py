@@ -12,6 +12,7 @@ from rich.progress import Progress
 from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import warn
+from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.plural import counted
 from holdfast.cli.table import console
@@ -118,7 +119,7 @@ async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
         (copy_id,) = error.job_ids
         message = (
             f"{error.__cause__}; the copy, job {copy_id}, may have been created\n"
-            f"Check whether it exists before you copy again: holdfast job show {copy_id}"
+            f"Check whether it exists before you copy again: {command('job', 'show', copy_id)}"
         )
         raise OutcomeUnknown(message, job_ids=error.job_ids) from error
     return True

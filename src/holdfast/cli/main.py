@@ -61,12 +61,13 @@ def cli() -> None:
     """Background jobs and event streams on your database: no job is lost, and no effect happens twice.
 
     \b
-    holdfast demo                               kill consumers, and count the effects
-    holdfast worker run --app shop.tasks:app    run the tasks of an app
-    holdfast job list                           list waiting, running and failed jobs
-    holdfast doctor                             check the store and the workers
+    holdfast demo                         kill consumers, and count the effects
+    holdfast worker run shop.tasks:app    run the tasks of an app
+    holdfast job list                     list waiting, running and failed jobs
+    holdfast doctor                       check the store and the workers
 
-    The store is --url, else $HOLDFAST_URL, else the store of the app, else sqlite:///holdfast.db.
+    The store is --url, else $HOLDFAST_URL, else the store of the app, else sqlite:///holdfast.db. The app is --app,
+    else $HOLDFAST_APP; its module is looked up in --app-dir, else in the current directory.
     """  # noqa: D301 - \b keeps click from joining lines
 
 

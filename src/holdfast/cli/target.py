@@ -1,4 +1,7 @@
-"""The store of a command: `--url`, `$HOLDFAST_URL`, the app's URL or the default, in this order."""
+"""The store of a command: `--url`, `$HOLDFAST_URL`, the app's URL or the default, in this order.
+
+The app is an argument of the command, `--app` or `$HOLDFAST_APP`, in this order.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ from click.core import ParameterSource
 from holdfast.app.app import App
 from holdfast.app.open import DEFAULT_URL
 from holdfast.cli.exit_errors import debug_option, is_debugging, warn
+from holdfast.cli.hints import remember_options
 from holdfast.cli.loading import load_app
 from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError, StoreUnavailable
 
 T = TypeVar("T")
+_ARGUMENT = "holdfast.app_argument"
 
 
 class StoreTarget:
@@ -28,16 +33,34 @@ class StoreTarget:
 
     def __init__(self, url: str | None, app_name: str | None, app_dir: Path | None) -> None:
         self._url = url
-        self._app_name = app_name
+        self._app_name, self._is_app_given = _chosen_app(app_name)
         self._app_dir = app_dir
-        self._is_from_environment = _source_of_url() is ParameterSource.ENVIRONMENT
+        self._is_from_environment = _source_of("url") is ParameterSource.ENVIRONMENT
+        remember_options(self._options())
+
+    def _options(self) -> list[str]:
+        """Return the options that lead another command to the same store and app, without a password."""
+        words: list[str] = []
+        if self._url and not self._is_from_environment and not has_password(self._url):
+            words += ["--url", self._url]
+        if self._app_name is not None and self._is_app_given:
+            words += ["--app", self._app_name]
+        if self._app_dir is not None:
+            words += ["--app-dir", str(self._app_dir)]
+        return words
 
     def app(self) -> App:
-        """Return the app named by `--app` with the chosen store; without `--app`, an app without tasks."""
+        """Return the named app with the chosen store; without one, an app without tasks.
+
+        If only `$HOLDFAST_APP` names it and the URL is known, it is not imported: nothing of it is needed.
+        """
+        return self._opened(is_needed=False)
+
+    def _opened(self, *, is_needed: bool) -> App:
         if not is_debugging():
             _quieten()
         check_url(self._url)
-        if self._app_name is None:
+        if self._app_name is None or not (is_needed or self._is_app_given or self._url is None):
             return App(DEFAULT_URL if self._url is None else self._url)
         app = load_app(self._app_name, self._app_dir)
         if self._url is not None:
@@ -48,10 +71,8 @@ class StoreTarget:
         return app
 
     def app_with_work(self, purpose: str) -> App:
-        """Return the app named by `--app`; raise `ConfigError` if it has neither tasks nor consumers."""
-        if self._app_name is None:
-            raise ConfigError(f"--app is missing: {purpose}, as in --app shop.tasks:app")
-        app = self.app()
+        """Return the named app; raise `ConfigError` if it has neither tasks nor consumers."""
+        app = self._needed(purpose)
         if not len(app.tasks) and not len(app.subscribed):
             message = (
                 f"{self._app_name} has no tasks and no consumers: decorate functions with @app.task or @app.consumer "
@@ -61,10 +82,8 @@ class StoreTarget:
         return app
 
     def app_with_tasks(self, purpose: str) -> App:
-        """Return the app named by `--app`; raise `ConfigError` if it has no tasks."""
-        if self._app_name is None:
-            raise ConfigError(f"--app is missing: {purpose}, as in --app shop.tasks:app")
-        app = self.app()
+        """Return the named app; raise `ConfigError` if it has no tasks."""
+        app = self._needed(purpose)
         if not len(app.tasks):
             message = (
                 f"{self._app_name} has no tasks: decorate functions with @app.task in that module, "
@@ -72,6 +91,12 @@ class StoreTarget:
             )
             raise ConfigError(message)
         return app
+
+    def _needed(self, purpose: str) -> App:
+        if self._app_name is None:
+            message = f"no app is named: {purpose}\nAdd --app, as in --app shop.tasks:app, or set $HOLDFAST_APP."
+            raise ConfigError(message)
+        return self._opened(is_needed=True)
 
     def run(self, work: Callable[[App], Awaitable[T]], *, app: App | None = None, creates: bool = False) -> T:
         """Run a coroutine with the app, then close it. Only with `creates` may an embedded store be created."""
@@ -126,15 +151,36 @@ def check_url(url: str | None) -> None:
     except ValueError:  # Python's message may contain a password
         message = f"the URL cannot be parsed: write it like {DEFAULT_URL}"
         raise ConfigError(message) from None
-    if _source_of_url() is ParameterSource.COMMANDLINE and has_password(url):
+    if _source_of("url") is ParameterSource.COMMANDLINE and has_password(url):
         warn(
             "the URL on the command line contains a password, which all users of this machine can read in the "
             "process list: set $HOLDFAST_URL instead"
         )
 
 
-def _source_of_url() -> ParameterSource | None:
-    return click.get_current_context().get_parameter_source("url")
+def _source_of(option: str) -> ParameterSource | None:
+    return click.get_current_context().get_parameter_source(option)
+
+
+def _chosen_app(option: str | None) -> tuple[str | None, bool]:
+    """Return the name of the app, and whether it was given in the command itself, not by the environment."""
+    argument: str | None = click.get_current_context().meta.get(_ARGUMENT)
+    is_given = _source_of("app_name") is ParameterSource.COMMANDLINE
+    if argument is None:
+        return option, is_given
+    if is_given and option != argument:
+        raise click.UsageError(f"the app is named twice, {argument} and --app {option}: give one")
+    return argument, True
+
+
+def _keep_argument(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    ctx.meta[_ARGUMENT] = value
+
+
+app_argument = click.argument(
+    "app_argument", metavar="[MODULE:ATTR]", required=False, expose_value=False, callback=_keep_argument
+)
+"""The app as an argument, the same as `--app`; `store_options` must be applied, too."""
 
 
 def _quieten() -> None:
@@ -148,11 +194,17 @@ def store_options(function: Callable[..., T]) -> Callable[..., T]:
     """Add the options that select the store; the function receives a `StoreTarget` as its first argument."""
 
     @click.option("--url", envvar="HOLDFAST_URL", help="The URL of the store; or $HOLDFAST_URL.")
-    @click.option("--app", "app_name", metavar="MODULE:ATTR", help="The app; its store is used if no URL is given.")
+    @click.option(
+        "--app",
+        "app_name",
+        envvar="HOLDFAST_APP",
+        metavar="MODULE:ATTR",
+        help="The app, or $HOLDFAST_APP; its store is used if no URL is given.",
+    )
     @click.option(
         "--app-dir",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Import the app's module from here first. By default only installed modules are found.",
+        help="Import the app's module from here first, not from the current directory.",
     )
     @debug_option
     @functools.wraps(function)

@@ -16,7 +16,7 @@ from holdfast.cli.json_output import json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.states import worker_state
 from holdfast.cli.table import Cell, Column, console, is_live_terminal, show_table
-from holdfast.cli.target import StoreTarget, store_options
+from holdfast.cli.target import StoreTarget, app_argument, store_options
 from holdfast.cli.times import duration
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
@@ -42,6 +42,7 @@ def worker() -> None:
 
 
 @worker.command()
+@app_argument
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Concurrent jobs per process.  [default: 10]")
 @click.option(
@@ -102,8 +103,8 @@ def run(
     replaces them one by one.
 
     \b
-    holdfast worker run --app shop.tasks:app --app-dir .
-    holdfast worker run --app shop.tasks:app --queues orders,mails --processes 4
+    holdfast worker run shop.tasks:app
+    holdfast worker run shop.tasks:app --queues orders,mails --processes 4
     """  # noqa: D301
     # Before the app is imported, so that its own logging configuration takes precedence.
     configure_logs(logging.getLevelNamesMapping()[log_level.upper()])

@@ -42,6 +42,12 @@ class ById(NamedTuple):
     job_id: str
 
 
+class ByIds(NamedTuple):
+    """Jobs in any state, by seq; ids that no job has are left out. Waits for transactions that have locked one."""
+
+    job_ids: Sequence[str]
+
+
 class OfWorker(NamedTuple):
     """Running jobs of a worker, whether their leases have expired or not. Skips rows that a transaction has locked."""
 
@@ -60,7 +66,7 @@ class Expired(NamedTuple):
     limit: int
 
 
-Selection = ByLeases | ById | OfWorker | Expired
+Selection = ByLeases | ById | ByIds | OfWorker | Expired
 
 
 class JobRow(NamedTuple):
@@ -215,6 +221,13 @@ class JobRows(Protocol):
         """Run a step without a rule: `extend_one`, `set_progress`, `pause`, `resume`, `heartbeat`, `forget_worker`.
 
         Returns whether it changed something. Steps under a lease change nothing if its fence is stale.
+        """
+        ...
+
+    def delete(self, ended: Sequence[JobRow]) -> Steps[list[JobRow]]:
+        """Delete ended jobs whose rows are unchanged since they were read; return the refused ones.
+
+        Everything that belongs to a job is deleted with it. The age of the jobs that remain is still found by `prune`.
         """
         ...
 

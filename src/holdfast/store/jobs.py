@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from holdfast.model.allocation import NodeKey, Timing
-from holdfast.model.job import Lease, NewJob
+from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import (
     Cancellation,
@@ -129,6 +129,21 @@ class JobStore(Protocol):
         """Cancel a waiting job, or request the cancellation of a running one; raises `JobNotFound`.
 
         A blocked job leaves its order key; the others keep their order.
+        """
+        ...
+
+    async def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:
+        """Do what `cancel` does to each of these jobs, all in one step; an id that no job has is missing."""
+        ...
+
+    async def delete(
+        self, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
+    ) -> dict[str, JobState | None]:
+        """Operator action: delete ended jobs with their records, all in one step.
+
+        Returns None for each job that was deleted, and its state for each that was not: it is in none of `states`, it
+        has not ended, or it ended less than `older_than` ago. An id that no job has is missing. The fence of a deleted
+        job is stale, and its id is free, as after `prune`.
         """
         ...
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from holdfast.model.job import Lease, NewJob
+from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Runner, Verb
 from holdfast.store.values import (
@@ -84,6 +84,14 @@ class JobsOverRows(ABC):
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
         return await self._runner.write(lambda: job_admin.cancel(self._rows, job_id, reason))
+
+    async def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:  # noqa: D102
+        return await self._runner.write(lambda: job_admin.cancel_all(self._rows, job_ids, reason))
+
+    async def delete(  # noqa: D102
+        self, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
+    ) -> dict[str, JobState | None]:
+        return await self._runner.write(lambda: job_admin.delete(self._rows, job_ids, states, older_than))
 
     async def retry(self, job_id: str) -> bool:  # noqa: D102
         return await self._runner.write(lambda: job_admin.retry(self._rows, job_id))

@@ -81,7 +81,7 @@ def test_a_paused_consumer_is_warned_of_as_paused_and_not_as_behind(streams, age
     streams.run("consumer", "pause", "billing")
     aged("holdfast_event", "recorded_at", 9)
     checks = _checks(streams)
-    assert checks["paused consumers"] == ("warn", "billing", "`holdfast consumer resume` resumes them.")
+    assert checks["paused consumers"] == ("warn", "billing", "`holdfast consumer resume billing` resumes it.")
     assert (checks["consumers"][0], checks["consumer lag"][0]) == ("ok", "ok")
 
 

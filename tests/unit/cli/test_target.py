@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -128,6 +129,10 @@ def test_a_password_in_the_environment_is_not_warned_of_and_never_shown(shop):
     [
         ("tests.unit.cli.sample_app", "module:attribute"),
         ("no_such_module:app", "--app-dir"),
+        ("tests.unit.cli.sampel_app:app", "did you mean tests.unit.cli.sample_app?"),
+        ("cli.sample_app:app", "neither in"),
+        ("tests/unit/cli/sample_app.py:app", "as in tests.unit.cli.sample_app:app"),
+        ("sample_app.py", "as in sample_app:app"),
         ("tests.unit.cli.no_such:app", "the module 'tests.unit.cli.no_such'"),
         ("tests.unit.cli.sample_app:ap", "sample_app:app"),
         ("tests.unit.cli.sample_app:number", "has type int, not holdfast.App"),
@@ -159,6 +164,42 @@ def test_an_app_whose_module_fails_is_told_with_its_place(shop, tmp_path, monkey
     assert "Traceback" in shop.run("worker", "run", "--app", f"{name}:app", "--debug", code=78).stderr
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current directory, from which nothing stays importable."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_a_mistyped_module_is_answered_with_the_modules_of_the_current_directory(shop, here):
+    (here / "parcels.py").touch()
+    (here / "shop_pkg").mkdir()
+    (here / "shop_pkg" / "tasks.py").touch()
+    assert "did you mean parcels?" in shop.run("worker", "run", "parcel:app", code=78).stderr
+    assert "did you mean shop_pkg.tasks?" in shop.run("worker", "run", "tasks:app", code=78).stderr
+    assert "did you mean shop_pkg.tasks?" in shop.run("worker", "run", "shop_pkg.task:app", code=78).stderr
+
+
+def test_a_directory_of_another_user_is_not_searched_for_the_app(shop, here, monkeypatch):
+    (here / "foreign_app.py").write_text("raise SystemExit('imported')")
+    os.chown(here, os.getuid(), -1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    if os.getuid() == 0:  # what belongs to root is trusted
+        os.chown(here, 4711, -1)
+    result = shop.run("worker", "run", "foreign_app:app", code=78)
+    assert "it belongs to another user" in result.stderr
+    assert "add --app-dir ." in result.stderr
+
+
+def test_an_app_is_named_once(shop):
+    assert "named twice" in shop.run("worker", "run", "a:app", "--app", "b:app", code=2).stderr
+
+
+def test_without_an_app_a_worker_says_how_to_name_one(shop):
+    assert "$HOLDFAST_APP" in shop.run("worker", "run", code=78).stderr
+
+
 def test_without_an_app_an_enqueue_says_why_it_needs_one(shop):
     assert "arguments are validated against the task" in shop.run("job", "enqueue", "charge", code=78).stderr
 
@@ -180,7 +221,8 @@ def test_every_command_goes_to_the_store_that_the_url_names(tmp_path, monkeypatc
     monkeypatch.setattr(sys, "path", [*sys.path])
     nowhere, sane = "nowhere://joe:s3cret@host/x", f"sqlite:///{tmp_path}/sane.db"
     monkeypatch.setenv("HOLDFAST_URL", sane if is_given else nowhere)
-    needed = [f"{parameter.name[:-1]}-1" for parameter in command.params if isinstance(parameter, click.Argument)]
+    arguments = [str(given.name) for given in command.params if isinstance(given, click.Argument)]
+    needed = [f"{name[:-1]}-1" for name in arguments if name != "app_argument"]
     needed = ["01" if name == "id-1" else name for name in needed]
     app = APP if words in {("worker", "run"), ("job", "enqueue")} else ()
     url = ("--url", nowhere) if is_given else ()

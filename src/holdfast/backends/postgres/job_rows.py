@@ -9,6 +9,7 @@ from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import Numbers, rows, run
 from holdfast.backends.sql.text import clean
+from holdfast.model.job import JobState
 from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
@@ -41,6 +42,10 @@ class PostgresJobRows(SqlJobRows):
             return changes
         locked = {seq for (seq,) in (yield from rows("locked_order_keys", seqs=Numbers(sorted(ending))))}
         return [change for change in changes if change.old.seq not in locked]
+
+    def detach(self, state: JobState, seqs: Numbers) -> Steps[None]:  # noqa: D102
+        if state is JobState.COMPLETED:
+            yield from run("detach_completed", seqs=seqs)
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from run("fold_counts", limit=_FOLD)

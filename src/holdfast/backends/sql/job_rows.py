@@ -14,13 +14,14 @@ from typing import NamedTuple, cast
 from holdfast.backends.sql.job_columns import COUNTERS
 from holdfast.backends.sql.job_writes import write_changes
 from holdfast.backends.sql.order_keys import bring_up, settle
-from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run
+from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run, together
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
 from holdfast.store.job_rows import (
     ById,
+    ByIds,
     ByLeases,
     Change,
     CompletedRows,
@@ -36,6 +37,7 @@ from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.values import Finish
 
 _DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "keyed")  # the columns of `due_jobs`
+_ANY_AGE = -(10**15)  # microseconds: also jobs that ended before a step back of the clock
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
 
 
@@ -85,14 +87,25 @@ class SqlJobRows(ABC):
                 longest = longest_covered(access)
                 return _locked((yield from records(JobRow, "lock_expired", longest=longest, limit=limit)))
             case ById(job_id):
-                return (yield from self._lock_job(job_id))
+                return _locked((yield from self._lock_job(job_id)))
+            case ByIds(job_ids):
+                return _locked((yield from self._lock_jobs(job_ids)))
 
-    def _lock_job(self, job_id: str) -> Steps[Locked]:
+    def _lock_job(self, job_id: str) -> Steps[list[JobRow]]:
         for _ in range(_LOOKS):
             found = yield from records(JobRow, "lock_job", id=job_id)
             if not found or found[0].state:  # None if the job moved to another table meanwhile
-                return _locked(found)
+                return found
         raise StoreUnavailable(f"job {job_id} changes state faster than it can be locked: try again")
+
+    def _lock_jobs(self, job_ids: Sequence[str]) -> Steps[list[JobRow]]:
+        ordered = [job_id for (job_id,) in (yield from rows("ids_by_seq", ids=list(job_ids)))]
+        answers = yield from together(*(Ask("lock_job", {"id": job_id}, JobRow) for job_id in ordered))
+        found: list[JobRow] = []
+        for job_id, answer in zip(ordered, answers, strict=True):
+            is_moved = bool(answer) and not answer[0].state
+            found += (yield from self._lock_job(job_id)) if is_moved else answer
+        return found
 
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: D102
         ready = yield from write_changes(now, changes, self.text)
@@ -135,15 +148,37 @@ class SqlJobRows(ABC):
         if not old:
             return 0
         # Between the two statements another process may have pruned some jobs, or an operator may have retried one.
-        locked = Numbers(seq for (seq,) in (yield from rows(f"lock_{state}", seqs=old, keep=span)))
-        for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
-            yield Ask(statement, {"seqs": locked})
+        locked = yield from self._lock_ended(state, old, span)
+        yield from _delete(state, locked)
         return len(locked)
+
+    def delete(self, ended: Sequence[JobRow]) -> Steps[list[JobRow]]:  # noqa: D102
+        deleted: set[int] = set()
+        for state in sorted({job.state for job in ended}):
+            seqs = Numbers(sorted(job.seq for job in ended if job.state is state))
+            locked = yield from self._lock_ended(state, seqs, _ANY_AGE)
+            yield from self.detach(state, locked)
+            yield from _delete(state, locked)
+            deleted.update(locked)
+        return [job for job in ended if job.seq not in deleted]
+
+    def detach(self, state: JobState, seqs: Numbers) -> Steps[None]:  # noqa: ARG002 - a dialect may need them
+        """Prepare jobs for a deletion in an order other than that of `prune`."""
+        yield from ()
+
+    def _lock_ended(self, state: JobState, seqs: Numbers, keep: int) -> Steps[Numbers]:
+        return Numbers(seq for (seq,) in (yield from rows(f"lock_{state}", seqs=seqs, keep=keep)))
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         if counts is not None:
             yield from run("prune_counts", keep=span_micros(counts))
         yield from run("prune_workers", keep=span_micros(workers))
+
+
+def _delete(state: JobState, seqs: Numbers) -> Steps[None]:
+    """Delete locked jobs with all that belongs to them."""
+    for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
+        yield Ask(statement, {"seqs": seqs})
 
 
 def _locked(found: Sequence[JobRow]) -> Locked:

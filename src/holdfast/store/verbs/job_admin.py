@@ -1,21 +1,24 @@
-"""Operator actions on one job: cancel, retry, reset."""
+"""Operator actions on jobs: cancel, retry, reset, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 from holdfast.errors import JobNotFound, StoreUnavailable
 from holdfast.model.budget import Counters, after_retry, after_return
+from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Failure
 from holdfast.model.turn import turn_of
-from holdfast.store.job_rows import ENDED, ById, Change, JobRow, JobRows
+from holdfast.store.job_rows import ENDED, ById, ByIds, Change, JobRow, JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Cancellation
 from holdfast.store.verbs.job_changes import DECISIONS, recorded, to_cancelled, to_ready
 
 T = TypeVar("T")
+_ANY_AGE = timedelta(0)  # not compared: after a step back of the clock, a job may have ended in the future
 
 
 def not_found(job_id: str) -> JobNotFound:
@@ -37,15 +40,54 @@ def _by_id(rows: JobRows, job_id: str, decide: Callable[[JobRow, int], tuple[T, 
 
 def cancel(rows: JobRows, job_id: str, reason: str) -> Steps[Cancellation]:
     """Cancel a waiting job; request it for a running job; return TOO_LATE for an ended job."""
+    return (yield from _by_id(rows, job_id, lambda row, now: _cancelled(row, now, reason)))
 
-    def decide(row: JobRow, now: int) -> tuple[Cancellation, Change | None]:
-        if row.state in ENDED:
-            return Cancellation.TOO_LATE, None
-        if row.state is JobState.RUNNING:
-            return Cancellation.ASKED, Change(row, row._replace(cancel_asked=True, cancel_reason=reason))
-        return Cancellation.CANCELLED, to_cancelled(row, now, reason, None)
 
-    return (yield from _by_id(rows, job_id, decide))
+def cancel_all(rows: JobRows, job_ids: Sequence[str], reason: str) -> Steps[dict[str, Cancellation]]:
+    """Do the same to each of these jobs."""
+    answers: dict[str, Cancellation] = {}
+    left = list(dict.fromkeys(job_ids))
+    for _ in range(DECISIONS):
+        found = yield from rows.lock(ByIds(left))
+        decisions = {row.id: _cancelled(row, found.now, reason) for row in found.rows}
+        changes = [change for _, change in decisions.values() if change is not None]
+        left = [change.old.id for change in (yield from rows.write(found.now, changes))]
+        answers |= {job_id: answer for job_id, (answer, _) in decisions.items() if job_id not in left}
+        if not left:
+            return answers
+    raise StoreUnavailable("jobs changed repeatedly while they were cancelled: try again")
+
+
+def _cancelled(row: JobRow, now: int, reason: str) -> tuple[Cancellation, Change | None]:
+    if row.state in ENDED:
+        return Cancellation.TOO_LATE, None
+    if row.state is JobState.RUNNING:
+        return Cancellation.ASKED, Change(row, row._replace(cancel_asked=True, cancel_reason=reason))
+    return Cancellation.CANCELLED, to_cancelled(row, now, reason, None)
+
+
+def delete(
+    rows: JobRows, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
+) -> Steps[dict[str, JobState | None]]:
+    """Delete those of the jobs that ended in one of `states`, long enough ago; None is the answer for these."""
+    answers: dict[str, JobState | None] = {}
+    left = list(dict.fromkeys(job_ids))
+    for _ in range(DECISIONS):
+        found = yield from rows.lock(ByIds(left))
+        latest = found.now - span_micros(older_than)
+        going: list[JobRow] = []
+        for row in found.rows:
+            has_ended = row.state in ENDED and row.state in states
+            if has_ended and (older_than <= _ANY_AGE or (row.finished_at or 0) <= latest):
+                going.append(row)
+            else:
+                answers[row.id] = row.state
+        refused = {row.id for row in (yield from rows.delete(going))} if going else set()
+        answers |= {row.id: None for row in going if row.id not in refused}
+        if not refused:
+            return answers
+        left = sorted(refused)
+    raise StoreUnavailable("jobs changed repeatedly while they were deleted: try again")
 
 
 def retry(rows: JobRows, job_id: str) -> Steps[bool]:

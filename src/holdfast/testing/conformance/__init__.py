@@ -24,6 +24,7 @@ THEMES = (
     "leases",
     "fencing",
     "rescue_prune",
+    "bulk_actions",
     "losses",
     "queues",
     "notify",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import NoReturn
@@ -13,7 +13,7 @@ from holdfast.errors import Unsupported
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.ids import short_id
 from holdfast.model.isolation import READ_COMMITTED, Isolation
-from holdfast.model.job import Lease, NewJob
+from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs import JobStore
@@ -119,6 +119,14 @@ class ReferenceJobs:
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:
         return self._model.cancel(job_id, reason)
+
+    async def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:
+        return self._model.cancel_all(job_ids, reason)
+
+    async def delete(
+        self, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
+    ) -> dict[str, JobState | None]:
+        return self._model.delete(job_ids, states, older_than)
 
     async def retry(self, job_id: str) -> bool:
         return self._model.retry(job_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from holdfast.errors import JobNotFound
@@ -96,6 +96,27 @@ class ReferenceMaintenance(ReferenceState):
             return Cancellation.ASKED
         self.set_cancelled(record, reason)
         return Cancellation.CANCELLED
+
+    def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:
+        """Do the same to each of these jobs; an id that no job has is missing."""
+        return {job_id: self.cancel(job_id, reason) for job_id in dict.fromkeys(job_ids) if job_id in self.records}
+
+    def delete(
+        self, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
+    ) -> dict[str, JobState | None]:
+        """Delete jobs that ended in one of the states, long enough ago; None for these, their state for the others."""
+        answers: dict[str, JobState | None] = {}
+        for job_id in job_ids:
+            record = self.records.get(job_id)
+            if record is None:
+                continue
+            is_old = not older_than or (record.finished_us or 0) + span_micros(older_than) <= self.now
+            if record.is_final and record.state in states and is_old:
+                del self.records[job_id]
+                answers[job_id] = None
+            else:
+                answers[job_id] = record.state
+        return answers
 
     def retry(self, job_id: str) -> bool:
         """Make a failed or cancelled job ready with a fresh budget; False if it is in another state."""

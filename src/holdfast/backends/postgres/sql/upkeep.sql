@@ -48,6 +48,19 @@ where oldest.between_them < %(limit)s
 order by oldest.finished_at, oldest.seq, member.is_last
 limit %(limit)s;
 
+-- name: detach_completed
+-- If a row that represents a batch is deleted before the others of it, these represent themselves from now on: otherwise
+-- `old_completed` would never find them.
+update {schema}.completed set batch = array[]::bigint[]
+where seq = any(array(
+    select other.seq
+    from {schema}.completed as gone cross join lateral unnest(gone.batch) as member (seq)
+    cross join lateral (select seq, finished_at, batch from {schema}.completed where seq = member.seq limit 1) as other
+    where gone.seq = any(%(seqs)s::bigint[]) and other.finished_at = gone.finished_at and other.batch is null
+      and other.seq <> all(%(seqs)s::bigint[])
+    order by other.seq
+));
+
 -- name: fold_counts
 with over as (
     delete from {schema}.tally

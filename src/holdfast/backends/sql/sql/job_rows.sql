@@ -43,6 +43,9 @@ left join lateral (select * from {schema}.cancelled where seq = job.seq for upda
 left join {schema}.completed as completed on completed.seq = job.seq
 where job.id = :id::uuid;
 
+-- name: ids_by_seq
+select id::text as id from {schema}.job where id = any(:ids::uuid[]) order by seq;
+
 -- name: leave_running
 delete from {schema}.running where seq = :seq;
 

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from holdfast.testing.conformance.bulk_actions import TestCancelAll, TestDelete
+
+__all__ = ["TestCancelAll", "TestDelete"]
