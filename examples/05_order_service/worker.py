@@ -1,0 +1,24 @@
+"""Three processes, each with its own timer, drain the orders in batches of 50: python worker.py."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from orders import app
+
+EVERY = float(os.environ.get("ORDERS_EVERY", "60"))  # seconds
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
+    sys.exit(
+        app.run_worker(
+            processes=3,
+            queues=["orders"],
+            poll_interval=EVERY,  # the timer; a full batch is followed by the next one at once
+            concurrency=50,
+            batch_max=50,
+            prefetch_max=0,  # a process holds one batch, whatever the backlog
+        )
+    )
