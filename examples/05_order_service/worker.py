@@ -1,4 +1,4 @@
-"""Three processes, each with its own timer, drain the orders in batches of 50: python worker.py."""
+"""Ship the orders in three processes, each with its own timer: python worker.py."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
     sys.exit(
         app.run_worker(
-            processes=3,
+            processes=3,  # under a supervisor
             queues=["orders"],
-            poll_interval=EVERY,  # the timer; a full batch is followed by the next one at once
-            concurrency=50,
+            poll_interval=EVERY,  # the timer of each; after a full batch the next one is claimed at once
             batch_max=50,
+            concurrency=50,
             prefetch_max=0,  # a process holds one batch, whatever the backlog
         )
     )
