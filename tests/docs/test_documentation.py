@@ -40,11 +40,15 @@ def commands(page: str) -> list[Command]:
     return [Command(text, output) for block in found for text, output in PROMPT.findall(block)]
 
 
+def environment() -> dict[str, str]:
+    """Return an environment in which `python` and `holdfast` are those of the tests."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
 def shell(folder: Path, command: str) -> str:
     """Run a command as a reader would, and return its output."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=50, check=False
+        ["bash", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -119,49 +123,6 @@ def consume(folder: Path, module: str) -> None:
 def rows(file: Path, query: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(file)) as connection:
         return connection.execute(query).fetchall()
-
-
-def test_the_first_job_of_the_tutorial_runs(tmp_path):
-    hello, ask, work, see, *_ = blocks("docs/tutorial/first-job.md")
-    for name, text in (("hello.py", hello), ("ask.py", ask), ("work.py", work), ("see.py", see)):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    job_id = run(tmp_path, "ask.py").strip()
-
-    worker = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    try:
-        watch = f"from hello import app; job = app.job({job_id!r}).sync; print(job.wait(timeout=30), job.result())"
-        assert run(tmp_path, "-c", watch).split() == ["completed", "Hello,", "Ada!"]
-        assert run(tmp_path, "see.py") == "Hello, Grace!\n"
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(timeout=20) == 0
-    finally:
-        worker.kill()
-        worker.wait()
-
-
-def test_the_first_stream_of_the_tutorial_is_consumed(tmp_path):
-    shop, rename, decide, *_ = blocks("docs/tutorial/first-stream.md")
-    for name, text in (("shop.py", shop), ("rename.py", rename), ("decide.py", decide)):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    assert run(tmp_path, "rename.py") == "version 1 of company-7\n"
-    assert run(tmp_path, "decide.py") == "somebody was quicker: version 1\n"
-
-    command = [sys.executable, "-m", "holdfast", "worker", "run", "--app", "shop:app", "--app-dir", "."]
-    worker = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    try:
-        watch = (
-            "import time\nfrom shop import app\n"
-            "while not (seen := app.consumers.sync.list()) or not seen[0].shares or seen[0].lag: time.sleep(0.1)"
-        )
-        run(tmp_path, "-c", watch)
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(timeout=20) == 0
-    finally:
-        worker.kill()
-        worker.wait()
-    with sqlite3.connect(tmp_path / "shop.db") as connection:
-        assert connection.execute("select * from invoice_address").fetchall() == [("company-7", "Ada & Co")]
-    connection.close()
 
 
 def test_the_tests_that_the_documentation_shows_pass(tmp_path):
