@@ -17,7 +17,7 @@ def fenced(page: str, kind: str) -> list[str]:
 
 
 def test_orders_are_placed_and_paid_in_transactions_of_sqlite_as_shown(tmp_path: Path):
-    place, refund = fenced("docs/howto/transactions.md", "python sqlite")
+    place, refund = fenced("docs/howto/transactions.md", "py")
     after = """
 app.sync.opened()
 place(7)
