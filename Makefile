@@ -62,7 +62,7 @@ check: setup ## style, types, layers, house rules, and the documentation site wi
 
 docs: setup ## the documentation site, in build/site
 	@$(BIN)/mkdocs build --strict --quiet
-	@echo "Open build/site/index.html"
+	@echo "Open build/site/index.html; for search: $(PYTHON) -m http.server --directory build/site"
 
 pictures: setup ## take the picture of the demo again
 	@$(BIN)/python docs/pictures/demo.py
