@@ -12,9 +12,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # pyright speaks of newer releases otherwise; whatever it keeps, it keeps beside the tools.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
+# Material for MkDocs announces its successor at every build otherwise: see docs/decisions/0020.
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow again check bench torture clean
+.PHONY: help setup demo test test-slow again check docs pictures bench torture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,13 +51,21 @@ test-slow: setup ## the tests that take seconds or start real processes
 again: setup ## the tests that failed last time, one after another
 	@$(BIN)/pytest --last-failed --last-failed-no-failures none -q
 
-check: setup ## style, types, layers and house rules
+check: setup ## style, types, layers, house rules, and the documentation site without warnings
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest tests/house -q
+	@$(BIN)/mkdocs build --strict --quiet
+
+docs: setup ## the documentation site, in build/site
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html; for search: $(PYTHON) -m http.server --directory build/site"
+
+pictures: setup ## take the picture of the demo again
+	@$(BIN)/python docs/pictures/demo.py
 
 bench: setup ## benchmarks, as ratios to hand-written loops
 	@$(BIN)/python -m benchmarks

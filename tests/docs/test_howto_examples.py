@@ -17,7 +17,7 @@ def fenced(page: str, kind: str) -> list[str]:
 
 
 def test_orders_are_placed_and_paid_in_transactions_of_sqlite_as_shown(tmp_path: Path):
-    place, refund = fenced("docs/howto/transactions.md", "python sqlite")
+    place, refund = fenced("docs/howto/transactions.md", "py")
     after = """
 app.sync.opened()
 place(7)
@@ -35,7 +35,8 @@ print(app.sync.drain("default"), job.sync.result())
 
 
 def test_a_worker_of_ones_own_reads_the_arguments_and_calls_the_handler(tmp_path: Path):
-    recorder = blocks("docs/howto/own-worker.md")[0].partition("\nworker = ")[0]
+    (shown,) = [block for block in blocks("docs/howto/own-worker.md") if "class Recorder" in block]
+    recorder = shown.partition("\nworker = ")[0]
     before = """
 from holdfast import App
 
