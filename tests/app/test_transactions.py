@@ -47,7 +47,7 @@ async def test_effect_result_and_completion_commit_together(shop: App, payments)
 
     assert payments() == [(job.id, "once")]
     assert await job.state() is JobState.COMPLETED
-    assert await job.result(Any) == {"rows": 1}
+    assert await shop.job(job.id).result() == {"rows": 1}
 
 
 async def test_a_thread_handler_has_the_same(shop: App, payments):

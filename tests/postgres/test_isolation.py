@@ -195,7 +195,7 @@ async def test_a_result_that_a_repeated_handler_does_not_set_again_is_gone(app: 
     job = await pay.enqueue()
     await run_all(app)
     assert len(calls) == 2
-    assert await job.result() is None
+    assert await app.job(job.id).result() is None
 
 
 async def test_a_conflict_after_the_completion_is_only_logged(app: App, caplog):
@@ -222,7 +222,7 @@ async def test_deadlocks_are_repeated(app: App, ask: Any):
     calls: list[str] = []
 
     @app.task(max_attempts=1)
-    async def pay(first: int, ctx: Context) -> None:
+    async def pay(ctx: Context, first: int) -> None:
         calls.append(ctx.job.id)
         async with ctx.transaction() as connection:
             for number in (first, 1000 - first):
