@@ -131,6 +131,8 @@ class Attempts:
         context = self._contexts.pop(key, None)
         if outcome is not None:
             outcome = await self._unless_settled(context, outcome)
+        if outcome is None:  # completed in a transaction, here or in a child process, which cannot know of waiters
+            self._backend.notifier.notify_ends()
         self._ended(job, outcome if outcome is None else self._logged(job, outcome))
 
     async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:

@@ -14,6 +14,7 @@ from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.job_lists import SeenJob
 from holdfast.store.jobs import JobStore
 from holdfast.store.local_notifier import LocalNotifier
 from holdfast.store.stream_values import OwnedShares
@@ -190,6 +191,10 @@ class ReferenceInsight:
 
     async def find(self, prefix: str, limit: int) -> list[str]:
         return sorted(job_id for job_id in self._model.records if job_id.startswith(prefix))[:limit]
+
+    async def states(self, job_ids: Sequence[str]) -> list[SeenJob]:
+        records = [record for job_id in job_ids if (record := self._model.records.get(job_id)) is not None]
+        return [SeenJob(record.new.id, record.state, record.result) for record in records]
 
     async def jobs(self, selection: JobFilter) -> JobPage:
         return views.jobs(self._model, selection)
