@@ -86,35 +86,41 @@ class JobWaits:
 
     async def _watch(self) -> None:
         try:
-            while self._waiting:
-                await self._look_until_none_waits()
-        except Exception as error:  # noqa: BLE001 - raised where it is waited
-            for waiters in self._waiting.values():
-                for waiter in waiters:
-                    if not waiter.ended.done():
-                        waiter.ended.set_exception(error)
-            self._waiting.clear()
+            await self._look_until_none_waits()
+        except BaseException as error:
+            self._break(error)
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._watching = None
             self._new.clear()
             if self._unlisten is not None:
                 self._stops_listening = self._loop.call_later(_LISTEN_FOR, self._stop_listening)
 
+    def _break(self, error: BaseException) -> None:
+        """Raise an error where it is waited."""
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                if isinstance(error, asyncio.CancelledError):
+                    waiter.ended.cancel()
+                elif not waiter.ended.done():
+                    waiter.ended.set_exception(error)
+        self._waiting.clear()
+
     async def _look_until_none_waits(self) -> None:
-        backend = await self._app.opened()
-        self._listen(backend)
-        again = list(self._announce(backend))
+        soon: list[float] = []
         while self._waiting:
+            backend = await self._app.opened()
+            self._listen(backend)
+            soon += self._announce(backend)
             self._woken.clear()
-            ids = (
-                [*self._waiting] if self._looks_at_all else [job_id for job_id in self._new if job_id in self._waiting]
-            )
+            ids = [*self._waiting] if self._looks_at_all else [new for new in self._new if new in self._waiting]
             self._new, self._looks_at_all = [], False
             began = self._loop.time()
-            await self._look(ids)
+            await self._look(backend, ids)
             looked = self._loop.time()
-            due = again.pop(0) if again else looked + _POLL_EVERY
-            timer = self._loop.call_at(due, self._look_at_all)
+            soon = [due for due in soon if due > looked]
+            timer = self._loop.call_at(soon[0] if soon else looked + _POLL_EVERY, self._look_at_all)
             try:
                 await self._woken.wait()
             finally:
@@ -122,10 +128,8 @@ class JobWaits:
             rest = looked + max(_SHORTEST_REST, _REST_PART * (looked - began)) - self._loop.time()
             if rest > 0 and self._waiting:
                 await asyncio.sleep(rest)
-            again += self._announce(await self._app.opened())
 
-    async def _look(self, ids: Sequence[str]) -> None:
-        backend = await self._app.opened()
+    async def _look(self, backend: Backend, ids: Sequence[str]) -> None:
         for first in range(0, len(ids), MOST_AT_ONCE):
             chunk = ids[first : first + MOST_AT_ONCE]
             found = {job.id: job for job in await backend.insight.states(chunk)}

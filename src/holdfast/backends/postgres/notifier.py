@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.notify_listener import Kind, Listener
+from holdfast.backends.postgres.notify_listener import Listener, NotificationKind
 from holdfast.backends.postgres.notify_sender import NotifyConnection
 from holdfast.errors import StoreError
 from holdfast.store.local_notifier import EXPECTED_FOR, LocalNotifier
@@ -38,39 +38,39 @@ class PostgresNotifier(LocalNotifier):
         notify = sql.SQL("; notify {}, {}")
         self._commands = {
             kind: notify.format(sql.Identifier(channel), sql.Literal(f"{kind} {own_mark}".lstrip())).as_bytes(None)
-            for kind in (Kind.JOBS, Kind.ENDS, Kind.EXPECTED)
+            for kind in (NotificationKind.JOBS, NotificationKind.ENDS, NotificationKind.EXPECTED)
         }
         self._connection = NotifyConnection(location)
         self._expected_until = 0.0  # until then, something waits for ends of jobs in another process
         self._asked = threading.Event()
-        self._pending: set[Kind] = set()
+        self._pending: set[NotificationKind] = set()
         self._closing = threading.Event()
         self._has_sender = False
 
     def notify(self) -> None:
         """Wake the listeners of this process, and notify other processes: at once if possible, else by the sender."""
         super().notify()
-        self._tell(Kind.JOBS)
+        self._tell(NotificationKind.JOBS)
 
     def notify_ends(self) -> None:
         """Wake those that wait for ends in this process, and notify other processes if one of them waits."""
         super().notify_ends()
         if time.monotonic() < self._expected_until:
-            self._tell(Kind.ENDS)
+            self._tell(NotificationKind.ENDS)
 
     def expect_ends(self) -> None:
         """Announce to other processes that something waits for ends here."""
-        self._tell(Kind.EXPECTED)
+        self._tell(NotificationKind.EXPECTED)
 
     def _hear(self, kinds: Collection[str]) -> None:
-        if Kind.EXPECTED in kinds:
+        if NotificationKind.EXPECTED in kinds:
             self._expected_until = time.monotonic() + EXPECTED_FOR
-        if Kind.ENDS in kinds:
+        if NotificationKind.ENDS in kinds:
             super().notify_ends()
-        if Kind.JOBS in kinds:
+        if NotificationKind.JOBS in kinds:
             super().notify()
 
-    def _tell(self, kind: Kind) -> None:
+    def _tell(self, kind: NotificationKind) -> None:
         if self._connection.try_now(_COMMAND + self._commands[kind]):
             return
         with self._lock:

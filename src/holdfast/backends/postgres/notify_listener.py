@@ -31,7 +31,7 @@ _LONGEST_PAUSE = 30.0
 _logger = logging.getLogger("holdfast.postgres")
 
 
-class Kind(StrEnum):
+class NotificationKind(StrEnum):
     """What a notification says; it stands before the mark of its sender."""
 
     JOBS = ""  # there may be new jobs or events
@@ -49,7 +49,7 @@ class Listener:
         self._location = location
         self._channel = sql.Identifier(channel)
         self._own_mark = own_mark
-        self._probe = f"{Kind.PROBE} {own_mark}"
+        self._probe = f"{NotificationKind.PROBE} {own_mark}"
         self._hear = hear
 
     def run(self, stop: StopSignal) -> None:
@@ -63,7 +63,7 @@ class Listener:
                 connection = connect_blocking(self._location)
                 if not stop.is_set():
                     _send(connection, sql.SQL("listen {}").format(self._channel))
-                    self._hear({Kind.JOBS, Kind.ENDS})  # for notifications sent before LISTEN
+                    self._hear({NotificationKind.JOBS, NotificationKind.ENDS})  # for notifications sent before LISTEN
                     self._listen(connection, stop)
             except (psycopg.Error, StoreError, OSError) as error:
                 if not warned and not stop.is_set():
