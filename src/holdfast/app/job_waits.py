@@ -87,14 +87,15 @@ class JobWaits:
     async def _watch(self) -> None:
         try:
             await self._look_until_none_waits()
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - raised where it is waited
             self._break(error)
-            if not isinstance(error, Exception):
-                raise
+        except asyncio.CancelledError as error:
+            self._break(error)
+            raise
         finally:
             self._watching = None
             self._new.clear()
-            if self._unlisten is not None:
+            if self._unlisten is not None and not self._loop.is_closed():
                 self._stops_listening = self._loop.call_later(_LISTEN_FOR, self._stop_listening)
 
     def _break(self, error: BaseException) -> None:
