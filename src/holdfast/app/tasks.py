@@ -26,6 +26,7 @@ R = TypeVar("R")
 Q = ParamSpec("Q")
 S = TypeVar("S")
 F_co = TypeVar("F_co", covariant=True)
+_ELSEWHERE = {"apply_async", "defer", "defer_async", "delay", "kiq", "s", "send", "send_with_options"}  # other queues
 
 
 class OfFunction(Protocol[F_co]):
@@ -60,6 +61,19 @@ class TaskHandle(Generic[P, R]):
     def __repr__(self) -> str:
         """Show the signature."""
         return f"<task {self.task.signature.text}>"
+
+    if not TYPE_CHECKING:  # a type checker must report an unknown attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError`; for the calls of other queues, with the call to use."""
+            task = self.__dict__.get("__name__", "task")
+            message = f"task {task!r} has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                message += (
+                    f": to enqueue a job, call await {task}.enqueue(…), in blocking code {task}.sync.enqueue(…); with "
+                    f"options, await {task}.options(delay=5).enqueue(…)"
+                )
+            raise AttributeError(message, name=name, obj=self)
 
     @property
     def name(self) -> str:
