@@ -11,6 +11,8 @@ HoldfastError
 │   └── TaskNotFound
 ├── PayloadError             arguments, headers or a result cannot be encoded or decoded
 │   └── ArgumentsError       the call does not match the task's signature
+├── JobFailed                the job whose result was awaited has failed
+├── JobCancelled             the job whose result was awaited was cancelled
 ├── LeaseLost                the fence is stale; nothing was written
 ├── VersionConflict          a stream is not at the version that an append expected; nothing was written
 ├── TransactionExpired       a handler's transaction was open too long and was rolled back
@@ -66,6 +68,32 @@ class PayloadError(HoldfastError):
 
 class ArgumentsError(PayloadError):
     """The arguments do not match the signature of the task."""
+
+
+class JobFailed(HoldfastError):  # noqa: N818
+    """The job whose result was awaited has failed; the error of its last attempt."""
+
+    def __init__(self, job_id: str, task: str, *, attempts: int, error_class: str, error_message: str) -> None:
+        error = f" with {error_class}: {error_message}" if error_class else ""
+        super().__init__(
+            f"job {job_id} ({task}) failed at attempt {attempts}{error}; for all attempts and their tracebacks: "
+            f"holdfast job show {job_id}"
+        )
+        self.job_id = job_id
+        self.task = task
+        self.attempts = attempts
+        self.error_class = error_class
+        self.error_message = error_message
+
+
+class JobCancelled(HoldfastError):  # noqa: N818
+    """The job whose result was awaited was cancelled."""
+
+    def __init__(self, job_id: str, task: str, *, reason: str) -> None:
+        super().__init__(f"job {job_id} ({task}) was cancelled: {reason or 'no reason was given'}")
+        self.job_id = job_id
+        self.task = task
+        self.reason = reason
 
 
 class LeaseLost(HoldfastError):  # noqa: N818

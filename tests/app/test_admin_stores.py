@@ -74,11 +74,11 @@ async def test_what_is_no_job_id_is_a_job_that_is_not_there(app: App, send, text
         with pytest.raises(JobNotFound, match=r"^there is no job .{,60}: a job id looks like 0") as told:
             await call(job_id)
         str(told.value).encode()  # it can be shown and logged
-    for ask in (handle.state, handle.details, handle.cancel, handle.wait):
+    for ask in (handle.state, handle.details, handle.cancel, handle.wait, handle.result):
         with pytest.raises(JobNotFound):
             await ask()
-    assert await handle.result() is None
-    assert await app.job(new_id()).result() is None  # as of any job that is not there
+    with pytest.raises(JobNotFound):
+        await app.job(new_id()).result()
     assert await app.job(known).state() is JobState.READY
 
 
@@ -90,7 +90,8 @@ async def test_to_ask_for_what_is_no_job_id_does_not_harm_the_transaction_around
     async with ctx.transaction():
         with pytest.raises(JobNotFound):
             await app.jobs.show("nobody")
-        assert await app.job("nobody").result() is None
+        with pytest.raises(JobNotFound):
+            await app.job("nobody").result()
         ctx.result = "done"
 
     assert await app.job(held.id).result() == "done"

@@ -249,3 +249,61 @@ async def test_the_reason_of_a_cancel_may_hold_anything(app, task):
     assert reason is not None
     assert reason.startswith(r"a\x00b\ud800xxx")
     assert len(reason.encode()) <= 2048
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("max_retries", r"max_attempts \(it counts the first attempt too\)"),
+        ("autoretry_for", "retry"),
+        ("retry_backoff", "retry"),
+        ("time_limit", "timeout"),
+    ],
+)
+def test_a_setting_of_another_queue_is_refused_with_the_one_to_use(app: App, given: str, meant: str):
+    with pytest.raises(ConfigError, match=rf"^@app\.task: there is no setting {given}: did you mean {meant}"):
+        app.task(**{given: 3})  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("given", "meant"), [("countdown", "delay"), ("eta", "run_at"), ("task_id", "job_id")])
+def test_an_option_of_another_queue_is_refused_with_the_one_to_use(task, given: str, meant: str):
+    with pytest.raises(ConfigError, match=f"^task 'send': there is no setting {given}: did you mean {meant}"):
+        task.options(**{given: 3})
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async", "send", "kiq", "defer", "s"])
+def test_a_call_of_another_queue_is_answered_with_the_one_to_use(task, name: str):
+    remedy = r"call await send\.enqueue\(…\), in blocking code send\.sync\.enqueue\(…\)"
+    for handle in (task, task.sync):
+        with pytest.raises(AttributeError, match=remedy):
+            getattr(handle, name)
+        assert not hasattr(handle, name)
+
+
+def test_another_unknown_attribute_of_a_task_is_refused_without_a_remedy(task):
+    with pytest.raises(AttributeError, match=r"^task 'send' has no attribute 'colour'$"):
+        _ = task.colour
+
+
+def test_a_method_is_refused_as_a_task_with_the_remedy(app: App):
+    remedy = r"Mailer\.mail is a method, and a worker has no object .*: make it a function .*, or .*mailer\."
+    with pytest.raises(ConfigError, match=remedy):
+
+        class Mailer:
+            @app.task
+            def mail(self, n: int) -> None: ...
+
+
+async def test_the_method_of_an_object_is_a_task(app: App):
+    class Mailer:
+        def __init__(self) -> None:
+            self.sent: list[int] = []
+
+        def mail(self, n: int) -> None:
+            self.sent.append(n)
+
+    mailer = Mailer()
+    mail = app.task(mailer.mail)
+    await mail.enqueue(n=7)
+    await app.drain("default")
+    assert mailer.sent == [7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -166,3 +167,18 @@ async def test_a_context_that_declares_its_connection_is_filled_in(file_app: App
     async with running(file_app.node(timing=QUICK)):
         await eventually(drained(file_app))
     assert attempts == [1]
+
+
+async def test_a_value_that_a_consumer_returns_is_not_stored_and_the_log_says_so_once(file_app: App, caplog):
+    @file_app.consumer("returns", category="orders", poll_interval=0.05)
+    async def returns(event: Event) -> int:
+        return 7
+
+    await append(file_app, "a", 2)
+    with caplog.at_level(logging.WARNING, "holdfast.streams"):
+        async with running(file_app.node(timing=QUICK)):
+            await eventually(drained(file_app))
+
+    (warning,) = [record.getMessage() for record in caplog.records if "is not stored" in record.getMessage()]
+    assert warning.startswith("consumer returns: the int that its handler returned is not stored")
+    assert "write it in ctx.transaction()" in warning

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.app.work import LIMIT, ended, run_all, working
 
-from holdfast import App, Context, JobNotFound, JobState
+from holdfast import App, Context, JobCancelled, JobNotFound, JobState
 from holdfast.store.values import Cancellation
 
 
@@ -35,7 +35,8 @@ def waits(app: App, gate: asyncio.Event, begun: asyncio.Event):
 async def test_a_handle_follows_its_job_from_ready_to_completed(app, waits, gate, begun):
     job = await waits.enqueue(answer=42)
     assert await job.state() is JobState.READY
-    assert await job.result() is None
+    with pytest.raises(TimeoutError, match=f"^job {job.id} is ready, and has not ended yet$"):
+        await job.result(timeout=0)
 
     async with working(app):
         await begun.wait()
@@ -62,7 +63,7 @@ async def test_a_handle_found_by_its_id_is_as_good(app, waits, gate):
 
 
 async def test_a_job_that_never_was_is_not_found(app):
-    for call in ("state", "details", "cancel", "wait"):
+    for call in ("state", "details", "cancel", "wait", "result"):
         with pytest.raises(JobNotFound):
             await getattr(app.job("0190a8c0-0000-7000-8000-000000000001"), call)()
 
@@ -78,7 +79,9 @@ async def test_a_job_that_has_not_begun_is_cancelled_for_good(app, waits, gate):
 
     assert await job.wait(1) is JobState.CANCELLED
     assert (await job.details()).job.reason == "no longer needed"
-    assert await job.result() is None
+    with pytest.raises(JobCancelled, match="was cancelled: no longer needed") as error:
+        await job.result()
+    assert (error.value.job_id, error.value.task, error.value.reason) == (job.id, "waits", "no longer needed")
 
 
 async def test_a_running_job_is_asked_and_its_handler_is_cancelled(app, waits, begun):

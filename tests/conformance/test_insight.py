@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.insight import TestJobs, TestLists
+from holdfast.testing.conformance.insight import TestJobs, TestLists, TestStates
 
-__all__ = ["TestJobs", "TestLists"]
+__all__ = ["TestJobs", "TestLists", "TestStates"]

@@ -38,7 +38,7 @@ OURS = {  # public for the other modules of Holdfast, not for callers
     "App": {"enqueue_new"},
     "ClaimedJob": {"belongs_to"},
     "Batch": {"close", "finishes"},
-    "Context": {"begun", "committed", "uncompleted"},
+    "Context": {"begun", "committed", "uncompleted", "stored_text"},
 }
 CALL = re.compile(r"^(?:(await|async with) |@)?\w+\.(\w+)(?:\((.*)\))?(?: as \w+)?$")
 UNPACK = re.compile(r"Unpack\[(\w+)\]$")

@@ -36,7 +36,6 @@ DOUBLES = {
     "given back": "release",
     "gave back": "release",
     "let go": "release",
-    "patience": "timeout",
     "beat": "heartbeat",
     "beats": "heartbeat",
     "custody": "lease",

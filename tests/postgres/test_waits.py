@@ -41,14 +41,14 @@ async def test_an_enqueue_that_was_committed_does_not_raise_because_somebody_wai
     first = await send.enqueue(n=1)
     has_listened = threading.Event()
     hooks = []
-    listen = app.backend.notifier.listen
+    listen = app.backend.notifier.listen_ends
 
     def noted(wake):
         hooks.append(wake)
         has_listened.set()
         return listen(wake)
 
-    monkeypatch.setattr(app.backend.notifier, "listen", noted)
+    monkeypatch.setattr(app.backend.notifier, "listen_ends", noted)
     waiting = await asyncio.to_thread(_wait_in_a_loop_that_closes, first, has_listened)
 
     for n in range(2, 4):

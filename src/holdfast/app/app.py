@@ -16,6 +16,7 @@ from holdfast.app.consumers import ConsumerDesk, SyncConsumers
 from holdfast.app.delegate import Delegated
 from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
+from holdfast.app.job_waits import WaitsOfApp
 from holdfast.app.open import DEFAULT_URL, open_backend
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.sync import Blocking, Portal, Sync
@@ -69,6 +70,7 @@ class App:
         self._workers = AppWorkers(self)
         self._batcher = EnqueueBatcher()
         self._opened_in = 0  # the process in which the store is open
+        self.waits = WaitsOfApp(self)
         self._is_inside = _never  # whether the caller is inside a transaction of the open store
 
     def __repr__(self) -> str:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.app.sync import Blocking, Sync
+from holdfast.errors import JobCancelled, JobFailed
 from holdfast.model.duration import to_span
-from holdfast.model.ids import is_id
+from holdfast.model.ids import find_by
 from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.runtime.effect import is_inside
 from holdfast.runtime.payload import decode_result
 from holdfast.runtime.type_variables import Result_co
+from holdfast.store.job_lists import SeenJob
 from holdfast.store.values import Cancellation, JobDetails
+from holdfast.store.verbs.job_admin import not_found
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
 T = TypeVar("T")
-_LOOK_EVERY = 0.25
 
 
 class JobHandle(Generic[Result_co]):
@@ -53,54 +55,71 @@ class JobHandle(Generic[Result_co]):
         return (await self.details()).job.state
 
     @overload
-    async def result(self) -> Result_co: ...
+    async def result(self, *, timeout: float | timedelta | None = None) -> Result_co: ...
     @overload
-    async def result(self, type: type[T]) -> T: ...
+    async def result(self, type: type[T], *, timeout: float | timedelta | None = None) -> T: ...
     @overload
-    async def result(self, type: Any) -> Any: ...
-    async def result(self, type: Any = None) -> Any:  # noqa: A002 - as msgspec calls it; the caller's type
-        """Return the result of a completed job, as the handler's return annotation or as `type`.
+    async def result(self, type: Any, *, timeout: float | timedelta | None = None) -> Any: ...
+    async def result(self, type: Any = None, *, timeout: float | timedelta | None = None) -> Any:  # noqa: A002
+        """Wait for the end of the job and return what its handler returned.
 
-        None if it has none, is not completed or does not exist. Raises `PayloadError` if the handler's value could not
-        be stored.
+        Raises `JobFailed` or `JobCancelled` if it ended so, `TimeoutError` if it has not ended within `timeout` seconds
+        (0: do not wait; None: no limit), and `JobNotFound`. The value is decoded to the handler's return annotation or
+        to `type`; raises `PayloadError` if it is not one, or could not be stored.
         """
-        backend = await self._app.opened()
-        kept = await backend.jobs.result(self.id) if is_id(self.id) else None
-        return decode_result(kept, self._returns if type is None else type)
+        job = await self._end(timeout)
+        if job.state == JobState.COMPLETED:
+            return decode_result(job.result, self._returns if type is None else type)
+        details = await self.details()
+        raise (_cancelled(details) if job.state == JobState.CANCELLED else _failed(details))
 
     async def cancel(self, reason: str = "") -> Cancellation:
         """Cancel the job if it is not running, otherwise ask its worker to; see `app.jobs.cancel`."""
         return await self._app.jobs.cancel(self.id, reason)
 
     async def wait(self, timeout: float | timedelta | None = None) -> JobState:
-        """Wait until the job has ended and return its state; raises `TimeoutError` with the state last seen."""
+        """Wait until the job has ended and return its state; raises `TimeoutError` with the state last seen.
+
+        None waits without a limit, 0 does not wait.
+        """
+        return JobState((await self._end(timeout)).state)
+
+    async def _end(self, timeout: float | timedelta | None) -> SeenJob:
         limit = None if timeout is None else to_span(timeout, "timeout").total_seconds()
+        find_by(self.id)  # raises if no job can have such an id
         backend = await self._app.opened()
-        loop = asyncio.get_running_loop()
-        notified = asyncio.Event()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop was closed, and this wait with it
-                loop.call_soon_threadsafe(notified.set)
-
-        unlisten = backend.notifier.listen(wake)
-        state: JobState | None = None
+        if limit == 0 or is_inside(backend):  # a look from inside a transaction sees what that has written
+            found = await backend.insight.states([self.id])
+            if not found:
+                raise not_found(self.id)
+            if found[0].state in FINAL_STATES:
+                return found[0]
+            if limit == 0:
+                raise TimeoutError(f"job {self.id} is {found[0].state}, and has not ended yet")
+        waits = self._app.waits.here()
+        waiter = waits.add(self.id)
         scope = asyncio.timeout(limit)
         try:
             async with scope:
-                while (state := await self.state()) not in FINAL_STATES:
-                    notified.clear()
-                    timer = loop.call_later(_LOOK_EVERY, notified.set)
-                    await notified.wait()
-                    timer.cancel()
-                return state
+                return await waiter.ended
         except TimeoutError:
             if limit is None or not scope.expired():
                 raise
-            seen = "has not ended" if state is None else f"is still {state}"
+            seen = "has not ended" if waiter.seen is None else f"is still {waiter.seen}"
             raise TimeoutError(f"job {self.id} {seen} after {limit:g} s") from None
         finally:
-            unlisten()
+            waits.remove(self.id, waiter)
+
+
+def _failed(details: JobDetails) -> JobFailed:
+    job = details.job
+    last = details.attempts[-1] if details.attempts else None
+    error_class, message = (None, None) if last is None else (last.error_class, last.message)
+    return JobFailed(job.id, job.task, attempts=job.attempt, error_class=error_class or "", error_message=message or "")
+
+
+def _cancelled(details: JobDetails) -> JobCancelled:
+    return JobCancelled(details.job.id, details.job.task, reason=details.job.reason or "")
 
 
 class SyncJob(Sync[JobHandle[Result_co]], Generic[Result_co]):
@@ -115,12 +134,12 @@ class SyncJob(Sync[JobHandle[Result_co]], Generic[Result_co]):
     if TYPE_CHECKING:
 
         @overload
-        def result(self) -> Result_co: ...
+        def result(self, *, timeout: float | timedelta | None = None) -> Result_co: ...
         @overload
-        def result(self, type: type[T]) -> T: ...
+        def result(self, type: type[T], *, timeout: float | timedelta | None = None) -> T: ...
         @overload
-        def result(self, type: Any) -> Any: ...
-        def result(self, type: Any = None) -> Any: ...  # noqa: A002, D102
+        def result(self, type: Any, *, timeout: float | timedelta | None = None) -> Any: ...
+        def result(self, type: Any = None, *, timeout: Any = None) -> Any: ...  # noqa: A002, D102
     else:
         result = Blocking(JobHandle.result)
 

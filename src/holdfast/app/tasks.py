@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from uuid import UUID
 
 from holdfast.app.job_handle import JobHandle, JobHandles
+from holdfast.app.retry_unknown import repeat_through_outage
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import OutcomeUnknown
 from holdfast.jobs.context import Context
 from holdfast.jobs.enqueue import JobOptions, JobTemplate, TaskCall, job_template, new_job, new_jobs, unknown_enqueue
 from holdfast.jobs.task import Task
+from holdfast.model.job import NewJob
+from holdfast.runtime.effect import is_inside
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -26,6 +29,7 @@ R = TypeVar("R")
 Q = ParamSpec("Q")
 S = TypeVar("S")
 F_co = TypeVar("F_co", covariant=True)
+_ELSEWHERE = {"apply_async", "defer", "defer_async", "delay", "kiq", "s", "send", "send_with_options"}  # other queues
 
 
 class OfFunction(Protocol[F_co]):
@@ -60,6 +64,19 @@ class TaskHandle(Generic[P, R]):
     def __repr__(self) -> str:
         """Show the signature."""
         return f"<task {self.task.signature.text}>"
+
+    if not TYPE_CHECKING:  # a type checker must report an unknown attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError`; for the calls of other queues, with the call to use."""
+            task = self.__dict__.get("__name__", "task")
+            message = f"task {task!r} has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                message += (
+                    f": to enqueue a job, call await {task}.enqueue(…), in blocking code {task}.sync.enqueue(…); with "
+                    f"options, await {task}.options(delay=5).enqueue(…)"
+                )
+            raise AttributeError(message, name=name, obj=self)
 
     @property
     def name(self) -> str:
@@ -99,10 +116,7 @@ class TaskHandle(Generic[P, R]):
     async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """Make a job of this call and return once the store has committed it."""
         job = new_job(self._template, args, kwargs)
-        try:
-            (created,) = await self.app.enqueue_new([job], using=self._template.using)
-        except OutcomeUnknown as error:
-            raise unknown_enqueue(error, [job]) from error
+        (created,) = await self._enqueue([job])
         return JobHandle(self.app, job.id, created=created, returns=self.task.returns)
 
     @overload
@@ -133,11 +147,17 @@ class TaskHandle(Generic[P, R]):
         jobs = new_jobs(self._template, calls, job_ids)
         if not jobs:
             return []
+        created = await self._enqueue(jobs)
+        return JobHandles(self.app, [job.id for job in jobs], created, self.task.returns)
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+        app, using, patience = self.app, self._template.using, self._template.patience
         try:
-            created = await self.app.enqueue_new(jobs, using=self._template.using)
+            if patience is None or (app.is_open and is_inside(app.backend)):  # a broken transaction stays broken
+                return await app.enqueue_new(jobs, using=using)
+            return await repeat_through_outage(app.backend, lambda: app.enqueue_new(jobs), patience)
         except OutcomeUnknown as error:
             raise unknown_enqueue(error, jobs) from error
-        return JobHandles(self.app, [job.id for job in jobs], created, self.task.returns)
 
 
 class TaskDecorator(Protocol):

@@ -65,6 +65,11 @@ class Context(Generic[Connection]):
         return self._effect.completed_by
 
     @property
+    def stored_text(self) -> str | None:
+        """The encoded result that was written with the completion."""
+        return self._effect.stored_text
+
+    @property
     def sync(self) -> SyncContext[Connection]:
         """The blocking version of this context, for a handler in a thread."""
         return SyncContext(self, self._effect)

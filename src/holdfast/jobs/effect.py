@@ -44,6 +44,8 @@ class JobEffect(Effect):
         self.span = span
         self.completed_by: str | None = None
         self.result: object = None
+        self.stored_text: str | None = None
+        """The encoded result that was written with the completion."""
         self._keeper = keeper
 
     @property
@@ -52,8 +54,9 @@ class JobEffect(Effect):
         return self.job.lease
 
     def result_text(self, result: object = None) -> str | None:
-        """Return the encoded result."""
-        return encode_result_or_reason(self.result if result is None else result)
+        """Return the encoded result, to be written with the completion."""
+        self.stored_text = encode_result_or_reason(self.result if result is None else result)
+        return self.stored_text
 
     # --- the transaction ----------------------------------------------------------------------------------------------
 

@@ -39,7 +39,8 @@ class JobOptions(TypedDict, total=False):
     `delay` counts from the store's now, `run_at` is an aware datetime; give at most one of them. `priority` is a head
     start of a minute per step. Jobs of one queue with the same `order_key` run one at a time, in enqueue order.
     `job_id` (a UUID) makes an enqueue safe to repeat. `using` is the caller's connection, whose open transaction the
-    enqueue joins. An option that is None counts as not given.
+    enqueue joins. `patience` is how long an enqueue is repeated, with the same ids, while the store cannot be reached.
+    An option that is None counts as not given.
     """
 
     queue: str | None
@@ -52,6 +53,7 @@ class JobOptions(TypedDict, total=False):
     order_key: str | None
     job_id: str | UUID | None
     using: object
+    patience: float | timedelta | None
 
 
 JOB_OPTIONS: Final = tuple(JobOptions.__annotations__)
@@ -67,6 +69,8 @@ class JobTemplate(msgspec.Struct, frozen=True):
     """The fields of `NewJob` after the payload."""
     job_id: str | None
     using: object
+    patience: float | None
+    """Seconds for which an enqueue is repeated; None: it is not."""
 
 
 def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
@@ -77,6 +81,13 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
     if delay is not None and "run_at" in given:
         message = "delay and run_at are both given: delay counts from now, run_at is an absolute time; choose one"
         raise ConfigError(message)
+    if "patience" in given and "using" in given:
+        message = (
+            "patience and using are both given: an enqueue in your transaction cannot be repeated by itself; leave out "
+            "patience, and repeat the whole transaction"
+        )
+        raise ConfigError(message)
+    patience = options.get("patience")
     job = NewJob(
         id="",
         queue=check_name("queue", given.get("queue", task.queue)),
@@ -97,6 +108,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         common=msgspec.structs.astuple(job)[4:],
         job_id=check_id(str(given["job_id"])) if "job_id" in given else None,  # a UUID object is accepted too
         using=options.get("using"),
+        patience=None if patience is None else to_span(patience, "patience").total_seconds(),
     )
 
 

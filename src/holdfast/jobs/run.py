@@ -43,6 +43,7 @@ from holdfast.store.values import Standing
 _logger = logging.getLogger("holdfast.jobs")
 _REASON_LIMIT = 2048
 _reported: set[str] = set()  # tasks whose results cannot be encoded; each is logged once
+_unstored: set[str] = set()  # tasks that return a value after their transaction; each is logged once
 
 COMPLETED = Completed()
 """The outcome of nearly every attempt; one shared instance, since it has no data."""
@@ -203,7 +204,20 @@ async def unless_settled(context: Context | None, backend: Backend, outcome: Out
             context.job.id,
             _raised(outcome),
         )
+    elif outcome.result is not None and outcome.result != context.stored_text:
+        _warn_of_unstored(context.job)
     return None
+
+
+def _warn_of_unstored(job: LeasedJob) -> None:
+    """Log that a returned value is not stored: its transaction has completed the job, which cannot be undone."""
+    if job.task not in _unstored:
+        _unstored.add(job.task)
+        _logger.warning(
+            "task %s: the value that its handler returned is not stored, because its transaction had completed job %s: "
+            "set ctx.result = … inside the transaction block instead (logged once per task)",
+            job.task, job.id,
+        )  # fmt: skip
 
 
 def _raised(outcome: Outcome) -> str:

@@ -234,8 +234,13 @@ def still_unknown(unknown: OutcomeUnknown) -> Generator[None]:
         raise unknown from error
 
 
+def is_inside(backend: Backend) -> bool:
+    """Return whether the calling task or thread is inside a handler's transaction of this store."""
+    return backend.capabilities.joins_transactions and backend.transactions.is_inside()
+
+
 def refuse_nested(backend: Backend) -> None:
     """Refuse a transaction inside a transaction: the inner one would wait for the outer one to end."""
-    if backend.capabilities.joins_transactions and backend.transactions.is_inside():
+    if is_inside(backend):
         message = "a transaction is open here already: write through its connection, or use a savepoint"
         raise ConfigError(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.job_lists import SeenJob
 from holdfast.store.jobs import Extender, JobStore
 from holdfast.store.streams import Streams
 from holdfast.store.values import (
@@ -46,6 +47,10 @@ class Insight(Protocol):
 
     async def find(self, prefix: str, limit: int) -> list[str]:
         """Return at most `limit` ids of jobs that begin with `prefix`; or, for a short id, the only one it names."""
+        ...
+
+    async def states(self, job_ids: Sequence[str]) -> list[SeenJob]:
+        """Return the states and results of many jobs, in one statement; one that does not exist is left out."""
         ...
 
     async def jobs(self, selection: JobFilter) -> JobPage:
@@ -150,7 +155,11 @@ class Transactions(Protocol):
 
 
 class Notifier(Protocol):
-    """Notifications that there may be new jobs or events. They may be lost or false: polling is authoritative."""
+    """Notifications, of new jobs and events, and of ended jobs. They may be lost or false: polling is authoritative.
+
+    Ended jobs are notified of only where something waits for one. A waiter in another process announces itself with
+    `expect_ends`, which is effective for some seconds; so jobs that nothing waits for cost nothing.
+    """
 
     def notify(self) -> None:
         """Notify all listeners, in this and in other processes. Never blocks, never raises."""
@@ -158,6 +167,18 @@ class Notifier(Protocol):
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake`, from any thread, at each notification, until the returned function is called."""
+        ...
+
+    def notify_ends(self) -> None:
+        """Notify those that wait for the end of jobs: jobs may have ended. Never blocks, never raises."""
+        ...
+
+    def listen_ends(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake`, from any thread, when jobs may have ended, until the returned function is called."""
+        ...
+
+    def expect_ends(self) -> None:
+        """Ask all processes to notify of ends for `EXPECTED_FOR` seconds. Never blocks, never raises."""
         ...
 
 

@@ -140,6 +140,14 @@ class StoredResult(NamedTuple):
     result: str | None
 
 
+class SeenJob(NamedTuple):
+    """A job as one that waits for it sees it (`job_states`): its state, and its result if it is completed."""
+
+    id: str
+    state: str
+    result: str | None
+
+
 class NextDue(NamedTuple):
     """How long until the next scheduled job is due (`next_due`)."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from holdfast.model.job import JobState, Lease, NewJob
+from holdfast.store.job_lists import SeenJob
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Runner, Verb
 from holdfast.store.values import (
@@ -38,12 +39,17 @@ from holdfast.store.verbs import job_admin, job_views, maintenance, queue_views
 from holdfast.store.verbs import rescue as rescuing
 
 
-class JobsOverRows(ABC):
-    """`JobStore` without its hot paths."""
+def _nothing() -> None:
+    """Do nothing: in a transaction of the caller, jobs have not ended before it commits."""
 
-    def __init__(self, runner: Runner, rows: JobRows) -> None:
+
+class JobsOverRows(ABC):
+    """`JobStore` without its hot paths. `ended` is called after a write by which jobs may have ended."""
+
+    def __init__(self, runner: Runner, rows: JobRows, ended: Callable[[], None] | None = None) -> None:
         self._runner = runner
         self._rows = rows
+        self._ended = ended or _nothing
 
     @abstractmethod
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]: ...  # noqa: D102 - the port states the contracts
@@ -52,7 +58,11 @@ class JobsOverRows(ABC):
     async def claim(self, request: ClaimRequest) -> Claim: ...  # noqa: D102
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
-        return await self._runner.write(lambda: finishing.finish(self._rows, finishes)) if finishes else []
+        if not finishes:
+            return []
+        verdicts = await self._runner.write(lambda: finishing.finish(self._rows, finishes))
+        self._ended()
+        return verdicts
 
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:  # noqa: D102
         return await self._runner.write(lambda: rescuing.release(self._rows, leases, started=started))
@@ -70,23 +80,33 @@ class JobsOverRows(ABC):
         asked_at = time.monotonic()
         if not await self.prepare_rescue(unbroken):
             return []
-        return await self._runner.write(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
+        rescued = await self._runner.write(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
+        if rescued:
+            self._ended()
+        return rescued
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
         """Return, by a cheap read, whether there is an expired lease to take."""
         return await self._runner.look(lambda: rescuing.any_expired(self._rows, unbroken))
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
-        return await self._runner.write(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))
+        rescued = await self._runner.write(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))
+        if rescued:
+            self._ended()
+        return rescued
 
     async def reset(self, job_id: str) -> bool:  # noqa: D102
         return await self._runner.write(lambda: job_admin.reset(self._rows, job_id))
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
-        return await self._runner.write(lambda: job_admin.cancel(self._rows, job_id, reason))
+        cancellation = await self._runner.write(lambda: job_admin.cancel(self._rows, job_id, reason))
+        self._ended()
+        return cancellation
 
     async def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:  # noqa: D102
-        return await self._runner.write(lambda: job_admin.cancel_all(self._rows, job_ids, reason))
+        cancellations = await self._runner.write(lambda: job_admin.cancel_all(self._rows, job_ids, reason))
+        self._ended()
+        return cancellations
 
     async def delete(  # noqa: D102
         self, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
@@ -142,6 +162,9 @@ class InsightOverRows:
 
     async def find(self, prefix: str, limit: int) -> list[str]:  # noqa: D102
         return await self._runner.look(lambda: job_views.find(self._rows, prefix, limit))
+
+    async def states(self, job_ids: Sequence[str]) -> list[SeenJob]:  # noqa: D102
+        return await self._runner.look(lambda: job_views.states(self._rows, job_ids))
 
     async def jobs(self, selection: JobFilter) -> JobPage:  # noqa: D102
         return await self._runner.look(lambda: job_views.jobs(self._rows, selection))

@@ -18,6 +18,9 @@ from functools import partial
 
 from holdfast.concurrency.store_threads import store_thread_name
 
+EXPECTED_FOR = 6.0
+"""Seconds for which an announced waiter is notified of ends; it announces itself again before."""
+
 
 class StopSignal(threading.Event):
     """Set to end a thread, which can also wait for it together with a socket: the descriptor is readable then."""
@@ -47,34 +50,53 @@ class LocalNotifier:
         self._logger = logging.getLogger(f"holdfast.{store}")
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
+        self._waiters: list[Callable[[], None]] = []
         self._stop: StopSignal | None = None
         self._threads: list[threading.Thread] = []  # those that may still run
 
     def notify(self) -> None:
         """Wake the listeners of this process; one that cannot be woken is removed."""
-        for wake in tuple(self._listeners):
+        self._wake(self._listeners)
+
+    def notify_ends(self) -> None:
+        """Wake those that wait for the end of a job in this process."""
+        if self._waiters:
+            self._wake(self._waiters)
+
+    def expect_ends(self) -> None:
+        """Do nothing: within a process, and where others see each commit, ends are always notified of."""
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at each notification until the returned function is called."""
+        return self._add(self._listeners, wake)
+
+    def listen_ends(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at each notification of ends until the returned function is called."""
+        return self._add(self._waiters, wake)
+
+    def _wake(self, listeners: list[Callable[[], None]]) -> None:
+        for wake in tuple(listeners):
             try:
                 wake()
             except Exception as error:  # noqa: BLE001 - the notifying call has committed, and must not fail
                 self._logger.debug("dropped a listener that cannot be woken: %s", error)
-                self._remove(wake)
+                self._remove(listeners, wake)
 
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at each notification until the returned function is called."""
+    def _add(self, listeners: list[Callable[[], None]], wake: Callable[[], None]) -> Callable[[], None]:
         with self._lock:
-            self._listeners.append(wake)
+            listeners.append(wake)
             if self._stop is None and self._watch is not None:
                 stop = StopSignal()
                 self._start("watch", partial(self._watch, stop))
                 self._stop = stop
-        return partial(self._remove, wake)
+        return partial(self._remove, listeners, wake)
 
-    def _remove(self, wake: Callable[[], None]) -> None:
+    def _remove(self, listeners: list[Callable[[], None]], wake: Callable[[], None]) -> None:
         """Remove a listener; after the last one, request the end of the watching thread."""
         with self._lock:
-            if wake in self._listeners:
-                self._listeners.remove(wake)
-            if not self._listeners:
+            if wake in listeners:
+                listeners.remove(wake)
+            if not self._listeners and not self._waiters:
                 self._end_watch()
 
     def _end_watch(self) -> None:
@@ -86,6 +108,7 @@ class LocalNotifier:
         """Remove all listeners, and request the end of the threads."""
         with self._lock:
             self._listeners.clear()
+            self._waiters.clear()
             self._end_watch()
 
     def _start(self, name: str, run: Callable[[], None]) -> None:

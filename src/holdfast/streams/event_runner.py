@@ -43,7 +43,22 @@ from holdfast.streams.progress import ShareProgress
 _logger = logging.getLogger("holdfast.streams")
 Pause = Callable[[float], Awaitable[bool]]
 _STORE_WAIT = 0.2
+_valued: set[str] = set()  # consumers whose handlers return values; each is logged once
 _UNKNOWN: Final = "the handler has ended, but the outcome of its transaction is unknown"
+
+
+def check_returned(consumer: str, value: object) -> None:
+    """Raise `ConfigError` if the handler's work is unfinished; log a value: it is not stored, events have no result."""
+    reason = undone_reason(value)
+    if reason is not None:
+        raise ConfigError(f"consumer {consumer!r} {reason}")
+    if value is not None and consumer not in _valued:
+        _valued.add(consumer)
+        _logger.warning(
+            "consumer %s: the %s that its handler returned is not stored, because an event has no result: write it in "
+            "ctx.transaction(), and return nothing (logged once per consumer)",
+            consumer, type(value).__name__,
+        )  # fmt: skip
 
 
 class Stopped(Exception):  # noqa: N818
@@ -340,9 +355,7 @@ class EventRunner:
             value = await self._handlers.in_loop(lambda: self._consumer.handler(*arguments), self._grant, self, limit)
         else:
             value = await self._handlers.in_thread(lambda: self._consumer.handler(*arguments), self._grant, self)
-        reason = undone_reason(value)
-        if reason is not None:
-            raise ConfigError(f"consumer {self._consumer.name!r} {reason}")
+        check_returned(self._consumer.name, value)
 
     def _knows_interruption(self, effect: EventEffect) -> bool:
         """Whether the handler was interrupted and has noticed it."""

@@ -148,6 +148,8 @@ class Attempts:
         context = self._contexts.pop(key, None)
         if outcome is not None:
             outcome = await self._unless_settled(context, outcome)
+        if outcome is None:  # completed in a transaction, here or in a child process, which cannot know of waiters
+            self._backend.notifier.notify_ends()
         if self.logs_ends:  # without an outcome its own transaction has completed it, unless it was aborted
             _log_end(job, "aborted" if is_aborted else "completed" if outcome is None else _word(outcome), began)
         self._ended(job, outcome if outcome is None else self._logged(job, outcome))

@@ -60,7 +60,7 @@ class PostgresParts(StoreParts):
         self.callers = callers = PostgresCallers(location, statements)
         self.blockers = Blockers(self.runner)
         self._lanes = Lanes(self.runner)
-        self.jobs = self.jobs_over(self.runner)
+        self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
         self.insight = InsightOverRows(self.runner, self.rows, partial(facts, location.schema))
         self.schema = PostgresSchema(self.runner, location)
@@ -72,8 +72,9 @@ class PostgresParts(StoreParts):
             joined=lambda using: events_over(callers.runner(using)),
         )
 
-    def jobs_over(self, runner: Runner) -> PostgresJobs:  # noqa: D102
-        return PostgresJobs(runner, self.rows, lanes=self._lanes, floors=self._floors, blockers=self.blockers)
+    def jobs_over(self, runner: Runner, ended: Callable[[], None] | None = None) -> PostgresJobs:  # noqa: D102
+        lanes, floors, blockers = self._lanes, self._floors, self.blockers
+        return PostgresJobs(runner, self.rows, lanes=lanes, floors=floors, blockers=blockers, ended=ended)
 
     def _became_ready(self, places: Sequence[Place]) -> None:
         """Lower the claim floors to these places, and notify waiting workers."""

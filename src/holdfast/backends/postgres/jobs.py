@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import psycopg
@@ -29,8 +29,17 @@ COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round
 class PostgresJobs(JobsOverRows):
     """`JobStore` on PostgreSQL."""
 
-    def __init__(self, runner: Runner, rows: JobRows, *, lanes: Lanes, floors: Floors, blockers: Blockers) -> None:
-        super().__init__(runner, rows)
+    def __init__(
+        self,
+        runner: Runner,
+        rows: JobRows,
+        *,
+        lanes: Lanes,
+        floors: Floors,
+        blockers: Blockers,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(runner, rows, ended)
         self._lanes = lanes
         self._floors = floors
         self._blockers = blockers
@@ -70,6 +79,7 @@ class PostgresJobs(JobsOverRows):
         """Complete a batch without heads of order keys in one statement; other batches use the shared code."""
         if finishes and only_completes(finishes):
             refused, heads = await self._runner.once(lambda: complete_all(finishes, keyed=False))
+            self._ended()
             if not heads:
                 if not refused:
                     return [Verdict.DONE] * len(finishes)

@@ -11,7 +11,8 @@ import logging
 import random
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from enum import StrEnum
 from typing import Any
 
 import psycopg
@@ -30,15 +31,26 @@ _LONGEST_PAUSE = 30.0
 _logger = logging.getLogger("holdfast.postgres")
 
 
-class Listener:
-    """Calls `wake` at each notification on the channel that does not carry our own mark."""
+class NotificationKind(StrEnum):
+    """What a notification says; it stands before the mark of its sender."""
 
-    def __init__(self, location: PostgresLocation, channel: str, own_mark: str, wake: Callable[[], None]) -> None:
+    JOBS = ""  # there may be new jobs or events
+    ENDS = "ends"  # jobs may have ended
+    EXPECTED = "expected"  # something waits for the end of a job
+    PROBE = "probe"  # of a listener, to itself
+
+
+class Listener:
+    """Calls `hear` with the kinds of the notifications on the channel that do not carry our own mark."""
+
+    def __init__(
+        self, location: PostgresLocation, channel: str, own_mark: str, hear: Callable[[Collection[str]], None]
+    ) -> None:
         self._location = location
         self._channel = sql.Identifier(channel)
         self._own_mark = own_mark
-        self._probe = f"probe {own_mark}"
-        self._wake = wake
+        self._probe = f"{NotificationKind.PROBE} {own_mark}"
+        self._hear = hear
 
     def run(self, stop: StopSignal) -> None:
         """Listen until `stop` is set; an error only delays notifications, so it is logged, and another try follows."""
@@ -51,7 +63,7 @@ class Listener:
                 connection = connect_blocking(self._location)
                 if not stop.is_set():
                     _send(connection, sql.SQL("listen {}").format(self._channel))
-                    self._wake()  # for notifications sent before LISTEN
+                    self._hear({NotificationKind.JOBS, NotificationKind.ENDS})  # for notifications sent before LISTEN
                     self._listen(connection, stop)
             except (psycopg.Error, StoreError, OSError) as error:
                 if not warned and not stop.is_set():
@@ -79,12 +91,13 @@ class Listener:
             if probed_at is None and now >= next_probe:
                 _send(connection, sql.SQL("notify {}, {}").format(self._channel, sql.Literal(self._probe)))
                 probed_at = now
-            marks = _received(connection)
-            if self._probe in marks:
+            received = _received(connection)
+            if self._probe in received:
                 probed_at, next_probe = None, now + _PROBE_EVERY
-            if any(mark not in {self._probe, self._own_mark} for mark in marks):
-                self._wake()
-            if not marks:
+            kinds = {kind for kind, _, mark in (text.rpartition(" ") for text in received) if mark != self._own_mark}
+            if kinds:
+                self._hear(kinds)
+            if not received:
                 until = next_probe if probed_at is None else probed_at + _PROBE_TIMEOUT
                 poll.poll(max(1, int((until - time.monotonic()) * 1000) + 1))
 
@@ -95,10 +108,10 @@ def _send(connection: Connection[Any], command: sql.Composed) -> None:
 
 
 def _received(connection: Connection[Any]) -> list[str]:
-    """Return the marks of the notifications received; straight from libpq, since the driver's API takes too long."""
+    """Return the notifications received; straight from libpq, since the driver's API takes too long."""
     session = connection.pgconn
     session.consume_input()
-    marks: list[str] = []
+    texts: list[str] = []
     while (notification := session.notifies()) is not None:
-        marks.append(notification.extra.decode())
-    return marks
+        texts.append(notification.extra.decode())
+    return texts

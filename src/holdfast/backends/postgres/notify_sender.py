@@ -24,11 +24,10 @@ _TIMEOUT = 5.0
 
 
 class NotifyConnection:
-    """A connection for one command. A pause follows each run, a longer one if a notification had to wait."""
+    """A connection for notifications. A pause follows each command, a longer one if a notification had to wait."""
 
-    def __init__(self, location: PostgresLocation, command: bytes) -> None:
+    def __init__(self, location: PostgresLocation) -> None:
         self._location = location
-        self._command = command
         self._lock = threading.Lock()
         self._connection: Connection[Any] | None = None
         self._is_answered = True
@@ -40,7 +39,7 @@ class NotifyConnection:
         """The remaining seconds of the pause."""
         return max(0.0, self._rests_until - time.monotonic())
 
-    def try_now(self) -> bool:
+    def try_now(self, command: bytes) -> bool:
         """Send without waiting; False if the sender thread must send, now or after a pause. Safe from any thread."""
         if not self._lock.acquire(blocking=False):
             return False
@@ -56,7 +55,7 @@ class NotifyConnection:
             if not self._is_answered or has_gone(connection):
                 return False
             self._is_answered = False
-            session.send_query(self._command)
+            session.send_query(command)
             self._pause = _SHORTEST_PAUSE
             self._rests_until = now + self._pause
             return session.flush() == 0
@@ -66,7 +65,7 @@ class NotifyConnection:
         finally:
             self._lock.release()
 
-    def send(self) -> None:
+    def send(self, command: bytes) -> None:
         """Send, over a new connection if necessary, and wait for the reply; errors of driver and store pass through."""
         with self._lock:
             connection = self._connection
@@ -77,7 +76,7 @@ class NotifyConnection:
                     self._drop()
                     connection = self._connection = connect_blocking(self._location)
                 self._is_answered = False
-                connection.pgconn.send_query(self._command)
+                connection.pgconn.send_query(command)
                 await_answers(connection, _TIMEOUT)
             except BaseException:
                 self._drop()

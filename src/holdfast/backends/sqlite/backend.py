@@ -84,7 +84,7 @@ class SqliteParts(StoreParts):
             lambda _: notify(),
         )
         self._closing = (notifier, self.transactions, reporter, leader, self.reader, self.writer)
-        self.jobs = self.jobs_over(self.runner)
+        self.jobs = SqliteJobs(self.runner, self.rows, notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
         self.insight = InsightOverRows(self.runner, self.rows, facts(location))
         self.schema = SqliteSchema(self.runner, location)

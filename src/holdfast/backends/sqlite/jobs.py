@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -29,8 +29,8 @@ T = TypeVar("T")
 class SqliteJobs(JobsOverRows):
     """`JobStore` on SQLite."""
 
-    def __init__(self, runner: Runner, rows: JobRows) -> None:
-        super().__init__(runner, rows)
+    def __init__(self, runner: Runner, rows: JobRows, ended: Callable[[], None] | None = None) -> None:
+        super().__init__(runner, rows, ended)
         self._was_full = False
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts

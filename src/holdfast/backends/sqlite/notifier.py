@@ -93,6 +93,7 @@ class SqliteNotifier(LocalNotifier):
         finally:
             if has_moved:
                 self.notify()
+                self.notify_ends()
 
     def _poll(self, connect: Callable[[], Connection], stop: StopSignal) -> None:
         """Poll until `stop` is set; an error only delays notifications, so it is logged and polling starts again."""
@@ -118,6 +119,7 @@ class SqliteNotifier(LocalNotifier):
                     has_moved = watch.has_moved()
                 if has_moved:
                     self.notify()
+                    self.notify_ends()  # any commit may have ended a job
         finally:
             with watch.lock:
                 watch.is_open = False

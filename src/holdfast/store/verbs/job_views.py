@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -19,6 +19,7 @@ from holdfast.store.job_lists import (
     ListedAttempt,
     ListedJob,
     ListedLease,
+    SeenJob,
     StoredResult,
 )
 from holdfast.store.job_rows import JobRows
@@ -160,6 +161,11 @@ def result(rows: JobRows, job_id: str) -> Steps[str | None]:
     """Return the result of a completed job."""
     found = yield from rows.page(StoredResult, "job_result", id=job_id)
     return found[0].result if found else None
+
+
+def states(rows: JobRows, job_ids: Sequence[str]) -> Steps[list[SeenJob]]:
+    """Return the states of many jobs, without those that do not exist."""
+    return (yield from rows.page(SeenJob, "job_states", ids=list(job_ids)))
 
 
 def leases(rows: JobRows, limit: int, *, seq: int | None = None, expired_only: bool = False) -> Steps[list[LeaseView]]:

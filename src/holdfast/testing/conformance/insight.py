@@ -55,6 +55,29 @@ async def _pages(backend: Backend, selection: JobFilter) -> list[list[str]]:
         selection = msgspec.structs.replace(selection, cursor=page.cursor)
 
 
+class TestStates(Conformance):
+    """`Insight.states`."""
+
+    async def test_the_states_of_many_jobs_are_found_together(self, backend: Backend) -> None:
+        ids = {state: (await bring_to(backend, state))[0] for state in EVERY_STATE}
+        head, behind = (msgspec.structs.replace(a_job(), order_key="one") for _ in range(2))
+        await enqueue(backend, head, behind)
+        asked = [*ids.values(), behind.id, new_id()]
+
+        found = {job.id: job.state for job in await backend.insight.states(asked)}
+
+        assert found == {**{job_id: str(state) for state, job_id in ids.items()}, behind.id: "blocked"}
+
+    async def test_the_result_of_a_completed_job_comes_with_its_state(self, backend: Backend) -> None:
+        job = await hold_one(backend)
+        await finish(backend, job.lease, OUTCOMES["completed"])
+        (seen,) = await backend.insight.states([job.id])
+        assert (seen.id, seen.state, seen.result) == (job.id, "completed", '"paid"')
+
+    async def test_no_jobs_have_no_states(self, backend: Backend) -> None:
+        assert await backend.insight.states([]) == []
+
+
 class TestJobs(Conformance):
     """`Insight.job`, `find` and `jobs`."""
 

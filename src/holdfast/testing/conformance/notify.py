@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
+from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
-from holdfast.testing.conformance.base import Conformance, MakeBackend, a_job, enqueue
+from holdfast.testing.conformance.base import Conformance, MakeBackend, a_job, enqueue, finish, hold_one
 
 TIMEOUT = 10.0
 
@@ -83,6 +84,56 @@ class TestNotify(Conformance):
         assert calls == 1
         stop_failing()  # although it was already removed
         stop()
+
+
+class TestEnds(Conformance):
+    """Notifications of ended jobs, within one process."""
+
+    async def test_the_end_of_a_job_wakes_those_that_wait_for_one(self, backend: Backend) -> None:
+        heard, wake = waker()
+        job = await hold_one(backend)
+        stop = backend.notifier.listen_ends(wake)
+        await finish(backend, job.lease, Completed())
+        backend.notifier.notify_ends()
+        async with asyncio.timeout(TIMEOUT):
+            await heard.wait()
+        stop()
+
+    async def test_a_waiter_that_stopped_is_not_woken(self, backend: Backend) -> None:
+        (silent, wake_silent), (heard, wake_heard) = waker(), waker()
+        stop_silent = backend.notifier.listen_ends(wake_silent)
+        stop_heard = backend.notifier.listen_ends(wake_heard)
+        stop_silent()
+        backend.notifier.expect_ends()
+        backend.notifier.notify_ends()
+        async with asyncio.timeout(TIMEOUT):
+            await heard.wait()
+        assert not silent.is_set()
+        stop_heard()
+
+
+class TestEndsOfOthers(Conformance):
+    """Notifications of ended jobs across backends."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"notifies", "shared"})
+
+    async def test_a_job_that_ends_elsewhere_wakes_those_that_announced_themselves(
+        self, backend: Backend, make_backend: MakeBackend
+    ) -> None:
+        other = await make_backend()
+        heard, wake = waker()
+        stops = [other.notifier.listen_ends(wake), backend.notifier.listen(lambda: None)]
+        await asyncio.sleep(0.5)  # until both listen; what the beginning has notified of does not count
+        heard.clear()
+        async with asyncio.timeout(TIMEOUT):
+            waiting = asyncio.create_task(heard.wait())
+            while not heard.is_set():
+                other.notifier.expect_ends()
+                await asyncio.wait([waiting], timeout=0.1)
+                await finish(backend, (await hold_one(backend)).lease, Completed())
+                await asyncio.wait([waiting], timeout=0.2)
+        for stop in stops:
+            stop()
 
 
 class TestNotifyOthers(Conformance):

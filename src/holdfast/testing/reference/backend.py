@@ -16,6 +16,7 @@ from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.job_lists import SeenJob
 from holdfast.store.jobs import JobStore
 from holdfast.store.local_notifier import LocalNotifier
 from holdfast.store.stream_values import OwnedShares
@@ -202,6 +203,10 @@ class ReferenceInsight:
         records = self._model.records
         found = (each for each in records if each.startswith(prefix) or short_id(records[each].seq, each) == prefix)
         return sorted(found)[:limit]
+
+    async def states(self, job_ids: Sequence[str]) -> list[SeenJob]:
+        records = [record for job_id in job_ids if (record := self._model.records.get(job_id)) is not None]
+        return [SeenJob(record.new.id, record.state, record.result) for record in records]
 
     async def jobs(self, selection: JobFilter) -> JobPage:
         return views.jobs(self._model, selection)

@@ -11,13 +11,12 @@ from typing import Any, Protocol
 from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
 from holdfast.runtime.effect import EffectStage
 from holdfast.runtime.failure import describe
-from holdfast.runtime.handler_checks import undone_reason
 from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
 from holdfast.streams.context import EventContext
 from holdfast.streams.effect import EventEffect, StreamUnparked
 from holdfast.streams.event_retry import judge
-from holdfast.streams.event_runner import arguments_of_events
+from holdfast.streams.event_runner import arguments_of_events, check_returned
 from holdfast.worker.job_child.importing import RegisteredConsumer
 from holdfast.worker.job_child.protocol import CompletionStage, EventEnd, EventsEnded, RunEvents
 
@@ -88,9 +87,7 @@ class ChildEventCall:
                 effect = ChildEventEffect(self.backend, run.grant, run.commit, run.limit)
                 effect.link = self._link
                 arguments.append(EventContext(effect, run.attempt))
-            reason = undone_reason(await self._call(arguments))
-            if reason is not None:
-                raise ConfigError(f"consumer {consumer.name!r} {reason}")  # noqa: TRY301 - ends as a handler's error
+            check_returned(consumer.name, await self._call(arguments))
         except BaseException as error:  # noqa: BLE001 - every end of a handler is reported, SystemExit too
             return self._failed(error)
         return EventsEnded(EventEnd.DONE, clean=self.is_clean)
