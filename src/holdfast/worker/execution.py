@@ -44,7 +44,7 @@ class Execution(msgspec.Struct, frozen=True):
     ends_at_once: bool
     is_custom: bool
     isolates: bool
-    """Whether its jobs can run isolated, in a child process."""
+    """Whether its jobs run isolated, in a child process, after their worker was lost."""
     decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
 
     def arguments(self, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
@@ -84,7 +84,7 @@ def plan_for(task: Task) -> Execution:
         takes_context,
         at_once,
         is_custom=False,
-        isolates=can_isolate(task),
+        isolates=task.isolate and can_isolate(task),
         decode=task.signature.decode,
     )
 
