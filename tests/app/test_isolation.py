@@ -83,6 +83,6 @@ async def test_the_losses_of_a_job_that_opts_out_are_bounded(store: App):
 
 def test_a_setting_that_makes_no_sense_is_refused():
     with pytest.raises(ConfigError, match="isolate='no' is not a bool: pass True or False"):
-        App().task(isolate="no")(isolated.task.handler)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        App().task(isolate="no")(isolated.task.handler)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match='isolate=False contradicts executor="process": leave out one of them'):
         App().task(isolate=False, executor="process")(isolated.task.handler)

@@ -187,7 +187,7 @@ class _ImportGuard:
 
 def _refuse_threads_of(main: ModuleType, where: str) -> None:
     """Raise `ConfigError` if the import of the main file has left threads that run its code: they are a program."""
-    frames = sys._current_frames()  # noqa: SLF001 - documented
+    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and _runs(thread, frames.get(thread.ident or 0), main):
             message = f"{where} starts the thread {thread.name!r} when a child process imports it: {REMEDY}"
