@@ -30,7 +30,7 @@ from holdfast.cli.table import console
 _PERIOD: Final = 0.25
 
 
-class Figures(NamedTuple):
+class ProcessFigures(NamedTuple):
     """What a process does and has done."""
 
     slots: int = 0
@@ -44,7 +44,7 @@ class Figures(NamedTuple):
     events: int = 0
 
     @classmethod
-    def of(cls, process: WorkerProcess) -> Figures:
+    def of(cls, process: WorkerProcess) -> ProcessFigures:
         """Return the figures of a process, in its event loop."""
         figures = cls()
         if process.worker is not None:
@@ -64,7 +64,9 @@ class Figures(NamedTuple):
         return figures
 
 
-_NOW: Final = Figures._fields.index("done")  # the figures before this one are of the moment, the others are totals
+_NOW: Final = ProcessFigures._fields.index(
+    "done"
+)  # the figures before this one are of the moment, the others are totals
 
 
 class StatusText:
@@ -75,7 +77,7 @@ class StatusText:
         self._jobs = Rate()
         self._events = Rate()
 
-    def text(self, figures: Figures) -> str:
+    def text(self, figures: ProcessFigures) -> str:
         """Return the line."""
         now = time.monotonic()
         parts: list[str] = []
@@ -107,7 +109,7 @@ async def status_line(process: WorkerProcess, _seat: int = 0) -> AsyncGenerator[
     ):
 
         def refresh() -> None:
-            line = Text(text.text(Figures.of(process)), style="dim", no_wrap=True, overflow="ellipsis")
+            line = Text(text.text(ProcessFigures.of(process)), style="dim", no_wrap=True, overflow="ellipsis")
             live.update(line, refresh=True)
 
         async with _repeating(refresh):
@@ -141,13 +143,13 @@ class SharedFigures:
     """The figures of the processes of a supervisor, in memory that they share with it; made before the first fork."""
 
     def __init__(self, processes: int, *, has_consumers: bool) -> None:
-        self._slot = struct.Struct(f"{len(Figures._fields)}q")
+        self._slot = struct.Struct(f"{len(ProcessFigures._fields)}q")
         self._memory = mmap.mmap(-1, processes * self._slot.size)
         self._processes = processes
         self._text = StatusText(has_consumers=has_consumers)
 
-    def _read(self, seat: int) -> Figures:
-        return Figures(*self._slot.unpack_from(self._memory, seat * self._slot.size))
+    def _read(self, seat: int) -> ProcessFigures:
+        return ProcessFigures(*self._slot.unpack_from(self._memory, seat * self._slot.size))
 
     @contextlib.asynccontextmanager
     async def watch(self, process: WorkerProcess, seat: int) -> AsyncGenerator[None]:
@@ -155,7 +157,7 @@ class SharedFigures:
         before = self._read(seat)[_NOW:]
 
         def write() -> None:
-            figures = Figures.of(process)
+            figures = ProcessFigures.of(process)
             totals = [total + earlier for total, earlier in zip(figures[_NOW:], before, strict=True)]
             self._slot.pack_into(self._memory, seat * self._slot.size, *figures[:_NOW], *totals)
 
@@ -165,7 +167,7 @@ class SharedFigures:
     def line(self) -> str:
         """Return the line of the sum."""
         seats = [self._read(seat) for seat in range(self._processes)]
-        return self._text.text(Figures(*(sum(column) for column in zip(*seats, strict=True))))
+        return self._text.text(ProcessFigures(*(sum(column) for column in zip(*seats, strict=True))))
 
 
 # --- what is written meanwhile ----------------------------------------------------------------------------------------
