@@ -57,7 +57,7 @@ async def break_worker(app: App) -> None:
     def claim(*_: Any) -> Any:
         raise ZeroDivisionError("broken on purpose")
 
-    app.backend.jobs.claim = claim  # type: ignore[assignment,method-assign]
+    app.backend.jobs.claim = claim  # type: ignore[method-assign, assignment]
     await app.wake()
 
 

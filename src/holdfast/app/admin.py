@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
@@ -15,11 +16,13 @@ from holdfast.model.ids import check_id, find_by, id_text, new_id
 from holdfast.model.job import JobState, JobStateName, NewJob
 from holdfast.model.names import check_name
 from holdfast.runtime.text import clean
+from holdfast.runtime.unknown_queue import unknown_queue
 from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
+_logger = logging.getLogger("holdfast.jobs")
 _REASON_LIMIT = 2048
 _MOST = 1_000_000_000  # rows: a number that every store accepts
 _PRINTABLE_BITS = 128
@@ -172,8 +175,15 @@ class Queues:
         return await (await self._app.opened()).insight.queues()
 
     async def pause(self, queue: str) -> bool:
-        """Allow no claims from the queue; False if it was paused already."""
-        return await (await self._app.opened()).queues.pause(check_name("queue", queue))
+        """Allow no claims from the queue; False if it was paused already. Warns of a queue that is unknown."""
+        backend = await self._app.opened()
+        known = {task.queue for task in self._app.tasks}
+        if check_name("queue", queue) not in known:
+            known.update(view.name for view in await backend.insight.queues())
+        changed = await backend.queues.pause(queue)
+        if queue not in known:
+            _logger.warning("paused, but %s", unknown_queue(queue, known))
+        return changed
 
     async def resume(self, queue: str) -> bool:
         """Allow claims again; False if it was not paused."""

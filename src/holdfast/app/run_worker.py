@@ -48,10 +48,11 @@ def run_worker(
     node_id: str | None = None,
     timing: Timing | None = None,
     watch: Watch | None = None,
+    line: Callable[[], str] | None = None,
 ) -> int:
     """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code.
 
-    `watch` is entered while a single process runs.
+    `watch` is entered in each process while it runs; a supervisor shows `line` under the joined logs, on a terminal.
     """
     if settings.get("until_empty"):
         _warn_of_consumers(app)
@@ -71,7 +72,11 @@ def run_worker(
             process.node.incarnate(seat.worker_id)
         return process
 
-    return _run_many(app, make, processes, kill_after=sample.handlers_end_within + _BEYOND_DRAIN, name=name)
+    def run_child(seat: ChildSeat) -> int:
+        return _run_one(app, lambda: make(seat), watch, seat.index - 1)
+
+    kill_after = sample.handlers_end_within + _BEYOND_DRAIN
+    return _run_many(app, run_child, processes, kill_after=kill_after, name=name, line=line)
 
 
 def worker_process(
@@ -143,8 +148,8 @@ class WorkerProcess:
         return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
 
 
-Watch = Callable[[WorkerProcess], AbstractAsyncContextManager[None]]
-"""Observes a process while it runs, for example to show its status."""
+Watch = Callable[[WorkerProcess, int], AbstractAsyncContextManager[None]]
+"""Observes a process while it runs, for example to show its status; the number is its seat, from 0."""
 
 
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
@@ -173,7 +178,7 @@ def _warn_of_consumers(app: App) -> None:
     _logger.warning("until_empty runs only tasks: the consumers %s do not run here", names)
 
 
-def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None = None) -> int:
+def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None, seat: int = 0) -> int:
     """Run in this process until SIGTERM or SIGINT; return the exit code."""
 
     async def serve() -> int:
@@ -182,7 +187,7 @@ def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None = 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, process.stop)
         log_start(app, process)
-        async with nullcontext() if watch is None else watch(process):
+        async with nullcontext() if watch is None else watch(process, seat):
             code = await process.run()
         log_end(process)
         if process.may_leave_handlers:
@@ -229,17 +234,20 @@ def _warn_of_jobs_left(worker: Worker) -> None:
 
 
 def _run_many(
-    app: App, make: Callable[[ChildSeat], WorkerProcess], processes: int, *, kill_after: float, name: str | None
+    app: App,
+    run_child: Callable[[ChildSeat], int],
+    processes: int,
+    *,
+    kill_after: float,
+    name: str | None,
+    line: Callable[[], str] | None,
 ) -> int:
     """Run several processes under a supervisor; return the exit code."""
-
-    def run_child(seat: ChildSeat) -> int:
-        return _run_one(app, lambda: make(seat))
 
     def release(worker_id: str, reason: str) -> None:
         asyncio.run(release_worker(app, worker_id, reason))
 
-    supervisor = Supervisor(processes, run_child, release=release, kill_after=kill_after, name=name or "")
+    supervisor = Supervisor(processes, run_child, release=release, kill_after=kill_after, name=name or "", line=line)
     _close_before_forks(app)
     return supervisor.run()
 

@@ -22,8 +22,6 @@ from holdfast.worker.worker import Worker
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-_OF_PROGRAMS = (*WORKER_SETTINGS, "node_id", "timing")
-
 
 class AppWorkers:
     """What `App` offers under the same names."""
@@ -56,7 +54,7 @@ class AppWorkers:
         above one a supervisor starts that many, restarts those that die and releases their leases. The settings are
         those of `worker`. The worker owns the process: a handler stuck past its time limit ends it, with code 71.
         """
-        refuse_unknown("app.run_worker", settings, (*_OF_PROGRAMS, "processes"))
+        refuse_unknown("app.run_worker", settings, (*WORKER_SETTINGS, "processes", "node_id", "timing"))
         return run_worker(self._app, settings, processes=processes, node_id=node_id, timing=timing)
 
     def working(
@@ -68,7 +66,7 @@ class AppWorkers:
         block is cancelled and their error is raised. The end of the block drains, for at most `drain_timeout`; if the
         task is cancelled meanwhile, running jobs are released at once. The settings are those of `worker`.
         """
-        refuse_unknown("app.working", settings, _OF_PROGRAMS)
+        refuse_unknown("app.working", settings, (*WORKER_SETTINGS, "node_id", "timing"))
         return working(self._app, settings, node_id=node_id, timing=timing)
 
     async def drain(self, queue: str, batch: int = 50, **settings: Unpack[DrainSettings]) -> Totals:

@@ -9,6 +9,8 @@ from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
+from holdfast.model.names import check_name
+from holdfast.runtime.unknown_queue import unknown_queue
 
 _COLUMNS = (
     Column("queue"),
@@ -64,12 +66,12 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop claims from queues. Running jobs continue."""
 
     async def change(app: App) -> None:
-        known = {view.name for view in await app.queues.list()}
+        known = {view.name for view in await app.queues.list()}.union(task.queue for task in app.tasks)
         for name in names:
-            changed = await app.queues.pause(name)
+            changed = await app.backend.queues.pause(check_name("queue", name))  # `app.queues` would warn by a log
             click.echo(f"{name} {'paused' if changed else 'was already paused'}")
             if name not in known:
-                warn(f"no job was ever enqueued to {name}; its first jobs will wait")
+                warn(unknown_queue(name, known))
 
     target.run(change)
 

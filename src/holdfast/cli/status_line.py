@@ -1,15 +1,23 @@
-"""The live status line of `worker run` on a terminal: one line under the log, replaced four times per second."""
+"""The live status line of `worker run` on a terminal: under the log, replaced four times per second.
+
+```text
+   one process    the event loop of the worker refreshes it, with rich; what is printed meanwhile stands above it
+   several        each process writes its figures into shared memory; the supervisor shows the sum under the joined logs
+```
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import mmap
+import struct
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, TextIO, cast
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -22,62 +30,144 @@ from holdfast.cli.table import console
 _PERIOD: Final = 0.25
 
 
+class ProcessFigures(NamedTuple):
+    """What a process does and has done."""
+
+    slots: int = 0
+    running: int = 0
+    partitions: int = 0
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    ended: int = 0
+    """The number of attempts that ended, however they did."""
+    events: int = 0
+
+    @classmethod
+    def of(cls, process: WorkerProcess) -> ProcessFigures:
+        """Return the figures of a process, in its event loop."""
+        figures = cls()
+        if process.worker is not None:
+            status = process.worker.status()
+            totals = status.totals
+            figures = figures._replace(
+                slots=process.worker.settings.concurrency,
+                running=len(status.running),
+                done=totals.completed,
+                failed=totals.failed,
+                retried=totals.retried,
+                ended=totals.completed + totals.failed + totals.retried + totals.snoozed + totals.cancelled,
+            )
+        if process.node is not None:
+            node = process.node.status()
+            figures = figures._replace(partitions=len(node.shares), events=node.handled)
+        return figures
+
+
+_NOW: Final = ProcessFigures._fields.index(
+    "done"
+)  # the figures before this one are of the moment, the others are totals
+
+
+class StatusText:
+    """The text of the line, with rates over the last seconds."""
+
+    def __init__(self, *, has_consumers: bool) -> None:
+        self._has_consumers = has_consumers
+        self._jobs = Rate()
+        self._events = Rate()
+
+    def text(self, figures: ProcessFigures) -> str:
+        """Return the line."""
+        now = time.monotonic()
+        parts: list[str] = []
+        if figures.slots:
+            parts += [
+                f"running {figures.running}/{figures.slots}",
+                f"done {figures.done:,}",
+                f"failed {figures.failed:,}",
+                f"retried {figures.retried:,}",
+                f"{self._jobs.add(now, figures.ended):,.0f}/s",
+            ]
+        if self._has_consumers:
+            rate = f"{self._events.add(now, figures.events):,.0f}/s"
+            parts += [f"partitions {figures.partitions}", f"events {figures.events:,}", rate]
+        return "  ".join(parts)
+
+
+# --- one process ------------------------------------------------------------------------------------------------------
+
+
 @contextlib.asynccontextmanager
-async def status_line(process: WorkerProcess) -> AsyncIterator[None]:
+async def status_line(process: WorkerProcess, _seat: int = 0) -> AsyncGenerator[None]:
     """Show what a process does until the block ends; what is logged and printed meanwhile stands above the line."""
     out = console(stderr=True)
-    status = ProcessStatus(process)
+    text = StatusText(has_consumers=process.node is not None)
     with (
         Live(console=out, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False) as live,
         _above(out),
     ):
-        refreshing = asyncio.create_task(_refresh(live, status))
-        try:
+
+        def refresh() -> None:
+            line = Text(text.text(ProcessFigures.of(process)), style="dim", no_wrap=True, overflow="ellipsis")
+            live.update(line, refresh=True)
+
+        async with _repeating(refresh):
             yield
-        finally:
-            refreshing.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
-                await refreshing
 
 
-async def _refresh(live: Live, status: ProcessStatus) -> None:
-    while True:
-        live.update(status.text(time.monotonic()), refresh=True)
-        await asyncio.sleep(_PERIOD)
+@contextlib.asynccontextmanager
+async def _repeating(action: Callable[[], None]) -> AsyncGenerator[None]:
+    """Call `action` periodically while the block runs, and once at its end."""
+
+    async def repeat() -> None:
+        while True:
+            action()
+            await asyncio.sleep(_PERIOD)
+
+    repeating = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        repeating.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
+            await repeating
+        with contextlib.suppress(OSError):
+            action()
 
 
-class ProcessStatus:
-    """What the status line says of a process."""
+# --- several processes ------------------------------------------------------------------------------------------------
 
-    def __init__(self, process: WorkerProcess) -> None:
-        self._process = process
-        self._jobs = Rate()
-        self._events = Rate()
 
-    def text(self, now: float) -> Text:
-        """Return the line."""
-        parts: list[str] = []
-        worker, node = self._process.worker, self._process.node
-        if worker is not None:
-            status = worker.status()
-            totals = status.totals
-            ended = totals.completed + totals.retried + totals.snoozed + totals.failed + totals.cancelled
-            parts += [
-                str(status.phase),
-                f"{len(status.running)}/{worker.settings.concurrency} jobs",
-                f"done {totals.completed:,}",
-                f"failed {totals.failed:,}",
-                f"retried {totals.retried:,}",
-                f"{self._jobs.add(now, ended):,.0f}/s",
-            ]
-        if node is not None:
-            seen = node.status()
-            parts += [
-                f"{len(seen.shares)} partitions",
-                f"events {seen.handled:,}",
-                f"{self._events.add(now, seen.handled):,.0f}/s",
-            ]
-        return Text("  ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+class SharedFigures:
+    """The figures of the processes of a supervisor, in memory that they share with it; made before the first fork."""
+
+    def __init__(self, processes: int, *, has_consumers: bool) -> None:
+        self._slot = struct.Struct(f"{len(ProcessFigures._fields)}q")
+        self._memory = mmap.mmap(-1, processes * self._slot.size)
+        self._processes = processes
+        self._text = StatusText(has_consumers=has_consumers)
+
+    def _read(self, seat: int) -> ProcessFigures:
+        return ProcessFigures(*self._slot.unpack_from(self._memory, seat * self._slot.size))
+
+    @contextlib.asynccontextmanager
+    async def watch(self, process: WorkerProcess, seat: int) -> AsyncGenerator[None]:
+        """Write the figures of a process; it adds to the totals of its predecessors in the seat."""
+        before = self._read(seat)[_NOW:]
+
+        def write() -> None:
+            figures = ProcessFigures.of(process)
+            totals = [total + earlier for total, earlier in zip(figures[_NOW:], before, strict=True)]
+            self._slot.pack_into(self._memory, seat * self._slot.size, *figures[:_NOW], *totals)
+
+        async with _repeating(write):
+            yield
+
+    def line(self) -> str:
+        """Return the line of the sum."""
+        seats = [self._read(seat) for seat in range(self._processes)]
+        return self._text.text(ProcessFigures(*(sum(column) for column in zip(*seats, strict=True))))
 
 
 # --- what is written meanwhile ----------------------------------------------------------------------------------------
@@ -111,7 +201,7 @@ class LinesAbove:
 
 
 @contextlib.contextmanager
-def _above(out: Console) -> Iterator[None]:
+def _above(out: Console) -> Generator[None]:
     """Lead the standard streams, if they are terminals, and the log handlers on them above the status line."""
     before = {name: cast("TextIO", getattr(sys, name)) for name in ("stdout", "stderr")}
     above = {name: LinesAbove(out, stream) for name, stream in before.items() if stream.isatty()}

@@ -7,10 +7,9 @@ are data: markup in them is not interpreted, and control characters are escaped.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import click
 from rich import box
@@ -95,9 +94,9 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
-def is_live_terminal() -> bool:
-    """Return whether stderr is a terminal on which a line can be replaced; `FORCE_COLOR` does not make it one."""
-    return sys.stderr.isatty() and not console(stderr=True).is_dumb_terminal
+def is_live_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal on which a line can be replaced; `FORCE_COLOR` does not make it one."""
+    return stream.isatty() and not console().is_dumb_terminal
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:

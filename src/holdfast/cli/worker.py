@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -114,14 +115,24 @@ def run(
     given = {name: value for name, value in settings.items() if value is not None}
     if recovery is not None:
         given["timing"] = Timing.for_recovery(recovery)
-    if not quiet and processes == 1 and is_live_terminal():
-        from holdfast.cli.status_line import status_line
-
-        given["watch"] = status_line
+    if not quiet:
+        given |= _display(processes, has_consumers=len(app.subscribed) > 0 and not until_empty)
     own = {name: given.pop(name) for name in WORKER_SETTINGS if name in given}
     wanted = cast("WorkerSettings", {"queues": _names(queues), "until_empty": until_empty, **own})
     code = run_worker(app, wanted, processes=processes, **given)
     click.get_current_context().exit(code)
+
+
+def _display(processes: int, *, has_consumers: bool) -> dict[str, Any]:
+    """Return how to show the live status line: on stderr, or under the joined logs on stdout; only on a terminal."""
+    if not is_live_terminal(sys.stderr if processes == 1 else sys.stdout):
+        return {}
+    from holdfast.cli.status_line import SharedFigures, status_line  # slow to import, and seldom needed
+
+    if processes == 1:
+        return {"watch": status_line}
+    figures = SharedFigures(processes, has_consumers=has_consumers)
+    return {"watch": figures.watch, "line": figures.line}
 
 
 def _check_consumers(app: App, options: Sequence[str], until_empty: bool) -> None:

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
 _making = threading.Lock()
 _inherited: list[object] = []  # kept until the process ends: a destructor would close the parent's connections
+_all: WeakSet[PerProcess[Any]] = WeakSet()
+_refusal: Callable[[], Exception] | None = None
+
+
+@contextmanager
+def refusing(error: Callable[[], Exception]) -> Generator[None]:
+    """Let every use of every such object, in any thread, raise `error()` while the block runs; not for nested blocks.
+
+    Those that were made before are put aside, so that the usual look at an object costs nothing more.
+    """
+    global _refusal  # noqa: PLW0603 - it applies to the whole process
+    with _making:
+        _refusal = error
+        aside = [(each, each.put_aside()) for each in _all]
+    try:
+        yield
+    finally:
+        with _making:
+            _refusal = None
+            for each, held in aside:
+                each.put_back(held)
+
+
+def check_usable() -> None:
+    """Raise the error of the surrounding `refusing` block, if there is one."""
+    if _refusal is not None:
+        raise _refusal()
 
 
 def _start_afresh() -> None:
@@ -28,6 +57,7 @@ class PerProcess(Generic[T]):
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._held: tuple[int, T] | None = None
+        _all.add(self)
 
     @property
     def here(self) -> T:
@@ -35,6 +65,7 @@ class PerProcess(Generic[T]):
         held = self._held
         if held is not None and held[0] == os.getpid():
             return held[1]
+        check_usable()
         with _making:
             held = self._held
             if held is None or held[0] != os.getpid():
@@ -42,6 +73,15 @@ class PerProcess(Generic[T]):
                     _inherited.append(held)
                 held = self._held = (os.getpid(), self._make())
         return held[1]
+
+    def put_aside(self) -> tuple[int, T] | None:
+        """Return what is held and forget it; for `refusing`."""
+        held, self._held = self._held, None
+        return held
+
+    def put_back(self, held: tuple[int, T] | None) -> None:
+        """Hold again what was put aside."""
+        self._held = self._held or held
 
     def take(self) -> T | None:
         """Return the object of this process, for its end, and forget it; None if there is none."""

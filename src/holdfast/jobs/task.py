@@ -39,6 +39,7 @@ class Task(msgspec.Struct, frozen=True):
     retry: RetryPolicy
     returns: Any = Any
     """The annotated type of what the handler returns, to which results are decoded."""
+    isolate: bool = True
 
     @property
     def reference(self) -> tuple[str, str] | None:
@@ -51,7 +52,8 @@ class TaskSettings(TypedDict, total=False):
 
     `retry` is seconds, a policy such as `Exponential()`, or a function `(attempt, error) -> seconds | None`.
     `executor="process"` runs the handler in a child process; by default an `async def` runs in the event loop and a
-    plain function in a thread. `timeout` limits one attempt.
+    plain function in a thread. `timeout` limits one attempt. `isolate=False`: a job whose worker died is not run in a
+    child process next; if it was the cause, it takes the jobs beside it down again, until it has failed.
     """
 
     name: str | None
@@ -61,6 +63,7 @@ class TaskSettings(TypedDict, total=False):
     timeout: float | timedelta | None
     retry: RetrySetting
     executor: ExecutorSetting | None
+    isolate: bool
 
 
 TASK_SETTINGS: Final = tuple(TaskSettings.__annotations__)
@@ -83,6 +86,7 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
         timeout=check_timeout(settings.get("timeout")),
         retry=policy_of(settings.get("retry")),
         returns=read_returns(handler),
+        isolate=_check_isolate(settings.get("isolate", True), settings.get("executor")),
     )
     if task.executor is Executor.PROCESS and task.reference is None:
         message = (
@@ -144,6 +148,14 @@ def check_timeout(timeout: float | timedelta | None) -> float | None:
         message = "timeout=0 would end every attempt before it begins: pass seconds, or None for no limit"
         raise ConfigError(message)
     return seconds
+
+
+def _check_isolate(isolate: object, executor: object) -> bool:
+    if not isinstance(isolate, bool):
+        raise ConfigError(f"isolate={isolate!r} is not a bool: pass True or False")
+    if not isolate and executor == Executor.PROCESS:
+        raise ConfigError('isolate=False contradicts executor="process": leave out one of them')
+    return isolate
 
 
 class Tasks:

@@ -16,8 +16,9 @@ A policy decides when the next attempt starts, or that there is none. `max_attem
 | `Custom(function)`         | the value of `function(n, error)`                                    |
 
 **Jitter.** Jobs that failed together, because a database restarted, would all be retried at the same moment and
-overload it again. `"full"` spreads the retries evenly between the floor and the ceiling, which puts the least load on a
-recovering service; `"equal"` keeps half of the ceiling and spreads the other half; `"none"` uses the ceiling itself.
+overload it again. `"equal"`, the default, keeps half of the ceiling and spreads the other half, so that no retry comes
+long before the delay that was asked for. `"full"` spreads the retries evenly between the floor and the ceiling, which
+puts the least load on a recovering service; `"none"` uses the ceiling itself.
 
 **A broken policy.** The `delay` of a user's policy may raise anything. The worker calls `decide`, which never raises:
 it falls back to the default policy and returns a description of the problem for the log.
@@ -105,7 +106,8 @@ def _cap_above(cap: float | timedelta, least: float, policy: str, part: str) -> 
 class Exponential(RetryPolicy):
     """A delay whose ceiling is multiplied by `factor` with each attempt, up to `cap`.
 
-    With `jitter="full"` the delay is drawn evenly from `floor` to the ceiling; a `floor` of 0 allows a retry at once.
+    The delay is drawn evenly from half of the ceiling to the ceiling: with `base=1` the first retry comes after 0.5 to
+    1 second. With `jitter="full"` it is drawn from `floor`, and a `floor` of 0 allows a retry at once.
     """
 
     __slots__ = ("_base", "_cap", "_factor", "_floor", "_jitter")
@@ -116,7 +118,7 @@ class Exponential(RetryPolicy):
         factor: float = 2,
         *,
         cap: float | timedelta = _HOUR,
-        jitter: Jitter = "full",
+        jitter: Jitter = "equal",
         floor: float | timedelta = 0,
     ) -> None:
         self._base = to_span(base, "the base of Exponential").total_seconds()

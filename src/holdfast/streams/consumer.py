@@ -19,7 +19,7 @@ from holdfast.runtime.handler_checks import refuse_generator
 from holdfast.store.stream_values import Start, StartAt, Subscription
 from holdfast.streams.handler_parameters import HandlerParameters, read_handler
 
-DEFAULT_RETRY: Final = Exponential(0.1, 2, cap=30, jitter="equal", floor=0)
+DEFAULT_RETRY: Final = Exponential(0.1, 2, cap=30)
 _DEFAULT_BATCH: Final = 100
 _MAX_BATCH: Final = 10_000
 

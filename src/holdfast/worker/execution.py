@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dis
 import inspect
+import sys
 from collections.abc import Callable
+from functools import reduce
 from types import FunctionType
 from typing import Any
 
@@ -15,7 +17,7 @@ from holdfast.jobs.run import arguments_of
 from holdfast.jobs.task import Task
 from holdfast.model.job import LeasedJob
 from holdfast.runtime.executor import Executor
-from holdfast.worker.job_child.pool import can_isolate
+from holdfast.worker.job_child.process import main_file
 
 _SUSPENDING = frozenset({"GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "YIELD_VALUE", "SEND"})
 
@@ -42,7 +44,7 @@ class Execution(msgspec.Struct, frozen=True):
     ends_at_once: bool
     is_custom: bool
     isolates: bool
-    """Whether its jobs can run isolated, in a child process."""
+    """Whether its jobs run isolated, in a child process, after their worker was lost."""
     decode: Callable[[str], tuple[list[Any], dict[str, Any]]]
 
     def arguments(self, job: LeasedJob, context: Context | None) -> tuple[list[Any], dict[str, Any]]:
@@ -50,6 +52,23 @@ class Execution(msgspec.Struct, frozen=True):
         if self.is_custom:
             return [job, context], {}
         return arguments_of(self.task, job, context)
+
+
+def can_isolate(task: Task) -> bool:
+    """Return whether a child process would find this task by its name, given the worker's loaded modules.
+
+    It would not if the task was registered by a call and the module has the plain function under that name.
+    """
+    if task.reference is None:
+        return False
+    module, qualname = task.reference
+    if module == "__main__" and main_file() is None:
+        return False
+    try:
+        found = reduce(getattr, qualname.split("."), sys.modules[module])
+    except (KeyError, AttributeError):
+        return False
+    return getattr(found, "task", None) is task
 
 
 def plan_for(task: Task) -> Execution:
@@ -65,7 +84,7 @@ def plan_for(task: Task) -> Execution:
         takes_context,
         at_once,
         is_custom=False,
-        isolates=can_isolate(task),
+        isolates=task.isolate and can_isolate(task),
         decode=task.signature.decode,
     )
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, OutcomeUnknown, StoreError, StoreUnav
 from holdfast.model.job import Lease
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.reachability import GAP_PER_LEASE
+from holdfast.runtime.unknown_queue import unknown_queue
 from holdfast.store.backend import Insight
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention
@@ -54,6 +55,7 @@ class StoreCalls:
         self._retention = retention
         self._until_idle = until_idle
         self._ended = ended
+        self._insight = insight
         self._dead_workers = DeadWorkers(insight)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._last_fence = 0  # the largest fence of a claim whose reply arrived
@@ -79,6 +81,22 @@ class StoreCalls:
             self._begin(self._prune())
         if decision.check_empty:
             self._begin(self._check_empty())
+
+    def warn_of_unknown_queues(self, used: Collection[str]) -> None:
+        """Warn of queues to serve that no task uses and the store does not know; beside the first claims."""
+        unused = [queue for queue in self._request(0).queues or () if queue not in used]
+        if unused:
+            self._begin(self._warn_of_unknown(unused, used))
+
+    async def _warn_of_unknown(self, unused: list[str], used: Collection[str]) -> None:
+        try:
+            stored = {view.name for view in await self._insight().queues()}
+        except StoreError as error:
+            _logger.debug("looking for the queues %s failed: %s", ", ".join(unused), error)
+            return
+        for queue in unused:
+            if queue not in stored:
+                _logger.warning("%s", unknown_queue(queue, stored.union(used)))
 
     async def finished(self) -> None:
         """Wait until no call is in flight."""

@@ -174,6 +174,7 @@ class Worker:
         exit_ = None
         try:
             await self._first_heartbeat(registered)
+            self._calls.warn_of_unknown_queues({plan.task.queue for plan in self._plans.values()})
             with quick_switches():
                 exit_ = await self._turn_until_exit(attempts)
             return exit_

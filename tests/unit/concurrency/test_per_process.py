@@ -6,7 +6,9 @@ import os
 import threading
 import time
 
-from holdfast.concurrency.per_process import PerProcess
+import pytest
+
+from holdfast.concurrency.per_process import PerProcess, check_usable, refusing
 
 
 def test_it_is_made_once_though_many_threads_ask_at_once():
@@ -57,3 +59,27 @@ def test_a_forked_child_makes_its_own_though_the_parent_was_making_one_and_never
     slow.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert pids.here == os.getpid()
+
+
+def test_while_use_is_refused_nothing_is_made_or_found_in_any_thread_and_afterwards_all_is_as_before():
+    made = PerProcess(object)
+    before = made.here
+    seen: list[type[BaseException]] = []
+
+    def use(held: PerProcess[object]) -> None:
+        try:
+            held.here  # noqa: B018
+        except LookupError as error:
+            seen.append(type(error))
+
+    with refusing(LookupError):
+        for held in (made, PerProcess(object)):
+            use(held)
+            thread = threading.Thread(target=use, args=(held,))
+            thread.start()
+            thread.join()
+        with pytest.raises(LookupError):
+            check_usable()
+    assert seen == [LookupError] * 4
+    check_usable()
+    assert made.here is before

@@ -56,6 +56,14 @@ def test_equal_jitter_keeps_half_of_the_ceiling():
     assert [seconds(policy, 2, draw=draw) for draw in (0, 0.5)] == [8, 12]
 
 
+def test_the_first_retry_comes_after_about_the_base_and_the_retries_of_many_jobs_are_spread():
+    policy = Exponential(base=1)
+    delays = [seconds(policy, 1, draw=number / 1000) for number in range(1000)]
+    assert min(delays) == 0.5
+    assert 0.99 < max(delays) < 1
+    assert len(set(delays)) == 1000
+
+
 @given(attempts, draws, spans, st.floats(1, 1000), st.sampled_from(["full", "equal", "none"]))
 def test_exponential_stays_between_floor_and_cap_at_any_attempt(attempt, draw, base, factor, jitter):
     policy = Exponential(base, factor, cap=3600, jitter=jitter, floor=base / 2)

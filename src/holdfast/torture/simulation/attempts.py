@@ -37,7 +37,7 @@ class _SimulatedGoing(Enum):
 RUNNING: Final = _SimulatedGoing.ON
 Running = Literal[_SimulatedGoing.ON]
 COMPLETED = Completed()
-_RETRY = Exponential(0.1, 2, cap=2.0)
+_RETRY = Exponential(0.1, 2, cap=2.0, jitter="full")
 _VERIFY_AGAIN = SECOND // 2
 _ROLLED_BACK = 0.2
 _PROMPT = 0.7

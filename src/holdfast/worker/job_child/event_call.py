@@ -8,7 +8,7 @@ import inspect
 import random
 from typing import Any, Protocol
 
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
+from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
 from holdfast.runtime.effect import EffectStage
 from holdfast.runtime.failure import describe
 from holdfast.runtime.threads import Threads

@@ -1,4 +1,9 @@
-"""How a job child finds a handler: by module and qualified name, as the worker imported it."""
+"""How a job child finds a handler: by module and qualified name, as the worker imported it.
+
+A main file without `if __name__ == "__main__":` starts its program again when a child imports it: a copy that enqueues,
+claims and serves beside the first. So the store cannot be used while a child imports, in any thread; the first try is
+reported to the worker at once, which kills the child. A main file whose import leaves threads running is refused too.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,32 @@ import importlib
 import logging
 import os
 import sys
+import threading
+from collections.abc import Callable
 from functools import reduce
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Final, Protocol, cast
 
 import msgspec
 
+from holdfast.concurrency.per_process import refusing
 from holdfast.errors import ConfigError
 from holdfast.jobs.task import Task
 from holdfast.store.backend import Backend
 from holdfast.streams.consumer import Consumer
-from holdfast.worker.job_child.protocol import Hello, MainFile, RunEvents, RunJob, loading_main
+from holdfast.worker.job_child.protocol import Hello, MainFile, RunEvents, RunJob
 
 _logger = logging.getLogger("holdfast.worker")
 _MAIN_NAME: Final = "__holdfast_main__"
 """The name of the worker's `__main__` in a child, so that code under `if __name__ == "__main__"` does not run."""
+
+
+REMEDY: Final = (
+    'put the program under `if __name__ == "__main__":`, or move the tasks to a separate module; a module with tasks '
+    "must start nothing when it is imported"
+)
 
 
 class HasStore(Protocol):
@@ -71,7 +85,9 @@ def remember(handler: object, registered: RegisteredConsumer) -> None:
 class Finder:
     """Imports handlers, each once."""
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, report: Callable[[str], None]) -> None:
+        """Import nothing yet. `report` is called, in any thread, if an import starts the program again."""
+        self._report = report
         sys.path[:] = [os.fsdecode(place) for place in hello.path]
         self._main_file = hello.main
         self._main: ModuleType | None = None
@@ -113,15 +129,21 @@ class Finder:
 
     def _import(self, name: str, qualname: str, owner: str) -> object:
         where = f"module {name!r} of {owner}"
+        guard = _ImportGuard(where, self._report)
         try:
-            module = self._load_main() if name == "__main__" else importlib.import_module(name)
+            with refusing(guard.refuse):
+                module = self._load_main() if name == "__main__" else importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, SystemExit too
+            guard.check()
             _logger.exception("%s cannot be imported in a child process", where)
             message = (
                 f"{where} cannot be imported in a child process: {type(error).__name__}: {error}. It must be "
-                "importable from the same sys.path as in the worker, and must not start anything when it is imported"
+                f"importable from the same sys.path as in the worker; {REMEDY}"
             )
             raise ConfigError(message) from error
+        guard.check()
+        if name == "__main__":
+            _refuse_threads_of(module, where)
         try:
             return cast("object", reduce(getattr, qualname.split("."), module))
         except AttributeError:
@@ -136,9 +158,52 @@ class Finder:
             if self._main_file is None:
                 message = "the worker's __main__ has no file"  # checked by the worker before
                 raise ConfigError(message)
-            with loading_main():
-                self._main = _load(self._main_file)
+            self._main = _load(self._main_file)
         return self._main
+
+
+class _ImportGuard:
+    """Refuses the use of the store by an import, and reports the first one."""
+
+    def __init__(self, where: str, report: Callable[[str], None]) -> None:
+        self._message = f"{where} uses the store when a child process imports it, as if the program started again"
+        self._message += f": {REMEDY}"
+        self._report = report
+        self._is_used = False
+
+    def refuse(self) -> ConfigError:
+        """Return the error for a call of the store; called in any thread."""
+        if not self._is_used:
+            self._is_used = True
+            _logger.error("%s", self._message)
+            self._report(self._message)
+        return ConfigError(self._message)
+
+    def check(self) -> None:
+        """Raise the error if the store was used, although the module may have suppressed it."""
+        if self._is_used:
+            raise ConfigError(self._message)
+
+
+def _refuse_threads_of(main: ModuleType, where: str) -> None:
+    """Raise `ConfigError` if the import of the main file has left threads that run its code: they are a program."""
+    frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and _runs(thread, frames.get(thread.ident or 0), main):
+            message = f"{where} starts the thread {thread.name!r} when a child process imports it: {REMEDY}"
+            _logger.error("%s", message)
+            raise ConfigError(message)
+
+
+def _runs(thread: threading.Thread, frame: FrameType | None, main: ModuleType) -> bool:
+    target = getattr(thread, "_target", None)  # it may not have been entered yet
+    if main.__name__ in {type(thread).__module__, getattr(target, "__module__", None)}:
+        return True
+    while frame is not None:
+        if frame.f_globals is vars(main):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _load(main: MainFile) -> ModuleType:

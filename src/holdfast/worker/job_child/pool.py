@@ -20,13 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
-from functools import reduce
 from typing import Final
 
+from holdfast.concurrency.per_process import check_usable
 from holdfast.errors import ConfigError
 from holdfast.jobs.effect import Settling
 from holdfast.jobs.run import outcome_of_error, outcome_of_timeout
@@ -35,6 +34,7 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Lost, Outcome, Snoozed
 from holdfast.runtime.failure import describe_reason
 from holdfast.worker.decision import Why
+from holdfast.worker.job_child.importing import REMEDY
 from holdfast.worker.job_child.process import ChildProcess, Gone, Word, main_file
 from holdfast.worker.job_child.protocol import (
     AttemptEnded,
@@ -45,7 +45,6 @@ from holdfast.worker.job_child.protocol import (
     RunEvents,
     RunJob,
     Unready,
-    is_loading_main,
 )
 
 _logger = logging.getLogger("holdfast.worker")
@@ -57,23 +56,6 @@ _START_AGAIN_AT_MOST: Final = 60.0
 _MAX_EXCUSED_STARTS: Final = 10
 """If a child never reaches the handler, its module may be the cause; if the system cannot start a child, it is not."""
 _GRACE: Final = 5.0
-
-
-def can_isolate(task: Task) -> bool:
-    """Return whether a child process would find this task by its name, given the worker's loaded modules.
-
-    It would not if the task was registered by a call and the module has the plain function under that name.
-    """
-    if task.reference is None:
-        return False
-    module, qualname = task.reference
-    if module == "__main__" and main_file() is None:
-        return False
-    try:
-        found = reduce(getattr, qualname.split("."), sys.modules[module])
-    except (KeyError, AttributeError):
-        return False
-    return getattr(found, "task", None) is task
 
 
 class HandlerNotFound(Exception):  # noqa: N818 - not an error of ours
@@ -146,12 +128,7 @@ class ChildPool:
 
     def __init__(self, *, lease: timedelta, limit: int, store: str | None = None) -> None:
         """Start nothing yet. `store` is the full URL of the worker's store; None: each child opens the app's store."""
-        if is_loading_main():
-            message = (
-                "the main file starts a worker when a child process of the worker loads it: put the start of the "
-                'worker under `if __name__ == "__main__":`'
-            )
-            raise ConfigError(message)
+        check_usable()  # a child of a child that imports the program would start it again
         self._lease = lease
         self._store = store
         self._places = asyncio.Semaphore(limit)
@@ -160,6 +137,7 @@ class ChildPool:
         self._attempts: dict[tuple[int, int], _Attempt] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._reported: set[str] = set()
 
     async def run(
         self, task: Task, job: LeasedJob, *, timeout: float | None, keeper: Settling | None = None
@@ -267,7 +245,17 @@ class ChildPool:
                 starting.callback(self._starts.release)
                 if not self._idle:
                     child = ChildProcess(store=self._store, gone=self._gone)
-                    return await self._run_in(child, attempt, run, timeout=timeout, starting=starting)
+                    try:
+                        return await self._run_in(child, attempt, run, timeout=timeout, starting=starting)
+                    except HandlerNotFound as error:
+                        self._report(str(error))
+                        raise
+
+    def _report(self, problem: str) -> None:
+        """Log at once, and once, what must be changed; the attempts of each job fail with the same words."""
+        if problem not in self._reported:
+            self._reported.add(problem)
+            _logger.error("a handler cannot run in a child process: %s", problem)
 
     def _message(self, attempt: _Attempt) -> RunJob:
         reference = attempt.task.reference
@@ -373,7 +361,7 @@ async def _begin(child: ChildProcess) -> None:
         async with asyncio.timeout(_START_LIMIT):
             word = await child.receive()
     except TimeoutError:
-        message = f"it had not imported the handler after {_START_LIMIT:g} s: a module must start nothing when imported"
+        message = f"it had not imported the handler after {_START_LIMIT:g} s: {REMEDY}"
         raise ChildNotStarted(message) from None
     match word:
         case Began():

@@ -257,7 +257,7 @@ class ChildProgram:
             message = f"the first message of the worker is {type(hello).__name__}, not Hello"
             raise TypeError(message)
         die_with(hello.worker)
-        finder = Finder(hello)
+        finder = Finder(hello, lambda problem: self._link.send(Unready(problem)))
         with asyncio.Runner() as runner:
             while isinstance(run := self._inbox.get(), RunJob | RunEvents):
                 self._serve(finder, run, runner)

@@ -18,8 +18,7 @@ handler come from the worker's memory, never from the store.
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
@@ -198,22 +197,3 @@ class Frames(Generic[T]):
             body = bytes(buffer[_PREFIX:end])
             del buffer[:end]
             yield self._decoder.decode(body)  # its errors are ValueErrors
-
-
-class _Loading:
-    main = False
-
-
-@contextmanager
-def loading_main() -> Generator[None]:
-    """Mark the block in which a child executes the worker's main file."""
-    _Loading.main = True
-    try:
-        yield
-    finally:
-        _Loading.main = False
-
-
-def is_loading_main() -> bool:
-    """Return whether this is a child that executes the worker's main file: no worker may be started then."""
-    return _Loading.main

@@ -26,6 +26,7 @@ _CHUNK: Final = 16 * 1024  # bytes per read: bounds the time that one child take
 _LINE: Final = 64 * 1024  # a longer line is cut
 _FULL: Final = 256 * 1024  # pending bytes at which reading stops
 _WRITE: Final = 4096  # a pipe that polls as writable has room for this much
+_ERASE: Final = b"\r\x1b[K"
 _LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the last reads if another process still writes
 
 
@@ -70,6 +71,7 @@ class JoinedLogs:
         self._sink = sink
         self._sources: list[Source] = []
         self._pending = bytearray()
+        self._line = b""  # stands under the logs
         self._is_writing = False
         self._is_paused = False
         self._lost = 0
@@ -93,6 +95,19 @@ class JoinedLogs:
         """Write a line of the supervisor, as the program has configured its log; otherwise with time and level."""
         self._emit_own(text, level)
         self._balance()
+
+    def show(self, line: str) -> None:
+        """Show a line under the logs, on a terminal, in place of the last one; skipped while the sink is busy."""
+        if self._pending and line:
+            return
+        try:
+            width = os.get_terminal_size(self._sink).columns
+        except OSError:  # not a terminal
+            return
+        if line or self._line:
+            self._line = line[: width - 1].encode()
+            self._pending += _ERASE + self._line
+            self._balance()
 
     def _emit_own(self, text: str, level: int) -> None:
         handler = next((handler for handler in _handlers() if handler.formatter is not None), None)
@@ -151,10 +166,13 @@ class JoinedLogs:
         return True
 
     def _emit(self, prefix: bytes, line: bytes | bytearray) -> None:
+        if self._line:
+            self._pending += _ERASE
         if not line.startswith(prefix):
             self._pending += prefix
         self._pending += line
         self._pending += b"\n"
+        self._pending += self._line
 
     def _close(self, source: Source) -> None:
         if not source.is_open:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildSeat", "Supervisor"]
 
+_LINE_EVERY: Final = 0.25  # seconds
 _END_TIMEOUT: Final = 5.0  # seconds at the end for the last releases, and for a slow reader of the logs
 
 
@@ -74,8 +75,8 @@ class Supervisor:
     `release(worker_id, reason)` releases the leases of a dead worker; it runs in a separate process, may raise, and is
     repeated until it succeeds. `name` is the prefix of worker ids (`name-w1-5f0c9a3e`). Children that still run
     `kill_after` seconds after they were asked to end are killed: it must be longer than the workers' drain timeout. The
-    joined logs go to the descriptor `sink`. A supervisor runs once, and while it runs it reaps every child of the
-    process, including those that it did not start.
+    joined logs go to the descriptor `sink`; if that is a terminal, `line` stands under them. A supervisor runs once,
+    and while it runs it reaps every child of the process, including those that it did not start.
     """
 
     def __init__(
@@ -88,11 +89,14 @@ class Supervisor:
         kill_after: float = 40.0,
         delays: Delays | None = None,
         sink: int = 1,
+        line: Callable[[], str] | None = None,
     ) -> None:
         if count < 1:
             message = f"processes={count} is invalid: a supervisor needs at least one"
             raise ConfigError(message)
         self._run_child = run_child
+        self._line = line
+        self._line_due = 0.0
         self._kill_after = kill_after
         self._selector = selectors.PollSelector()
         self._logs = JoinedLogs(self._selector, sink=sink)
@@ -133,6 +137,7 @@ class Supervisor:
         finally:
             self._lifeline.cut()  # after an unexpected error too, no process is left behind
             adopt_orphans(False)
+            self._logs.show("")
             self._logs.flush(within=_END_TIMEOUT)
             self._selector.close()
             os.close(self._wake_read)
@@ -155,6 +160,11 @@ class Supervisor:
         if all(seat.phase is SeatPhase.DONE for seat in self._seats) and (until is None or self._releases.is_empty):
             return
         dues = [due for due in (until, self._releases.due, *(seat.due for seat in self._seats)) if due is not None]
+        if self._line is not None:
+            if time.monotonic() >= self._line_due:
+                self._logs.show(self._line())
+                self._line_due = time.monotonic() + _LINE_EVERY
+            dues.append(self._line_due)
         for key, _ in self._selector.select(max(0.0, min(dues) - time.monotonic()) if dues else None):
             key.data()
 
