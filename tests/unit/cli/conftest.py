@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -80,6 +81,24 @@ class Shop:
 @pytest.fixture
 def shop(tmp_path) -> Shop:
     return Shop(f"sqlite:///{tmp_path}/jobs.db")
+
+
+@pytest.fixture
+def at_the_question(monkeypatch):
+    """Let something happen while a person reads the question and then agrees; returns the questions."""
+    questions: list[str] = []
+
+    def arrange(happens: Callable[[], Any]) -> list[str]:
+        def consent(question: str, *, yes: bool) -> None:
+            questions.append(question)
+            other = threading.Thread(target=happens)  # the command's own loop runs in this one
+            other.start()
+            other.join()
+
+        monkeypatch.setattr("holdfast.cli.job_bulk.require_consent", consent)
+        return questions
+
+    return arrange
 
 
 @pytest.fixture
