@@ -57,7 +57,7 @@ def enqueue(
     definition = app.tasks.get(task)
     args, kwargs = _decode(definition, document, arguments)
     chosen = TaskHandle(app, definition, definition.handler).options(
-        headers=dict(_pair(text, "--header", "NAME=TEXT") for text in headers), **options
+        headers=dict(pair(text, "--header", "NAME=TEXT") for text in headers), **options
     )
 
     async def put(_: App) -> JobHandle:
@@ -76,7 +76,7 @@ def _decode(task: Task, document: str | None, arguments: Sequence[str]) -> tuple
     if document is not None:
         positional, named = _read_document(document)
     for text in arguments:
-        name, value = _pair(text, "--arg", "NAME=JSON")
+        name, value = pair(text, "--arg", "NAME=JSON")
         if name in named:
             raise click.UsageError(f"the argument {name} is given twice")
         named[name] = _read_value(name, value)
@@ -101,7 +101,8 @@ def _read_value(name: str, value: str) -> msgspec.Raw:
     return msgspec.Raw(value.encode())
 
 
-def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+def pair(text: str, option: str, form: str) -> tuple[str, str]:
+    """Return the two parts of `NAME=…`; raise `UsageError` if the text has another form."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.UsageError(f"{option} {text!r} is not of the form {form}")

@@ -11,6 +11,7 @@ from holdfast.cli.category import category
 from holdfast.cli.consumer import consumer
 from holdfast.cli.demo.command import demo
 from holdfast.cli.doctor import doctor
+from holdfast.cli.event import event
 from holdfast.cli.exit_errors import MEANINGS, Root
 from holdfast.cli.job import job
 from holdfast.cli.lease import lease
@@ -27,6 +28,7 @@ COMMANDS: tuple[click.Command, ...] = (
     lease,
     consumer,
     category,
+    event,
     node,
     leader,
     schema,
