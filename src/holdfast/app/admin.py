@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from holdfast.app.bulk import FINISHED, NO_AGE, WAITING, JobSelection, cancel_batch, delete_batch
+from holdfast.app.bulk import FINISHED, NO_AGE, WAITING, JobSelection, cancel_batch, check_reason, delete_batch
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue import unknown_enqueue
@@ -16,14 +16,12 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, find_by, id_text, new_id
 from holdfast.model.job import JobState, NewJob
 from holdfast.model.names import check_name
-from holdfast.runtime.text import clean
 from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
 from holdfast.store.verbs.job_admin import not_found
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-_REASON_LIMIT = 2048
 _MOST = 1_000_000_000  # rows: a number that every store accepts
 _PRINTABLE_BITS = 128
 
@@ -36,14 +34,6 @@ def check_limit(limit: object) -> int:
         message = f"limit={'…' if is_vast else repr(limit)} is not a whole number from 1 to {_MOST}"
         raise ConfigError(message)
     return limit
-
-
-def check_reason(reason: object) -> str:
-    """Return the reason of a cancellation as it is stored; raise `ConfigError` if it is not a text."""
-    if not isinstance(reason, str):
-        given = f"the reason to cancel a job is of type {type(reason).__name__}"
-        raise ConfigError(f"{given}: pass a text that says why, or leave it out")
-    return clean(reason or "cancelled by an operator", _REASON_LIMIT)
 
 
 def _check_state(state: object, allowed: Iterable[JobState]) -> JobState:

@@ -14,8 +14,10 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.errors import ConfigError
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.runtime.text import clean
 from holdfast.store.values import Cancellation
 
 if TYPE_CHECKING:
@@ -24,9 +26,18 @@ if TYPE_CHECKING:
 BATCH = 200  # jobs in one transaction: it locks their rows
 _PAGE = 500
 _ID_BYTES = 16
+_REASON_LIMIT = 2048
 NO_AGE = timedelta(0)
 WAITING = (JobState.SCHEDULED, JobState.BLOCKED, JobState.READY)
 FINISHED = tuple(sorted(FINAL_STATES))
+
+
+def check_reason(reason: object) -> str:
+    """Return the reason of a cancellation as it is stored; raise `ConfigError` if it is not a text."""
+    if not isinstance(reason, str):
+        given = f"the reason to cancel a job is of type {type(reason).__name__}"
+        raise ConfigError(f"{given}: pass a text that says why, or leave it out")
+    return clean(reason or "cancelled by an operator", _REASON_LIMIT)
 
 
 class JobSelection(msgspec.Struct, frozen=True):

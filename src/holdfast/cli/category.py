@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.plural import counted
@@ -14,6 +15,9 @@ from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import CategoryNotFound
 from holdfast.model.event import DEFAULT_PARTITIONS, MAX_PARTITIONS
 from holdfast.store.stream_values import CategoryView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("category"),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.hints import command
 from holdfast.cli.job_enqueue import pair
@@ -20,10 +18,13 @@ from holdfast.cli.json_output import json_option, json_text, show_json
 from holdfast.cli.table import Cell, Column, console, displayed, piped, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import instant
-from holdfast.model.event import Appended
 from holdfast.store.stream_values import StartAt
-from holdfast.streams.event import Event
-from holdfast.streams.reading import After, EventPage
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+    from holdfast.model.event import Appended
+    from holdfast.streams.event import Event
+    from holdfast.streams.reading import After, EventPage
 
 _COLUMNS = (
     Column("recorded"),
@@ -125,6 +126,8 @@ class _Reader:
 
     async def follow(self, after: After, limit: int | None) -> AsyncIterator[Event]:
         """Yield the events, at most `limit`, and wait for more."""
+        import asyncio  # only here: importing it takes time
+
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         left = limit
 

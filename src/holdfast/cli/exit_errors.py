@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
+import sys
 from typing import Any, NoReturn
 
 import click
-from rich.text import Text
 
 from holdfast.cli.hints import runnable
-from holdfast.cli.table import console
 from holdfast.cli.text import block, mask
 from holdfast.errors import (
     ConfigError,
@@ -82,10 +80,15 @@ def _print(label: str, text: str, style: str) -> None:
     A line with a command is left to the terminal to wrap, so that the command can be copied as one line.
     """
     safe = block(mask(runnable(text)))
-    out = console(stderr=True)
-    if not out.is_terminal:
+    if not sys.stderr.isatty():
         click.echo(f"{label} {safe}", err=True)
         return
+    # Only here: most commands print no message, and importing rich takes time.
+    from rich.text import Text
+
+    from holdfast.cli.table import console
+
+    out = console(stderr=True)
     first, *others = safe.split("\n")
     for part in (Text.assemble((label, style), f" {first}"), *map(Text, others)):
         out.print(part, soft_wrap="holdfast " in part.plain)
@@ -146,5 +149,7 @@ class Root(Noun):
 
 
 def _show_traceback(error: BaseException) -> None:
+    import traceback  # only for an error
+
     text = "".join(traceback.format_exception(error))
     click.echo(block(mask(text)), err=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_id
 from holdfast.cli.job_bulk import cancel, delete
@@ -17,6 +17,9 @@ from holdfast.cli.json_output import details_fields, fields_of, json_option, sho
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.job import JobState
 from holdfast.store.values import JobDetails, JobPage, JobView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 # The most urgent first.
 _ORDER = (

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
-from rich.progress import Progress
 
-from holdfast.app.admin import check_reason
-from holdfast.app.app import App
-from holdfast.app.bulk import FINISHED, NO_AGE, WAITING, JobSelection, SelectedIds, cancel_batch, delete_batch
+from holdfast.app.bulk import (
+    FINISHED,
+    NO_AGE,
+    WAITING,
+    JobSelection,
+    SelectedIds,
+    cancel_batch,
+    check_reason,
+    delete_batch,
+)
 from holdfast.cli.confirm import require_consent, yes_to_all, yes_to_several
 from holdfast.cli.exit_errors import warn
 from holdfast.cli.hints import command
@@ -25,6 +31,9 @@ from holdfast.errors import ConfigError, JobNotFound
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Cancellation
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 T = TypeVar("T")
 LONG = 100  # jobs: fewer are changed before a progress bar would be visible
@@ -222,6 +231,8 @@ async def in_batches(
     selected: Sequence[SelectedJobs], change: Callable[[JobSelection, list[str]], Awaitable[T]], word: str
 ) -> AsyncIterator[T]:
     """Change the selected jobs batch by batch, with a progress bar on a terminal; yield the answers."""
+    from rich.progress import Progress  # only here: importing it takes time
+
     total = sum(len(ids) for _, ids in selected)
     out = console(stderr=True)
     with Progress(console=out, disable=not out.is_terminal or total < LONG, transient=True) as progress:

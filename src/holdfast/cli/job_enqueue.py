@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from holdfast.app.app import App
-from holdfast.app.job_handle import JobHandle
-from holdfast.app.tasks import TaskHandle
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
-from holdfast.jobs.task import Task
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+    from holdfast.app.job_handle import JobHandle
+    from holdfast.jobs.task import Task
 
 _PURPOSE = "the arguments are validated against the task, which needs its app"
 _named = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -53,6 +54,8 @@ def enqueue(
         raise click.UsageError(
             "--delay and --run-at exclude each other: --delay counts from now, --run-at is a time; give one"
         )
+    from holdfast.app.tasks import TaskHandle  # only here: importing it takes time
+
     app = target.app_with_tasks(_PURPOSE)
     definition = app.tasks.get(task)
     args, kwargs = _decode(definition, document, arguments)

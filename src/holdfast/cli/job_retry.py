@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from holdfast.app.app import App
 from holdfast.app.bulk import JobSelection
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import warn
@@ -16,6 +17,9 @@ from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 
 @click.command()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import fields_of, json_option, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("queue"),

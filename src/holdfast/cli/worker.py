@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import is_silent, json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
@@ -18,6 +17,9 @@ from holdfast.cli.times import duration, span
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
 from holdfast.store.values import WorkerView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("worker"),

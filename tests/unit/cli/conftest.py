@@ -145,5 +145,7 @@ def every_command(
     """Return all commands with their words; a group that does something by itself is one too."""
     if not isinstance(group, click.Group):
         return [(path, group)]
-    below = [pair for name, command in group.commands.items() for pair in every_command(command, (*path, name))]
+    ctx = click.Context(group)
+    named = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    below = [pair for name, command in named if command for pair in every_command(command, (*path, name))]
     return [(path, group), *below] if group.invoke_without_command else below
