@@ -17,14 +17,6 @@ from holdfast.cli.main import cli
 
 BOUND = 1.0  # seconds of CPU: about 0.1 on an idle machine, more while others use its caches
 _HEAVY = {"psycopg", "asyncio", "rich", "holdfast.app.app", "holdfast.worker", "importlib.metadata"}
-    "psycopg",
-    "asyncio",
-    "rich",
-    "holdfast.app.app",
-    "holdfast.backends",
-    "holdfast.worker",
-    "importlib.metadata",
-)
 _SHOW = """
 import atexit, sys
 from holdfast.cli.main import main
