@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any, NoReturn
 
@@ -119,6 +120,18 @@ class Noun(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the names of the commands."""
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; for `holdfast worker orders:app`, raise `UsageError` with the command that is meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if ":" in args[0] and self.get_command(ctx, "run") is not None:
+                meant = shlex.join(["holdfast", str(self.name), "run", *args])
+                raise click.UsageError(f"{error.message} Did you mean `{meant}`?", ctx) from None
+            raise
 
 
 class Root(Noun):

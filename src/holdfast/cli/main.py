@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from importlib import import_module
 from typing import NamedTuple
 
 import click
 
+from holdfast.cli.celery_hints import remedy_for
 from holdfast.cli.exit_errors import MEANINGS, Root
+from holdfast.cli.text import mask
 
 
 class LazyCommand(NamedTuple):
@@ -62,6 +65,23 @@ class Commands(Root):
             return None
         found: click.Command = getattr(import_module(f"holdfast.cli.{lazy.module}"), cmd_name)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; raise `UsageError` with the closest match if there is none."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            if close:
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; raise `UsageError` with the remedy for options that follow the command."""
+        remedy = remedy_for(args)
+        if remedy is not None:
+            raise click.UsageError(mask(remedy), ctx)
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.celery_hints import HintingCommand
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import is_silent, json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
@@ -39,7 +40,7 @@ def worker() -> None:
     """Run and list workers."""
 
 
-@worker.command()
+@worker.command(cls=HintingCommand)
 @app_argument
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Concurrent jobs per process.  [default: 10]")
