@@ -30,7 +30,13 @@ UNFENCED = {
 }
 UNFENCED_ON_SQLITE = {"extend_many": "of seqs that `held_among` found held under the write lock"}
 # The rules that may lock rows whatever their fence: those that take leases away, and an operator's.
-TAKERS = {"rescue.rescue": "Expired", "rescue.rescue_worker": "OfWorker", "job_admin._by_id": "ById"}
+TAKERS = {
+    "rescue.rescue": "Expired",
+    "rescue.rescue_worker": "OfWorker",
+    "job_admin._by_id": "ById",
+    "job_admin.cancel_all": "ByIds",
+    "job_admin.delete": "ByIds",
+}
 
 
 def changes_running(sql: str) -> bool:

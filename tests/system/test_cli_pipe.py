@@ -152,3 +152,15 @@ def test_completion_offers_commands_and_states(cli):
 
 def test_the_version_is_printed(cli):
     assert cli.run("--version").stdout.startswith("holdfast, version ")
+
+
+def test_events_are_followed_as_they_are_appended_until_ctrl_c(cli):
+    cli.run("schema", "install")
+    append = ("event", "append", "companies", "--stream", "company-7", "--name")
+    cli.run(*append, "founded")
+    with cli.started("event", "read", "companies", "--follow") as reader:
+        wait_for_line(reader, "founded")
+        cli.run(*append, "renamed")
+        wait_for_line(reader, "renamed")
+        reader.send_signal(signal.SIGINT)
+        assert reader.wait(20) == 130

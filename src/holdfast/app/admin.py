@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
+from holdfast.app.bulk import FINISHED, NO_AGE, WAITING, JobSelection, cancel_batch, check_reason, delete_batch
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue import unknown_enqueue
@@ -15,15 +17,14 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, find_by, id_text, new_id
 from holdfast.model.job import JobState, JobStateName, NewJob
 from holdfast.model.names import check_name
-from holdfast.runtime.text import clean
 from holdfast.runtime.unknown_queue import unknown_queue
 from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
+from holdfast.store.verbs.job_admin import not_found
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
 _logger = logging.getLogger("holdfast.jobs")
-_REASON_LIMIT = 2048
 _MOST = 1_000_000_000  # rows: a number that every store accepts
 _PRINTABLE_BITS = 128
 
@@ -36,6 +37,24 @@ def check_limit(limit: object) -> int:
         message = f"limit={'…' if is_vast else repr(limit)} is not a whole number from 1 to {_MOST}"
         raise ConfigError(message)
     return limit
+
+
+def _check_state(state: object, allowed: Iterable[JobState]) -> JobState:
+    states = list(allowed)
+    if state not in states:
+        raise ConfigError(f"{state!r} is not a state of these jobs: pass one of {', '.join(states)}")
+    return JobState(cast("str", state))
+
+
+def _selection(
+    state: object, allowed: Sequence[JobState], queue: str | None, task: str | None, *, older_than: timedelta = NO_AGE
+) -> JobSelection:
+    return JobSelection(
+        _check_state(state, allowed),
+        None if queue is None else check_name("queue", queue),
+        None if task is None else check_name("task", task),
+        older_than,
+    )
 
 
 def _check_cursor(cursor: object) -> str | None:
@@ -73,13 +92,8 @@ class Jobs:
         limit: int = 50,
     ) -> JobPage:
         """List jobs in one state, a page at a time."""
-        try:
-            wanted = JobState(state)
-        except ValueError:
-            message = f"{state!r} is not a state; the states are {', '.join(JobState)}"
-            raise ConfigError(message) from None
         selection = JobFilter(
-            wanted,
+            _check_state(state, JobState),
             None if queue is None else check_name("queue", queue),
             None if task is None else check_name("task", task),
             _check_cursor(cursor),
@@ -98,11 +112,62 @@ class Jobs:
 
         A job claimed by `app.claim` is not aborted: it is cancelled when it would run again.
         """
-        if not isinstance(cast("object", reason), str):
-            given = f"the reason to cancel a job is of type {type(cast('object', reason)).__name__}"
-            raise ConfigError(f"{given}: pass a text that says why, or leave it out")
-        text = clean(reason or "cancelled by an operator", _REASON_LIMIT)
+        text = check_reason(reason)
         return await (await self._app.opened()).jobs.cancel(find_by(job_id), text)
+
+    async def cancel_all(
+        self,
+        state: JobState | str,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        reason: str = "",
+        limit: int | None = None,
+    ) -> Mapping[Cancellation, int]:
+        """Do what `cancel` does to all jobs in a state that has not ended; return how many were answered in each way.
+
+        The jobs are selected first, then cancelled in batches. `limit` bounds their number; a repeat does the rest.
+        """
+        selection = _selection(state, (*WAITING, JobState.RUNNING), queue, task)
+        text = check_reason(reason)
+        counts: Counter[Cancellation] = Counter()
+        for ids in (await selection.ids(self._app, None if limit is None else check_limit(limit))).batches():
+            counts += await cancel_batch(self._app, ids, text)
+        return counts
+
+    async def delete(self, job_id: str | UUID) -> None:
+        """Delete a completed, failed or cancelled job with its records. Raises `JobNotFound`.
+
+        Raises `ConfigError` for a job that has not ended. The id is forgotten, as after the job's retention: an enqueue
+        with it creates a new job.
+        """
+        known_id = find_by(job_id)
+        answers = await (await self._app.opened()).jobs.delete([known_id], FINISHED, NO_AGE)
+        if known_id not in answers:
+            raise not_found(known_id)
+        state = answers[known_id]
+        if state is not None:
+            remedy = "cancel it first, and wait until it has ended" if state is JobState.RUNNING else "cancel it first"
+            raise ConfigError(f"job {known_id} is {state}, and only finished jobs can be deleted: {remedy}")
+
+    async def delete_all(
+        self,
+        state: JobState | str,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        older_than: float | timedelta = NO_AGE,
+        limit: int | None = None,
+    ) -> int:
+        """Delete all jobs that ended in this state, at least `older_than` ago; return how many.
+
+        The jobs are selected first, then deleted in batches. `limit` bounds their number; a repeat does the rest.
+        """
+        selection = _selection(state, FINISHED, queue, task, older_than=to_span(older_than, "older_than"))
+        deleted = 0
+        for ids in (await selection.ids(self._app, None if limit is None else check_limit(limit))).batches():
+            deleted += await delete_batch(self._app, ids, selection)
+        return deleted
 
     async def retry(self, job_id: str | UUID) -> bool:
         """Make a failed or cancelled job ready again with all its attempts; False if it is in another state."""
@@ -153,6 +218,9 @@ class SyncJobs(Sync[Jobs]):
     show = Blocking(Jobs.show)
     list = Blocking(Jobs.list)
     cancel = Blocking(Jobs.cancel)
+    cancel_all = Blocking(Jobs.cancel_all)
+    delete = Blocking(Jobs.delete)
+    delete_all = Blocking(Jobs.delete_all)
     retry = Blocking(Jobs.retry)
     copy = Blocking(Jobs.copy)
     reset = Blocking(Jobs.reset)

@@ -17,7 +17,7 @@ from holdfast.app.delegate import Delegated
 from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
-from holdfast.app.open import DEFAULT_URL, open_backend
+from holdfast.app.open import open_backend
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.sync import Blocking, Portal, Sync
 from holdfast.app.tasks import TaskDecorator, TaskHandle
@@ -34,6 +34,7 @@ from holdfast.model.names import check_name
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
+from holdfast.store.url_settings import DEFAULT_URL
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
 from holdfast.streams.node import Node

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from holdfast.errors import ConfigError
 from holdfast.store.backend import Backend, BackendFactory
+from holdfast.store.url_settings import DEFAULT_URL
 
-DEFAULT_URL = "sqlite:///holdfast.db"
 _BUILT_IN = {
     "postgres": "holdfast.backends.postgres",
     "postgresql": "holdfast.backends.postgres",

@@ -1,16 +1,23 @@
-"""`holdfast category`: list and show."""
+"""`holdfast category`: create, list and show."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.plural import counted
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import CategoryNotFound
+from holdfast.model.event import DEFAULT_PARTITIONS, MAX_PARTITIONS
 from holdfast.store.stream_values import CategoryView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("category", shrinks=True),
@@ -28,7 +35,7 @@ _PARTITION_COLUMNS = (
 
 @click.group(cls=Noun)
 def category() -> None:
-    """Inspect categories of streams."""
+    """Create and inspect categories of streams."""
 
 
 def _fields(view: CategoryView) -> dict[str, object]:
@@ -48,6 +55,37 @@ def list_categories(target: StoreTarget, *, as_json: bool) -> None:
         click.echo("No categories. The first append creates one.", err=True)
         return
     show_table(_COLUMNS, [(view.name, view.partitions, view.appended, view.kept) for view in views])
+
+
+@category.command()
+@click.argument("name", metavar="CATEGORY")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, MAX_PARTITIONS),
+    metavar="N",
+    default=DEFAULT_PARTITIONS,
+    show_default=True,
+    help="The number of partitions. It can never be changed.",
+)
+@store_options
+def create(target: StoreTarget, *, name: str, partitions: int) -> None:
+    """Create a category. The number of its partitions is fixed for good.
+
+    It limits how many nodes can share the work of a consumer.
+
+    \b
+    holdfast category create companies --partitions 32
+    """  # noqa: D301 - \b keeps click from joining lines
+
+    async def make(app: App) -> bool:
+        is_new = all(view.name != name for view in await app.categories())
+        await app.category(name, partitions=partitions)
+        return is_new
+
+    if target.run(make):
+        click.echo(f"{name} created with {counted(partitions, 'partition')}; their number can never be changed")
+    else:
+        click.echo(f"{name} exists already, with {counted(partitions, 'partition')}: nothing was changed.", err=True)
 
 
 @category.command()

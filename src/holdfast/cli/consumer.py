@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.consumer_parked import drop, parked, retry
 from holdfast.cli.exit_errors import ExitError, Noun
@@ -20,6 +19,9 @@ from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ConsumerView, NodeView, ShareView, Start, StartAt
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("consumer", shrinks=True),

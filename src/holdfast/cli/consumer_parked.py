@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.hints import command
@@ -18,6 +17,9 @@ from holdfast.cli.table import Cell, Column, Id, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ParkedView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("event"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.doctor_checks import examine
 from holdfast.cli.doctor_finding import Finding, FindingLevel
 from holdfast.cli.hints import runnable
@@ -13,6 +14,9 @@ from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.text import mask
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from holdfast.app.app import App
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
 from holdfast.cli.doctor_stream_checks import examine_streams
 from holdfast.cli.states import is_silent
@@ -15,6 +15,9 @@ from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.model.instants import MICROSECOND
 from holdfast.store.values import LeaseView, QueueView, WorkerView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _LONG_WAIT = timedelta(minutes=5)
 _LONG_EXPIRED = timedelta(minutes=1)  # workers rescue expired leases within seconds

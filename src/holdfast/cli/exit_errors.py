@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
+import shlex
+import sys
 from typing import Any, NoReturn
 
 import click
-from rich.text import Text
 
 from holdfast.cli.hints import runnable
-from holdfast.cli.table import console
 from holdfast.cli.text import block, mask
 from holdfast.errors import (
     ConfigError,
@@ -82,10 +81,15 @@ def _print(label: str, text: str, style: str) -> None:
     A line with a command is left to the terminal to wrap, so that the command can be copied as one line.
     """
     safe = block(mask(runnable(text)))
-    out = console(stderr=True)
-    if not out.is_terminal:
+    if not sys.stderr.isatty():
         click.echo(f"{label} {safe}", err=True)
         return
+    # Only here: most commands print no message, and importing rich takes time.
+    from rich.text import Text
+
+    from holdfast.cli.table import console
+
+    out = console(stderr=True)
     first, *others = safe.split("\n")
     for part in (Text.assemble((label, style), f" {first}"), *map(Text, others)):
         out.print(part, soft_wrap="holdfast " in part.plain)
@@ -117,6 +121,18 @@ class Noun(click.Group):
         """Return the names of the commands."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; for `holdfast worker orders:app`, raise `UsageError` with the command that is meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if ":" in args[0] and self.get_command(ctx, "run") is not None:
+                meant = shlex.join(["holdfast", str(self.name), "run", *args])
+                raise click.UsageError(f"{error.message} Did you mean `{meant}`?", ctx) from None
+            raise
+
 
 class Root(Noun):
     """The top-level group: it turns every exception into a message and an exit code."""
@@ -146,5 +162,7 @@ class Root(Noun):
 
 
 def _show_traceback(error: BaseException) -> None:
+    import traceback  # only for an error
+
     text = "".join(traceback.format_exception(error))
     click.echo(block(mask(text)), err=True)

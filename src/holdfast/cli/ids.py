@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import ExitError
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import parse_short_id
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
 _WHOLE = 36

@@ -1,25 +1,25 @@
-"""`holdfast job`: enqueue, list, show, retry and cancel."""
+"""`holdfast job`: enqueue, list, show, retry, cancel and delete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.app.app import App
-from holdfast.cli.confirm import require_consent, yes_to_several
-from holdfast.cli.exit_errors import warn
 from holdfast.cli.hints import command
-from holdfast.cli.ids import whole_id, whole_ids
+from holdfast.cli.ids import whole_id
+from holdfast.cli.job_bulk import cancel, delete
 from holdfast.cli.job_enqueue import enqueue
 from holdfast.cli.job_retry import retry
 from holdfast.cli.job_view import show_details, show_jobs
 from holdfast.cli.json_output import details_fields, fields_of, json_option, show_json
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.errors import JobNotFound
 from holdfast.model.job import JobState
-from holdfast.runtime.exit_code import ExitCode
-from holdfast.store.values import Cancellation, JobDetails, JobPage, JobView
+from holdfast.store.values import JobDetails, JobPage, JobView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 # The most urgent first.
 _ORDER = (
@@ -35,20 +35,16 @@ _FEW = 5
 _PAGE = 50
 _MOST = 1000
 
-_CANCELLATIONS = {
-    Cancellation.CANCELLED: "cancelled",
-    Cancellation.ASKED: "is running: its worker, if it has one, will cancel it; it may still complete",
-    Cancellation.TOO_LATE: "has already ended",
-}
-
 
 @click.group()
 def job() -> None:
-    """Enqueue, inspect, retry and cancel jobs."""
+    """Enqueue, inspect, retry, cancel and delete jobs."""
 
 
 job.add_command(enqueue)
 job.add_command(retry)
+job.add_command(cancel)
+job.add_command(delete)
 
 
 @job.command("list")
@@ -134,37 +130,3 @@ def show(target: StoreTarget, *, job_id: str, show_args: bool, as_json: bool) ->
         show_json(details_fields(details, show_args=show_args))
     else:
         show_details(details, show_args=show_args)
-
-
-@job.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--reason", default="", help="The reason, stored with the job.")
-@yes_to_several
-@store_options
-def cancel(target: StoreTarget, *, ids: tuple[str, ...], reason: str, yes: bool) -> None:
-    """Cancel jobs; a running job is cancelled by its worker.
-
-    A job that was claimed without a worker receives no request. It is cancelled when it would run again.
-
-    \b
-    holdfast job cancel 01a1de74-f8d6 --reason 'ordered twice'
-    """  # noqa: D301
-
-    async def change(app: App) -> bool:
-        meant = await whole_ids(app, ids)
-        if len(meant) > 1:
-            require_consent(f"Cancel {len(meant)} jobs?", yes=yes)
-        all_done = True
-        for job_id in meant:
-            try:
-                cancellation = await app.jobs.cancel(job_id, reason)
-            except JobNotFound as error:
-                warn(str(error))
-                all_done = False
-                continue
-            click.echo(f"{job_id} {_CANCELLATIONS[cancellation]}", err=cancellation is Cancellation.TOO_LATE)
-            all_done &= cancellation is not Cancellation.TOO_LATE
-        return all_done
-
-    if not target.run(change):
-        click.get_current_context().exit(ExitCode.WRONG)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from holdfast.app.app import App
-from holdfast.app.job_handle import JobHandle
-from holdfast.app.tasks import TaskHandle
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
-from holdfast.jobs.task import Task
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+    from holdfast.app.job_handle import JobHandle
+    from holdfast.jobs.task import Task
 
 _PURPOSE = "the arguments are validated against the task, which needs its app"
 _named = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -53,11 +54,13 @@ def enqueue(
         raise click.UsageError(
             "--delay and --run-at exclude each other: --delay counts from now, --run-at is a time; give one"
         )
+    from holdfast.app.tasks import TaskHandle  # only here: importing it takes time
+
     app = target.app_with_tasks(_PURPOSE)
     definition = app.tasks.get(task)
     args, kwargs = _decode(definition, document, arguments)
     chosen = TaskHandle(app, definition, definition.handler).options(
-        headers=dict(_pair(text, "--header", "NAME=TEXT") for text in headers), **options
+        headers=dict(pair(text, "--header", "NAME=TEXT") for text in headers), **options
     )
 
     async def put(_: App) -> JobHandle:
@@ -76,7 +79,7 @@ def _decode(task: Task, document: str | None, arguments: Sequence[str]) -> tuple
     if document is not None:
         positional, named = _read_document(document)
     for text in arguments:
-        name, value = _pair(text, "--arg", "NAME=JSON")
+        name, value = pair(text, "--arg", "NAME=JSON")
         if name in named:
             raise click.UsageError(f"the argument {name} is given twice")
         named[name] = _read_value(name, value)
@@ -101,7 +104,8 @@ def _read_value(name: str, value: str) -> msgspec.Raw:
     return msgspec.Raw(value.encode())
 
 
-def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+def pair(text: str, option: str, form: str) -> tuple[str, str]:
+    """Return the two parts of `NAME=…`; raise `UsageError` if the text has another form."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.UsageError(f"{option} {text!r} is not of the form {form}")

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
-from rich.progress import Progress
 
-from holdfast.app.app import App
+from holdfast.app.bulk import JobSelection
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import warn
 from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_ids
+from holdfast.cli.job_bulk import confirmed, in_batches, select
 from holdfast.cli.plural import counted
-from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 
-_PAGE = 500
-_ID_BYTES = 16
-_LONG = 100  # jobs: fewer are retried before a progress bar would be visible
-
-
-class _Selection(msgspec.Struct, frozen=True):
-    """The jobs to retry, selected by state, queue and task."""
-
-    state: JobState
-    queue: str | None
-    task: str | None
-
-    async def ids(self, app: App) -> AsyncIterator[str]:
-        """Yield the ids, page by page."""
-        cursor: str | None = None
-        while True:
-            page = await app.jobs.list(self.state, queue=self.queue, task=self.task, cursor=cursor, limit=_PAGE)
-            for job in page.jobs:
-                yield job.id
-            if page.cursor is None:
-                return
-            cursor = page.cursor
-
-    def __str__(self) -> str:
-        """Return the selection as text."""
-        parts = [str(self.state)]
-        if self.queue:
-            parts.append(f"of queue {self.queue}")
-        if self.task:
-            parts.append(f"of task {self.task}")
-        return " ".join(parts)
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 
 @click.command()
@@ -87,7 +55,7 @@ def retry(
 
     async def change(app: App) -> bool:
         if state is not None:
-            await _retry_selected(app, _Selection(JobState(state), queue, task), yes=yes)
+            await _retry_selected(app, JobSelection(JobState(state), queue, task), yes=yes)
             return True
         meant = await whole_ids(app, ids)
         if len(meant) > 1:
@@ -125,40 +93,20 @@ async def _retry_one(app: App, job_id: str, *, again: bool) -> bool:
     return True
 
 
-async def _retry_selected(app: App, selection: _Selection, *, yes: bool) -> None:
-    meant = _Ids()
-    async for job_id in selection.ids(app):
-        meant.add(job_id)
-    count = len(meant)
-    if count == 0:
-        click.echo(f"No jobs are {selection}.", err=True)
+async def _retry_selected(app: App, selection: JobSelection, *, yes: bool) -> None:
+    selected = await select(app, [selection])
+    if not confirmed(selected, "Retry", yes=yes):
         return
-    require_consent(f"Retry {counted(count, 'job')} ({selection})?", yes=yes)
+
+    async def retry_batch(_: JobSelection, ids: list[str]) -> int:
+        return sum([await _is_retried(app, job_id) for job_id in ids])
+
     retried = 0
-    out = console(stderr=True)
-    with Progress(console=out, disable=not out.is_terminal or count < _LONG, transient=True) as progress:
-        bar = progress.add_task("retrying", total=count)
-        for job_id in meant:  # not a new query: it would include jobs that the user has not confirmed
-            retried += await _is_retried(app, job_id)
-            progress.advance(bar)
-    click.echo(f"{counted(retried, 'job')} retried")
-
-
-class _Ids:
-    """Job ids in sixteen bytes each: there may be a million."""
-
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-
-    def add(self, job_id: str) -> None:
-        self._bytes += UUID(job_id).bytes
-
-    def __len__(self) -> int:
-        return len(self._bytes) // _ID_BYTES
-
-    def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self._bytes), _ID_BYTES):
-            yield str(UUID(bytes=bytes(self._bytes[start : start + _ID_BYTES])))
+    try:
+        async for part in in_batches(selected, retry_batch, "retrying"):
+            retried += part
+    finally:  # a repeat does the rest
+        click.echo(f"{counted(retried, 'job')} retried")
 
 
 async def _is_retried(app: App, job_id: str) -> bool:

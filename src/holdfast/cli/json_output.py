@@ -28,6 +28,11 @@ def show_json(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(document, default=_plain, indent=2))
 
 
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return a document as one line of printable ASCII."""
+    return json.dumps(document, default=_plain)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return iso(value)

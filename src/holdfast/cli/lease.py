@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.ids import whole_ids
@@ -21,6 +21,9 @@ from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import LeaseView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("job"),

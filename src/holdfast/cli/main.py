@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import difflib
+from importlib import import_module
+from typing import NamedTuple
 
 import click
 
-from holdfast.cli.bench import bench
-from holdfast.cli.category import category
-from holdfast.cli.consumer import consumer
-from holdfast.cli.demo.command import demo
-from holdfast.cli.doctor import doctor
+from holdfast.cli.celery_hints import remedy_for
 from holdfast.cli.exit_errors import MEANINGS, Root
-from holdfast.cli.job import job
-from holdfast.cli.lease import lease
-from holdfast.cli.node import leader, node
-from holdfast.cli.queue import queue
-from holdfast.cli.schema import schema
-from holdfast.cli.torture.command import torture
-from holdfast.cli.worker import worker
+from holdfast.cli.text import mask
 
-COMMANDS: tuple[click.Command, ...] = (
-    worker,
-    job,
-    queue,
-    lease,
-    consumer,
-    category,
-    node,
-    leader,
-    schema,
-    doctor,
-    demo,
-    bench,
-    torture,
-)
+
+class LazyCommand(NamedTuple):
+    """A command that is imported when it is used: the attribute of its name, in this module."""
+
+    module: str
+    help: str
+
+
+_COMMANDS = {
+    "worker": LazyCommand("worker", "Run and list workers."),
+    "job": LazyCommand("job", "Enqueue, inspect, retry, cancel and delete jobs."),
+    "queue": LazyCommand("queue", "List, pause and resume queues."),
+    "lease": LazyCommand("lease", "List leases, and reset them."),
+    "consumer": LazyCommand("consumer", "List, pause, resume and reset consumers, and manage their parked events."),
+    "category": LazyCommand("category", "Create and inspect categories of streams."),
+    "event": LazyCommand("event", "Append and read events."),
+    "node": LazyCommand("node", "Inspect the nodes that run consumers."),
+    "leader": LazyCommand("node", "Inspect the node that allocates partitions."),
+    "schema": LazyCommand("schema", "Install, upgrade and check the tables."),
+    "doctor": LazyCommand("doctor", "Check the store and the workers."),
+    "demo": LazyCommand("demo.command", "Kill consumers, and see every job take effect once."),
+    "bench": LazyCommand("bench", "Measure a store, compared with hand-written loops."),
+    "torture": LazyCommand("torture.command", "Kill and freeze real workers on your database, and check the outcome."),
+}
 
 _NAME = "holdfast"
 _CODES = "\n".join(f"{int(code):>3}  {meaning}" for code, meaning in MEANINGS.items())
@@ -50,13 +51,51 @@ fish  _HOLDFAST_COMPLETE=fish_source holdfast | source
 """
 
 
+class Commands(Root):
+    """The nouns. Their modules are imported only when a command is used: `holdfast --help` needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """Return the names of the commands."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command."""
+        lazy = _COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        found: click.Command = getattr(import_module(f"holdfast.cli.{lazy.module}"), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; raise `UsageError` with the closest match if there is none."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            if close:
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; raise `UsageError` with the remedy for options that follow the command."""
+        remedy = remedy_for(args)
+        if remedy is not None:
+            raise click.UsageError(mask(remedy), ctx)
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in _COMMANDS.items()])
+
+
 @click.group(
     name=_NAME,
-    cls=Root,
+    cls=Commands,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(version(_NAME), prog_name=_NAME)
+@click.version_option(package_name=_NAME, prog_name=_NAME)
 def cli() -> None:
     """Background jobs and event streams on your database: no job is lost, and no effect happens twice.
 
@@ -69,10 +108,6 @@ def cli() -> None:
     The store is --url, else $HOLDFAST_URL, else the store of the app, else sqlite:///holdfast.db. The app is --app,
     else $HOLDFAST_APP; its module is looked up in --app-dir, else in the current directory.
     """  # noqa: D301 - \b keeps click from joining lines
-
-
-for _command in COMMANDS:
-    cli.add_command(_command)
 
 
 def main() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.names import check_name
 from holdfast.runtime.unknown_queue import unknown_queue
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("queue"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.target import StoreTarget, require_file, store_options
 from holdfast.errors import SchemaMismatch
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 
 @click.group(cls=Noun)

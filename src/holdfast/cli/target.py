@@ -5,24 +5,24 @@ The app is an argument of the command, `--app` or `$HOLDFAST_APP`, in this order
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 
-from holdfast.app.app import App
-from holdfast.app.open import DEFAULT_URL
 from holdfast.cli.exit_errors import debug_option, is_debugging, warn
 from holdfast.cli.hints import remember_options
-from holdfast.cli.loading import load_app
 from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.store.url_settings import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 T = TypeVar("T")
 _ARGUMENT = "holdfast.app_argument"
@@ -60,6 +60,10 @@ class StoreTarget:
         if not is_debugging():
             _quieten()
         check_url(self._url)
+        # Only here: the help of a command needs neither, and importing them takes time.
+        from holdfast.app.app import App
+        from holdfast.cli.loading import load_app
+
         if self._app_name is None or not (is_needed or self._is_app_given or self._url is None):
             return App(DEFAULT_URL if self._url is None else self._url)
         app = load_app(self._app_name, self._app_dir)
@@ -100,6 +104,8 @@ class StoreTarget:
 
     def run(self, work: Callable[[App], Awaitable[T]], *, app: App | None = None, creates: bool = False) -> T:
         """Run a coroutine with the app, then close it. Only with `creates` may an embedded store be created."""
+        import asyncio  # only here: see `_opened`
+
         chosen = app or self.app()
 
         async def whole() -> T:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from holdfast.app.app import App
-from holdfast.app.run_worker import run_worker
-from holdfast.app.worker_settings import WORKER_SETTINGS, WorkerSettings
+from holdfast.cli.celery_hints import HintingCommand
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
@@ -22,6 +20,10 @@ from holdfast.cli.times import duration
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
 from holdfast.store.values import WorkerView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+    from holdfast.app.worker_settings import WorkerSettings
 
 _COLUMNS = (
     Column("worker", shrinks=True, keeps_end=True),
@@ -42,7 +44,7 @@ def worker() -> None:
     """Run and list workers."""
 
 
-@worker.command()
+@worker.command(cls=HintingCommand)
 @app_argument
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Concurrent jobs per process.  [default: 10]")
@@ -107,6 +109,9 @@ def run(
     holdfast worker run shop.tasks:app
     holdfast worker run shop.tasks:app --queues orders,mails --processes 4
     """  # noqa: D301
+    from holdfast.app.run_worker import run_worker
+    from holdfast.app.worker_settings import WORKER_SETTINGS
+
     # Before the app is imported, so that its own logging configuration takes precedence.
     configure_logs(logging.getLevelNamesMapping()[log_level.upper()])
     app = target.app_with_work(_PURPOSE)

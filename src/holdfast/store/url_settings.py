@@ -1,4 +1,4 @@
-"""The settings after the `?` of a store's URL."""
+"""The default URL of a store, and the settings after the `?` of a URL."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.errors import ConfigError
+
+DEFAULT_URL = "sqlite:///holdfast.db"
 
 
 class Setting(NamedTuple):

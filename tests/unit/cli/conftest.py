@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -92,6 +93,24 @@ def shop(tmp_path) -> Shop:
 
 
 @pytest.fixture
+def at_the_question(monkeypatch):
+    """Let something happen while a person reads the question and then agrees; returns the questions."""
+    questions: list[str] = []
+
+    def arrange(happens: Callable[[], Any]) -> list[str]:
+        def consent(question: str, *, yes: bool) -> None:
+            questions.append(question)
+            other = threading.Thread(target=happens)  # the command's own loop runs in this one
+            other.start()
+            other.join()
+
+        monkeypatch.setattr("holdfast.cli.job_bulk.require_consent", consent)
+        return questions
+
+    return arrange
+
+
+@pytest.fixture
 def streams(shop: Shop) -> Shop:
     """A category of one partition with three events, and a consumer that has done nothing yet."""
 
@@ -135,5 +154,7 @@ def every_command(
     """Return all commands with their words; a group that does something by itself is one too."""
     if not isinstance(group, click.Group):
         return [(path, group)]
-    below = [pair for name, command in group.commands.items() for pair in every_command(command, (*path, name))]
+    ctx = click.Context(group)
+    named = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    below = [pair for name, command in named if command for pair in every_command(command, (*path, name))]
     return [(path, group), *below] if group.invoke_without_command else below

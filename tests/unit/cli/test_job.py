@@ -350,7 +350,7 @@ def test_all_jobs_of_a_state_are_retried_after_consent_alone(shop):
 
 
 def test_more_failed_jobs_than_a_page_holds_are_all_retried_once(shop, monkeypatch):
-    monkeypatch.setattr("holdfast.cli.job_retry._PAGE", 2)
+    monkeypatch.setattr("holdfast.app.bulk._PAGE", 2)
     for _ in range(5):
         shop.enqueue()
         shop.fail()

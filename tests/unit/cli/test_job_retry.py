@@ -2,31 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import Any
-
-import pytest
-
 from holdfast import App, OutcomeUnknown
-
-
-@pytest.fixture
-def at_the_question(monkeypatch):
-    """Let something happen while a person reads the question and then agrees; returns the questions."""
-    questions: list[str] = []
-
-    def arrange(happens: Callable[[], Any]) -> list[str]:
-        def consent(question: str, *, yes: bool) -> None:
-            questions.append(question)
-            other = threading.Thread(target=happens)  # the command's own loop runs in this one
-            other.start()
-            other.join()
-
-        monkeypatch.setattr("holdfast.cli.job_retry.require_consent", consent)
-        return questions
-
-    return arrange
 
 
 def _listed(shop, state: str) -> set[str]:
@@ -36,7 +12,7 @@ def _listed(shop, state: str) -> set[str]:
 def test_what_fails_after_the_question_is_not_retried_in_place_of_what_was_asked_about(
     shop, at_the_question, monkeypatch
 ):
-    monkeypatch.setattr("holdfast.cli.job_retry._PAGE", 2)
+    monkeypatch.setattr("holdfast.app.bulk._PAGE", 2)
     meant = {shop.enqueue() and shop.fail() for _ in range(3)}
     newer = {shop.enqueue() for _ in range(2)}
     questions = at_the_question(lambda: [shop.fail() for _ in newer])

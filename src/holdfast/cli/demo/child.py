@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from holdfast.app.app import App
 from holdfast.cli.demo.consumer import ConsumerReport, DemoConsumer
 from holdfast.cli.demo.records import Records
 
@@ -31,6 +30,8 @@ class DemoSettings(msgspec.Struct):
 
 async def consume(settings: DemoSettings) -> int:
     """Consume until no job is left or SIGTERM arrives; return the exit code."""
+    from holdfast.app.app import App  # only here: importing it takes time
+
     async with App(os.environ[URL]) as app:
         records = Records(app)
         run = await records.run()

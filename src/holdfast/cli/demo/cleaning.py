@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from holdfast.app.app import App
 from holdfast.cli.demo.records import QUEUE_PREFIX, Records
 from holdfast.cli.demo.target import DemoStatements
 from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.target import file_of
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 URL: Final = "sqlite:///holdfast-demo.db"
 _JOURNALS = ("", "-wal", "-shm")

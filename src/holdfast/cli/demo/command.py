@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from holdfast.app.app import App
 from holdfast.cli.demo.opening import prepared_run, stopped, with_records
 from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, source, url_option
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
@@ -22,6 +21,9 @@ from holdfast.cli.exit_errors import Noun, debug_option
 from holdfast.cli.table import console
 from holdfast.cli.text import line
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 
 @click.group(cls=Noun, invoke_without_command=True, short_help="Kill consumers, and see every job take effect once.")

@@ -11,15 +11,18 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.app.claimed_job import ClaimedJob
 from holdfast.cli.demo.plan import DemoRun
 from holdfast.cli.demo.records import Records
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionExpired
 from holdfast.runtime.reachability import GAP_PER_LEASE, Access
-from holdfast.store.backend import Backend
+
+if TYPE_CHECKING:
+    from holdfast.app.claimed_job import ClaimedJob
+    from holdfast.store.backend import Backend
 
 _logger = logging.getLogger("holdfast.demo")
 _PASSING = (StoreUnavailable, OutcomeUnknown)

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from holdfast.app.app import App
 from holdfast.cli.demo.cleaning import clean, enter
 from holdfast.cli.demo.options import source
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
@@ -21,6 +20,9 @@ from holdfast.cli.logs import configure_logs
 from holdfast.cli.target import require_file
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 from holdfast.runtime.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 T = TypeVar("T")
 
@@ -42,6 +44,8 @@ def with_records(url: str, work: Callable[[Records], Awaitable[T]], *, creates: 
     quieten()
 
     async def whole() -> T:
+        from holdfast.app.app import App  # only here: importing it takes time
+
         async with closing(App(url)) as app:
             records = Records(app)
             if not creates:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.app.app import App
-from holdfast.app.tasks import TaskHandle
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.target import TABLES, DemoStatements, StatementRunner
 from holdfast.errors import HoldfastError
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+    from holdfast.app.tasks import TaskHandle
 
 QUEUE_PREFIX = "holdfast-demo-"
 _VISITS = "holdfast-demo-visits"

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.confirm import require_consent
 from holdfast.cli.demo.cleaning import clean
 from holdfast.cli.demo.consumer import ConsumerReport, DemoConsumer
@@ -103,6 +102,8 @@ def clean_command(*, url: str | None, yes: bool) -> None:
     quieten()
 
     async def whole() -> str:
+        from holdfast.app.app import App  # only here: importing it takes time
+
         app = App(chosen_url(url))
         try:
             require_file(app)

@@ -10,13 +10,15 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 
-from holdfast.app.app import App
 from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"

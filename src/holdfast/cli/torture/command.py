@@ -37,7 +37,7 @@ URL: Final = "sqlite:///holdfast-torture.db"
 _NAMES: Final = ("smoke", "standard", "release")
 
 
-@click.command()
+@click.command(short_help="Kill and freeze real workers on your database, and check the outcome.")
 @click.option("--url", help=f"The URL of the store.  [default: {URL}; $HOLDFAST_URL is ignored]")
 @click.option(
     "--server",

@@ -1,0 +1,108 @@
+"""Change many jobs: they are selected by state, queue, task and age, then changed in batches, each in one transaction.
+
+The selection is made first. Jobs that come later are left alone, so a change ends while producers continue. A job that
+changes in between is judged again in its batch, under its lock. If a change is broken off, a repeat does the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import msgspec
+
+from holdfast.errors import ConfigError
+from holdfast.model.instants import to_datetime
+from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.runtime.text import clean
+from holdfast.store.values import Cancellation
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+BATCH = 200  # jobs in one transaction: it locks their rows
+_PAGE = 500
+_ID_BYTES = 16
+_REASON_LIMIT = 2048
+NO_AGE = timedelta(0)
+WAITING = (JobState.SCHEDULED, JobState.BLOCKED, JobState.READY)
+FINISHED = tuple(sorted(FINAL_STATES))
+
+
+def check_reason(reason: object) -> str:
+    """Return the reason of a cancellation as it is stored; raise `ConfigError` if it is not a text."""
+    if not isinstance(reason, str):
+        given = f"the reason to cancel a job is of type {type(reason).__name__}"
+        raise ConfigError(f"{given}: pass a text that says why, or leave it out")
+    return clean(reason or "cancelled by an operator", _REASON_LIMIT)
+
+
+class JobSelection(msgspec.Struct, frozen=True):
+    """Jobs in one state, optionally of one queue and one task, and for finished ones of some age."""
+
+    state: JobState
+    queue: str | None = None
+    task: str | None = None
+    older_than: timedelta = NO_AGE
+
+    async def ids(self, app: App, limit: int | None = None) -> SelectedIds:
+        """Return the ids, at most `limit`."""
+        found = SelectedIds()
+        cursor: str | None = None
+        latest = datetime.now(UTC) - self.older_than  # a preview: the store's clock decides in the batch
+        while True:
+            page = await app.jobs.list(self.state, queue=self.queue, task=self.task, cursor=cursor, limit=_PAGE)
+            for job in page.jobs:
+                if limit is not None and len(found) >= limit:
+                    return found
+                if not self.older_than or (job.finished_us is not None and to_datetime(job.finished_us) <= latest):
+                    found.add(job.id)
+            if page.cursor is None:
+                return found
+            cursor = page.cursor
+
+
+class SelectedIds:
+    """Job ids in sixteen bytes each: there may be millions."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def add(self, job_id: str) -> None:
+        """Add an id."""
+        self._bytes += UUID(job_id).bytes
+
+    def __len__(self) -> int:
+        """Return the number of ids."""
+        return len(self._bytes) // _ID_BYTES
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids."""
+        for start in range(0, len(self._bytes), _ID_BYTES):
+            yield str(UUID(bytes=bytes(self._bytes[start : start + _ID_BYTES])))
+
+    def batches(self) -> Iterator[list[str]]:
+        """Iterate over lists of at most `BATCH` ids."""
+        ids: list[str] = []
+        for job_id in self:
+            ids.append(job_id)
+            if len(ids) == BATCH:
+                yield ids
+                ids = []
+        if ids:
+            yield ids
+
+
+async def cancel_batch(app: App, ids: Sequence[str], reason: str) -> Counter[Cancellation]:
+    """Cancel these jobs in one transaction; return how many were answered in each way."""
+    answers = await (await app.opened()).jobs.cancel_all(ids, reason)
+    return Counter(answers.values())
+
+
+async def delete_batch(app: App, ids: Sequence[str], selection: JobSelection) -> int:
+    """Delete those of these jobs that the selection still contains, in one transaction; return how many."""
+    answers = await (await app.opened()).jobs.delete(ids, {selection.state}, selection.older_than)
+    return sum(state is None for state in answers.values())
