@@ -58,7 +58,7 @@ class Jobs:
 
     async def show(self, job_id: str | UUID) -> JobDetails:
         """Return the details of a job; raises `JobNotFound`."""
-        return await (await self._app.opened()).insight.job(find_by(job_id))
+        return await (await self._app.opened(install=False)).insight.job(find_by(job_id))
 
     async def list(
         self,
@@ -82,7 +82,7 @@ class Jobs:
             _check_cursor(cursor),
             check_limit(limit),
         )
-        insight = (await self._app.opened()).insight
+        insight = (await self._app.opened(install=False)).insight
         try:
             return await insight.jobs(selection)
         except (ValueError, OverflowError) as error:
@@ -99,11 +99,11 @@ class Jobs:
             given = f"the reason to cancel a job is of type {type(cast('object', reason)).__name__}"
             raise ConfigError(f"{given}: pass a text that says why, or leave it out")
         text = clean(reason or "cancelled by an operator", _REASON_LIMIT)
-        return await (await self._app.opened()).jobs.cancel(find_by(job_id), text)
+        return await (await self._app.opened(install=False)).jobs.cancel(find_by(job_id), text)
 
     async def retry(self, job_id: str | UUID) -> bool:
         """Make a failed or cancelled job ready again with all its attempts; False if it is in another state."""
-        return await (await self._app.opened()).jobs.retry(find_by(job_id))
+        return await (await self._app.opened(install=False)).jobs.retry(find_by(job_id))
 
     async def copy(self, job_id: str | UUID, *, copy_id: str | UUID | None = None) -> str:
         """Enqueue a copy of a job in any state, to run at once; return the copy's id. Raises `JobNotFound`.
@@ -137,11 +137,11 @@ class Jobs:
 
         The job is ready again, at its old turn. If its cancellation was requested, it is cancelled instead.
         """
-        return await (await self._app.opened()).jobs.reset(find_by(job_id))
+        return await (await self._app.opened(install=False)).jobs.reset(find_by(job_id))
 
     async def counts(self, since: float | timedelta = timedelta(hours=1)) -> Sequence[Count]:
         """Return the counts per minute, queue and task."""
-        return await (await self._app.opened()).insight.counts(to_span(since, "since"))
+        return await (await self._app.opened(install=False)).insight.counts(to_span(since, "since"))
 
 
 class SyncJobs(Sync[Jobs]):
@@ -169,15 +169,15 @@ class Queues:
 
     async def list(self) -> Sequence[QueueView]:
         """List all queues with their counts."""
-        return await (await self._app.opened()).insight.queues()
+        return await (await self._app.opened(install=False)).insight.queues()
 
     async def pause(self, queue: str) -> bool:
         """Allow no claims from the queue; False if it was paused already."""
-        return await (await self._app.opened()).queues.pause(check_name("queue", queue))
+        return await (await self._app.opened(install=False)).queues.pause(check_name("queue", queue))
 
     async def resume(self, queue: str) -> bool:
         """Allow claims again; False if it was not paused."""
-        return await (await self._app.opened()).queues.resume(check_name("queue", queue))
+        return await (await self._app.opened(install=False)).queues.resume(check_name("queue", queue))
 
 
 class SyncQueues(Sync[Queues]):

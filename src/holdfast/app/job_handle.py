@@ -55,7 +55,7 @@ class JobHandle:
         None if it has none, is not completed or does not exist. Raises `PayloadError` if the handler's value could not
         be stored.
         """
-        backend = await self._app.opened()
+        backend = await self._app.opened(install=False)
         kept = await backend.jobs.result(self.id) if is_id(self.id) else None
         return decode_result(kept, type)
 
@@ -66,7 +66,7 @@ class JobHandle:
     async def wait(self, timeout: float | timedelta | None = None) -> JobState:
         """Wait until the job has ended and return its state; raises `TimeoutError` with the state last seen."""
         limit = None if timeout is None else to_span(timeout, "timeout").total_seconds()
-        backend = await self._app.opened()
+        backend = await self._app.opened(install=False)
         loop = asyncio.get_running_loop()
         notified = asyncio.Event()
 

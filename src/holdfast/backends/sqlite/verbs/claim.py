@@ -22,6 +22,7 @@ from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
 
 _NO_BOUND = 2**63 - 1
+_LONGEST_TEXT = 10**9  # bytes: the limit that SQLite has by itself
 _MOST_BESIDES_PAYLOAD = 2048  # bytes of a job, in the usual case; with longer headers it may be read row by row
 _PLACE = attrgetter("turn_us", "seq")
 
@@ -101,7 +102,7 @@ def _front(tx: Tx, lanes: list[Lane], request: ClaimRequest, fence: int) -> tupl
 
 def _most_text(request: ClaimRequest) -> int:
     """Return the size of a text that has room for `max_bytes` of payload, each character escaped, and for the rest."""
-    return 2 * request.max_bytes + _MOST_BESIDES_PAYLOAD * request.limit
+    return min(_LONGEST_TEXT, 2 * request.max_bytes + _MOST_BESIDES_PAYLOAD * request.limit)
 
 
 def _by_row(
