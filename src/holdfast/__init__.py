@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NotFound,
         OutcomeUnknown,
         PayloadError,
+        PrivilegeMissing,
         SchemaMismatch,
         StoreError,
         StoreUnavailable,
@@ -81,6 +82,7 @@ __all__ = [
     "NotFound",
     "OutcomeUnknown",
     "PayloadError",
+    "PrivilegeMissing",
     "Retention",
     "Retry",
     "RetryPolicy",
@@ -107,8 +109,8 @@ _MODULES = {  # the module of each exported name, as type checkers see it above
     "holdfast.app.tasks": "TaskHandle",
     "holdfast.errors": """
         ArgumentsError CategoryNotFound ConfigError ConsumerNotFound HoldfastError JobCancelled JobFailed
-        JobNotFound LeaseLost NotFound OutcomeUnknown PayloadError SchemaMismatch StoreError StoreUnavailable
-        TaskNotFound TransactionConflict TransactionExpired Unsupported VersionConflict""",
+        JobNotFound LeaseLost NotFound OutcomeUnknown PayloadError PrivilegeMissing SchemaMismatch StoreError
+        StoreUnavailable TaskNotFound TransactionConflict TransactionExpired Unsupported VersionConflict""",
     "holdfast.jobs.context": "Context",
     "holdfast.model.allocation": "Timing",
     "holdfast.model.event": "Appended",

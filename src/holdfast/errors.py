@@ -20,6 +20,7 @@ HoldfastError
     ├── StoreUnavailable     the store cannot be reached or is overloaded; nothing was written
     │   └── TransactionConflict   the store rolled a transaction back in favour of another one
     ├── OutcomeUnknown       the store may or may not have committed; repeat with the same ids
+    ├── PrivilegeMissing     the role of the connection may not do that; the message names the GRANTs
     └── SchemaMismatch       the tables are missing, older or newer than this version
 ```
 
@@ -143,6 +144,10 @@ class OutcomeUnknown(StoreError):  # noqa: N818
     def __init__(self, *args: object, job_ids: tuple[str, ...] = ()) -> None:
         super().__init__(*args)
         self.job_ids = job_ids
+
+
+class PrivilegeMissing(StoreError):  # noqa: N818
+    """The role of the connection lacks a privilege on the tables; the message names the GRANT statements."""
 
 
 class SchemaMismatch(StoreError):  # noqa: N818

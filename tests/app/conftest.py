@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from holdfast import App
+from holdfast.app.open import open_backend
 
 RELAXED = "synchronous=normal"  # no test here crashes the machine, and syncing takes most of their time
+
+
+async def install(url: str) -> None:
+    """Make the tables, for tests that read before they write."""
+    backend = open_backend(url)
+    await backend.open()
+    await backend.close()
 
 
 # What is above the port is the same on both, and the conformance suite tells the two stores apart.
@@ -21,7 +29,9 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 @pytest.fixture
 async def app(path: Path | None) -> AsyncIterator[App]:
-    app = App("sqlite://" if path is None else f"sqlite:///{path}?{RELAXED}")
+    url = "sqlite://" if path is None else f"sqlite:///{path}?{RELAXED}"
+    await install(url)
+    app = App(url)
     yield app
     await app.close()
     app.portal.close()
@@ -30,7 +40,9 @@ async def app(path: Path | None) -> AsyncIterator[App]:
 @pytest.fixture
 async def file_app(tmp_path: Path) -> AsyncIterator[App]:
     """An app on a file, for what takes a second connection."""
-    app = App(f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}")
+    url = f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
+    await install(url)
+    app = App(url)
     yield app
     await app.close()
     app.portal.close()

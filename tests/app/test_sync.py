@@ -68,6 +68,7 @@ def test_a_held_job_has_twins(app, add):
 
 
 def test_queues_have_twins(app, add):
+    app.sync.opened()
     assert app.queues.sync.pause("sums")
     add.sync.enqueue(a=1)
     assert app.sync.claim("sums") == []
@@ -257,6 +258,7 @@ def test_close_ends_the_thread_of_the_blocking_calls_until_the_next_one(tmp_path
     before = holdfast_threads()
 
     for _ in range(2):
+        app.sync.opened()
         assert app.sync.leases() == []
         assert not holdfast_threads() <= before
         app.sync.close()

@@ -28,7 +28,7 @@ ONLY_SQLITE = {
     "enqueue: bodies first, from which the other tables are filled": """
         take_seqs find_lane add_lane add_queue known_seq insert_job new_to_ready new_to_scheduled add_order_keys
         new_to_blocked vacant_order_keys""",
-    "claim: by range": "claimable_lanes take_fence front_of_lane damaged_front_of_lane lease_front leave_front",
+    "claim: by range": "claimable_lanes take_fence front_of_lane front_of_lane_by_row lease_front leave_front",
     "complete: by lots": "complete_many held_under complete_one count_completed leave_completed",
     "promote: PostgreSQL takes one statement": "due_jobs",
     "extend: in two statements": "held cancel_asked_among",

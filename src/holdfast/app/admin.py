@@ -80,7 +80,7 @@ class Jobs:
 
     async def show(self, job_id: str | UUID) -> JobDetails:
         """Return the details of a job; raises `JobNotFound`."""
-        return await (await self._app.opened()).insight.job(find_by(job_id))
+        return await (await self._app.opened(install=False)).insight.job(find_by(job_id))
 
     async def list(
         self,
@@ -99,7 +99,7 @@ class Jobs:
             _check_cursor(cursor),
             check_limit(limit),
         )
-        insight = (await self._app.opened()).insight
+        insight = (await self._app.opened(install=False)).insight
         try:
             return await insight.jobs(selection)
         except (ValueError, OverflowError) as error:
@@ -113,7 +113,7 @@ class Jobs:
         A job claimed by `app.claim` is not aborted: it is cancelled when it would run again.
         """
         text = check_reason(reason)
-        return await (await self._app.opened()).jobs.cancel(find_by(job_id), text)
+        return await (await self._app.opened(install=False)).jobs.cancel(find_by(job_id), text)
 
     async def cancel_all(
         self,
@@ -142,7 +142,7 @@ class Jobs:
         with it creates a new job.
         """
         known_id = find_by(job_id)
-        answers = await (await self._app.opened()).jobs.delete([known_id], FINISHED, NO_AGE)
+        answers = await (await self._app.opened(install=False)).jobs.delete([known_id], FINISHED, NO_AGE)
         if known_id not in answers:
             raise not_found(known_id)
         state = answers[known_id]
@@ -171,7 +171,7 @@ class Jobs:
 
     async def retry(self, job_id: str | UUID) -> bool:
         """Make a failed or cancelled job ready again with all its attempts; False if it is in another state."""
-        return await (await self._app.opened()).jobs.retry(find_by(job_id))
+        return await (await self._app.opened(install=False)).jobs.retry(find_by(job_id))
 
     async def copy(self, job_id: str | UUID, *, copy_id: str | UUID | None = None) -> str:
         """Enqueue a copy of a job in any state, to run at once; return the copy's id. Raises `JobNotFound`.
@@ -205,11 +205,11 @@ class Jobs:
 
         The job is ready again, at its old turn. If its cancellation was requested, it is cancelled instead.
         """
-        return await (await self._app.opened()).jobs.reset(find_by(job_id))
+        return await (await self._app.opened(install=False)).jobs.reset(find_by(job_id))
 
     async def counts(self, since: float | timedelta = timedelta(hours=1)) -> Sequence[Count]:
         """Return the counts per minute, queue and task."""
-        return await (await self._app.opened()).insight.counts(to_span(since, "since"))
+        return await (await self._app.opened(install=False)).insight.counts(to_span(since, "since"))
 
 
 class SyncJobs(Sync[Jobs]):
@@ -240,11 +240,11 @@ class Queues:
 
     async def list(self) -> Sequence[QueueView]:
         """List all queues with their counts."""
-        return await (await self._app.opened()).insight.queues()
+        return await (await self._app.opened(install=False)).insight.queues()
 
     async def pause(self, queue: str) -> bool:
         """Allow no claims from the queue; False if it was paused already. Warns of a queue that is unknown."""
-        backend = await self._app.opened()
+        backend = await self._app.opened(install=False)
         known = {task.queue for task in self._app.tasks}
         if check_name("queue", queue) not in known:
             known.update(view.name for view in await backend.insight.queues())
@@ -255,7 +255,7 @@ class Queues:
 
     async def resume(self, queue: str) -> bool:
         """Allow claims again; False if it was not paused."""
-        return await (await self._app.opened()).queues.resume(check_name("queue", queue))
+        return await (await self._app.opened(install=False)).queues.resume(check_name("queue", queue))
 
 
 class SyncQueues(Sync[Queues]):

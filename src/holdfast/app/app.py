@@ -97,10 +97,10 @@ class App:
         """Whether the store is open in this process."""
         return self._opened_in == os.getpid()
 
-    async def opened(self) -> Backend:
-        """Return the backend, opened in this process."""
+    async def opened(self, *, install: bool = True) -> Backend:
+        """Return the backend, opened in this process; a store without tables gets them only with `install`."""
         if self._opened_in != os.getpid():
-            await self.backend.open()
+            await self.backend.open(install=install)
             joins = self.backend.capabilities.joins_transactions
             self._is_inside = self.backend.transactions.is_inside if joins else _never
             self._opened_in = os.getpid()
@@ -265,24 +265,24 @@ class App:
 
         This only reduces latency: without it workers poll every `poll_interval`.
         """
-        (await self.opened()).notifier.notify()
+        (await self.opened(install=False)).notifier.notify()
 
     # --- leases and workers -----------------------------------------------------------------------------------------
 
     async def leases(self, limit: int = 100, *, expired_only: bool = False) -> list[LeaseView]:
         """List active leases, the next to expire first."""
-        return await (await self.opened()).insight.leases(check_limit(limit), expired_only=expired_only)
+        return await (await self.opened(install=False)).insight.leases(check_limit(limit), expired_only=expired_only)
 
     async def rescue(self, limit: int = _RESCUE_LIMIT) -> list[Rescued]:
         """Revoke at most `limit` expired leases now; call it again while it returns that many.
 
         Workers do this regularly, but only after half a lease of uninterrupted access to the store.
         """
-        return await (await self.opened()).jobs.rescue(None, check_limit(limit))
+        return await (await self.opened(install=False)).jobs.rescue(None, check_limit(limit))
 
     async def workers(self) -> list[WorkerView]:
         """List the workers that have sent a heartbeat."""
-        return await (await self.opened()).insight.workers()
+        return await (await self.opened(install=False)).insight.workers()
 
 
 class SyncApp(Sync[App]):

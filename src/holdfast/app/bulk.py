@@ -98,11 +98,11 @@ class SelectedIds:
 
 async def cancel_batch(app: App, ids: Sequence[str], reason: str) -> Counter[Cancellation]:
     """Cancel these jobs in one transaction; return how many were answered in each way."""
-    answers = await (await app.opened()).jobs.cancel_all(ids, reason)
+    answers = await (await app.opened(install=False)).jobs.cancel_all(ids, reason)
     return Counter(answers.values())
 
 
 async def delete_batch(app: App, ids: Sequence[str], selection: JobSelection) -> int:
     """Delete those of these jobs that the selection still contains, in one transaction; return how many."""
-    answers = await (await app.opened()).jobs.delete(ids, {selection.state}, selection.older_than)
+    answers = await (await app.opened(install=False)).jobs.delete(ids, {selection.state}, selection.older_than)
     return sum(state is None for state in answers.values())

@@ -37,7 +37,7 @@ class ConsumerDesk:
         return SyncConsumers(self, self._app.portal)
 
     async def _store(self) -> ConsumerStore:
-        return (await self._app.opened()).streams.consumers
+        return (await self._app.opened(install=False)).streams.consumers
 
     async def list(self) -> Sequence[ConsumerView]:
         """List consumers, with the position, lag and owner of each share."""
@@ -107,7 +107,7 @@ class ConsumerDesk:
     async def _changed(self, change: Awaitable[T]) -> T:
         """Carry out a change and notify nodes and leader, which would otherwise see it at their next poll."""
         outcome = await change
-        (await self._app.opened()).notifier.notify()
+        (await self._app.opened(install=False)).notifier.notify()
         return outcome
 
 

@@ -42,7 +42,7 @@ class AppEvents:
 
     async def categories(self) -> Sequence[CategoryView]:
         """List all categories."""
-        return await (await self._app.opened()).streams.events.categories()
+        return await (await self._app.opened(install=False)).streams.events.categories()
 
     async def append(
         self,
@@ -102,7 +102,7 @@ class AppEvents:
         stream can be read backwards: the page then begins at its last event, and `after` is an exclusive upper bound.
         """
         check_limit(limit)
-        events = (await self._app.opened()).streams.events
+        events = (await self._app.opened(install=False)).streams.events
         if stream is not None:
             where = check_name("category", category)
             return await read_stream(events, where, check_stream(stream), after=after, limit=limit, backwards=backwards)
@@ -120,7 +120,7 @@ class AppEvents:
         self, category: str, older_than: float | timedelta, *, limit: int = 10_000, past_unread: bool = False
     ) -> int:
         """Delete at most `limit` old events that every consumer has passed; return the number. Repeat until 0."""
-        events = (await self._app.opened()).streams.events
+        events = (await self._app.opened(install=False)).streams.events
         span = to_span(older_than, "older_than")
         name = check_name("category", category)
         return await events.trim(name, older_than=span, limit=check_limit(limit), past_unread=past_unread)
@@ -129,8 +129,8 @@ class AppEvents:
 
     async def nodes(self) -> Sequence[NodeView]:
         """List the nodes that have sent a heartbeat."""
-        return await (await self._app.opened()).streams.allocations.nodes()
+        return await (await self._app.opened(install=False)).streams.allocations.nodes()
 
     async def leader(self) -> LeaderView | None:
         """Return the node that assigns partitions; None if there never was one, or it has left."""
-        return await (await self._app.opened()).streams.allocations.leader()
+        return await (await self._app.opened(install=False)).streams.allocations.leader()

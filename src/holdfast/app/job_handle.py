@@ -87,7 +87,7 @@ class JobHandle(Generic[Result_co]):
     async def _end(self, timeout: float | timedelta | None) -> SeenJob:
         limit = None if timeout is None else to_span(timeout, "timeout").total_seconds()
         find_by(self.id)  # raises if no job can have such an id
-        backend = await self._app.opened()
+        backend = await self._app.opened(install=False)
         if limit == 0 or is_inside(backend):  # a look from inside a transaction sees what that has written
             found = await backend.insight.states([self.id])
             if not found:

@@ -111,7 +111,7 @@ class JobWaits:
     async def _look_until_none_waits(self) -> None:
         soon: list[float] = []
         while self._waiting:
-            backend = await self._app.opened()
+            backend = await self._app.opened(install=False)
             self._listen(backend)
             soon += self._announce(backend)
             self._woken.clear()

@@ -14,6 +14,7 @@ from holdfast.errors import (
     ConfigError,
     HoldfastError,
     PayloadError,
+    PrivilegeMissing,
     SchemaMismatch,
     StoreError,
     TaskNotFound,
@@ -40,6 +41,7 @@ MEANINGS = {
 
 _CODES: tuple[tuple[type[HoldfastError], ExitCode], ...] = (
     (SchemaMismatch, ExitCode.CONFIGURATION),
+    (PrivilegeMissing, ExitCode.CONFIGURATION),
     (StoreError, ExitCode.UNAVAILABLE),
     (ConfigError, ExitCode.CONFIGURATION),
     (Unsupported, ExitCode.CONFIGURATION),

@@ -120,10 +120,9 @@ class StoreTarget:
 
 
 async def require_store(app: App) -> None:
-    """Raise if an embedded store does not exist or has no tables: a command that only reads must not create them."""
+    """Raise if a store does not exist or has no tables: a command that only reads must not create them."""
     require_file(app)
-    if app.backend.file is not None:
-        await app.backend.schema.check()
+    await app.opened(install=False)
 
 
 def require_file(app: App) -> None:

@@ -84,8 +84,8 @@ class Insight(Protocol):
 class Schema(Protocol):
     """The tables in the store."""
 
-    async def open(self) -> None:
-        """Install the tables into a store without any, if that is allowed; then check them."""
+    async def open(self, *, install: bool = True) -> None:
+        """Install the tables into a store without any, if that is allowed and `install` is true; then check them."""
         ...
 
     async def install(self) -> int:
@@ -243,8 +243,12 @@ class Backend(Protocol):
         """Notifications of new jobs and events."""
         ...
 
-    async def open(self) -> None:
-        """Connect and check the schema; an embedded store installs it. Safe to call again."""
+    async def open(self, *, install: bool = True) -> None:
+        """Connect and check the schema. Safe to call again.
+
+        With `install`, a store without tables gets them, if its URL allows that. Otherwise nothing is created, neither
+        tables nor a file: raises `SchemaMismatch`, or `StoreUnavailable` if there is no file.
+        """
         ...
 
     async def close(self) -> None:

@@ -113,8 +113,8 @@ class BackendOverParts(Generic[Parts]):
     def transactions(self) -> Self:  # noqa: D102
         return self
 
-    async def open(self) -> None:  # noqa: D102
-        await self.schema.open()
+    async def open(self, *, install: bool = True) -> None:  # noqa: D102
+        await self.schema.open(install=install)
 
     async def close(self) -> None:  # noqa: D102
         parts = self._parts.take()

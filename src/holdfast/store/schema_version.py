@@ -14,7 +14,7 @@ def require_version(found: int, current: int, where: str) -> None:
         )
         raise SchemaMismatch(message)
     if found == 0:
-        message = f"{where} are missing: run `holdfast schema install`"
+        message = f"{where} are missing: check the URL, or run `holdfast schema install`"
         raise SchemaMismatch(message)
     if found < current:
         message = f"{where} have version {found}, this Holdfast needs version {current}: run `holdfast schema upgrade`"

@@ -41,7 +41,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     lease: timedelta
     queues: tuple[str, ...] | None = None
     isolates: bool = True
-    max_bytes: int = 16 * 1024 * 1024
+    max_bytes: int = 4 * 1024 * 1024
 
 
 class Claim(msgspec.Struct, frozen=True):

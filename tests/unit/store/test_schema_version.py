@@ -11,7 +11,7 @@ from holdfast.store.schema_version import require_version
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (0, "the tables are missing: run `holdfast schema install`"),
+        (0, "the tables are missing: check the URL, or run `holdfast schema install`"),
         (2, "the tables have version 2, this Holdfast needs version 3: run `holdfast schema upgrade`"),
         (4, "the tables have version 4, newer than this Holdfast supports (3): upgrade the holdfast package"),
     ],

@@ -114,8 +114,8 @@ class PostgresBackend(BackendOverParts[PostgresParts]):
             shared=True,
         )
 
-    async def open(self) -> None:  # noqa: D102
-        await super().open()
+    async def open(self, *, install: bool = True) -> None:  # noqa: D102
+        await super().open(install=install)
         self._facts = await self.insight.facts()
 
     def extender(self) -> PostgresExtender:  # noqa: D102

@@ -24,6 +24,7 @@ from psycopg.pq import Conninfo
 from holdfast.errors import ConfigError
 from holdfast.store.url_settings import POSITIVE_SECONDS, Setting, read_settings
 
+DEFAULT_SCHEMA = "holdfast"
 _EXAMPLE = "postgresql://user@localhost:5432/database?schema=holdfast"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _HIDDEN = {"password", "sslpassword", "passfile"}
@@ -70,7 +71,7 @@ class PostgresLocation(msgspec.Struct, frozen=True):
 
     url: str
     conninfo: str
-    schema: str = "holdfast"
+    schema: str = DEFAULT_SCHEMA
     install: str = "auto"
     pool: int = 10
     prepare: str = "auto"

@@ -42,10 +42,10 @@ class SqlSchema(ABC):
         """Raise `SchemaMismatch` unless the tables are those of this version."""
         self.require(await self._runner.read(self.version))
 
-    async def open(self) -> None:
-        """Install into a database without our tables, if allowed; raise `SchemaMismatch` for older or newer ones."""
+    async def open(self, *, install: bool = True) -> None:
+        """Install into a database without our tables, if allowed and wanted; raise `SchemaMismatch` for others."""
         version = await self._runner.read(self.version)
-        if version == 0 and self._installs:
+        if version == 0 and install and self._installs:
             try:
                 version = await self._runner.write(lambda: self._upgrade(only_first=True))
             except StoreError as error:

@@ -34,6 +34,7 @@ from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.backends.sqlite.versions import check_version
 from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.connection_thread import ConnectionThread
+from holdfast.errors import StoreUnavailable
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
@@ -135,11 +136,20 @@ class SqliteBackend(BackendOverParts[SqliteParts]):
             refusals={"be shared with another process": "the database is in memory"} if in_memory else {},
         )
 
-    async def open(self) -> None:  # noqa: D102
+    async def open(self, *, install: bool = True) -> None:  # noqa: D102
         check_version()
-        if self._location.path is not None:
-            prepare_file(self._location.path)
-        await super().open()
+        path = self._location.path
+        if path is None:
+            install = True  # a database in memory begins empty in every process: there is none to be mistaken for
+        elif install:
+            prepare_file(path)
+        elif not path.exists():
+            raise StoreUnavailable(
+                f"there is no database at {path}: the first enqueue makes it, or `holdfast schema install`"
+            )
+        else:
+            await self.schema.check()  # through a connection that does not change another program's file
+        await super().open(install=install)
 
     def extender(self) -> SqliteExtender:  # noqa: D102
         return self._parts.here.extender()

@@ -76,6 +76,15 @@ class Tx:
         rows = self.rows(statement, parameters)
         return rows[0][0] if rows else None
 
+    @contextmanager
+    def at_most(self, size: int) -> Generator[None]:
+        """Fail statements in the block with `sqlite3.DataError` before they build a text of more than `size` bytes."""
+        usual = self.raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size)
+        try:
+            yield
+        finally:
+            self.raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, usual)
+
     def many(self, statement: str, rows: Iterable[Parameters]) -> int:
         """Run a statement for each row of parameters; return how many rows it changed."""
         return self.raw.executemany(STATEMENTS[statement], rows).rowcount

@@ -74,7 +74,7 @@ class ReferenceBackend:
         self.transactions = ReferenceTransactions()
         self.notifier = LocalNotifier("reference", None)
 
-    async def open(self) -> None:
+    async def open(self, *, install: bool = True) -> None:
         """Do nothing: the model is always open."""
 
     async def close(self) -> None:
@@ -230,7 +230,7 @@ class ReferenceInsight:
 class ReferenceSchema:
     """`Schema` of a store without tables."""
 
-    async def open(self) -> None:
+    async def open(self, *, install: bool = True) -> None:
         """Do nothing: there are no tables to install."""
 
     async def install(self) -> int:

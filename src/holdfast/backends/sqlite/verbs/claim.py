@@ -1,13 +1,14 @@
 """Lease ready jobs to a worker.
 
-The jobs of a claim are the front of each lane involved, up to some (turn, seq). So they are read once, as one JSON text
-per lane, and moved by range: three statements per lane, however many jobs.
+The jobs of a claim are the front of each lane involved, up to some (turn, seq). So they are read once, as one text per
+lane, and moved by range: three statements per lane, however many jobs. Only where the payloads are too large for one
+claim, or damaged, they are read row by row: a text of all of them would take several times their size in memory.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -21,6 +22,8 @@ from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
 
 _NO_BOUND = 2**63 - 1
+_LONGEST_TEXT = 10**9  # bytes: the limit that SQLite has by itself
+_MOST_BESIDES_PAYLOAD = 2048  # bytes of a job, in the usual case; with longer headers it may be read row by row
 _PLACE = attrgetter("turn", "seq")
 
 
@@ -28,7 +31,7 @@ class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
     """A leased job in the order of the columns of `front_of_lane`."""
 
 
-_decode_rows = msgspec.json.Decoder(list[_Row]).decode
+_decode_lines = msgspec.json.Decoder(_Row).decode_lines
 Lane = tuple[int, str, str, int]  # lane_id, queue, task, turn of the first job
 
 
@@ -44,8 +47,7 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
     if not lanes or request.limit < 1:
         return Claim([])
     fence = int(tx.value("take_fence"))
-    front, size = _front(tx, lanes, request.limit, fence)
-    jobs = front if size <= request.max_bytes else within(front, request.max_bytes)
+    jobs, is_cut = _front(tx, lanes, request, fence)
     last = {(job.queue, job.task): job for job in jobs} if len(lanes) > 1 else {lanes[0][1:3]: jobs[-1]}
     lease = {
         "fence": fence,
@@ -60,32 +62,63 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
             bounds = {"lane_id": lane_id, "turn": job.turn, "seq": job.seq}
             tx.run("lease_front", {**bounds, **lease})
             tx.run("leave_front", bounds)
-    return Claim(cast("list[LeasedJob]", jobs), is_cut=len(jobs) < len(front))
+    return Claim(cast("list[LeasedJob]", jobs), is_cut=is_cut)
 
 
-def _front(tx: Tx, lanes: list[Lane], limit: int, fence: int) -> tuple[list[_Row], int]:
+def _front(tx: Tx, lanes: list[Lane], request: ClaimRequest, fence: int) -> tuple[list[_Row], bool]:
     """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read.
 
-    Returns the jobs, and an upper bound for the total size of their payloads.
+    Returns the jobs, and whether there were more, but their payloads exceed `max_bytes`.
     """
     jobs: list[_Row] = []
-    size = 0
+    size = 0  # at least that of the payloads
     bound = _NO_BOUND
+    is_cut = False
     for lane_id, queue, task, head in lanes:
         if head > bound:
             break
-        stretch = {"lane_id": lane_id, "last_turn": bound, "limit": limit}
+        stretch = {"lane_id": lane_id, "last_turn": bound, "limit": request.limit}
         try:
-            text = tx.value("front_of_lane", {**stretch, "queue": queue, "task": task, "fence": fence})
-            front = _decode_rows(text)
-            size += len(text)
-        except (sqlite3.OperationalError, msgspec.MsgspecError):  # a damaged row: invalid UTF-8 or headers
-            front = [_mended(row, queue, task, fence) for row in tx.rows("damaged_front_of_lane", stretch)]
-            size += sum(len(job.payload) for job in front)
-        jobs = sorted(jobs + front, key=_PLACE)[:limit] if jobs else front
-        if len(jobs) == limit:
+            with tx.at_most(_most_text(request)):
+                text = tx.value("front_of_lane", {**stretch, "queue": queue, "task": task, "fence": fence})
+            front, length, is_short = _decode_lines(text), len(text), False
+        except (sqlite3.OperationalError, sqlite3.DataError, msgspec.MsgspecError):  # a damaged row, or too much
+            front, is_short = _by_row(tx, stretch, (queue, task, fence), request.max_bytes)
+            length = sum(len(job.payload) for job in front)
+        size += length
+        last = _PLACE(jobs[-1]) if is_cut else None
+        jobs = sorted(jobs + front, key=_PLACE)[: request.limit] if jobs else front
+        if last is not None:
+            jobs = [job for job in jobs if _PLACE(job) <= last]
+        if size > request.max_bytes:
+            kept = within(jobs, request.max_bytes)
+            is_short = is_short or len(kept) < len(jobs)
+            jobs = kept
+        is_cut = is_cut or is_short
+        if len(jobs) == request.limit or is_cut:
             bound = jobs[-1].turn
-    return jobs, size
+    return jobs, is_cut
+
+
+def _most_text(request: ClaimRequest) -> int:
+    """Return the size of a text that has room for `max_bytes` of payload, each character escaped, and for the rest."""
+    return min(_LONGEST_TEXT, 2 * request.max_bytes + _MOST_BESIDES_PAYLOAD * request.limit)
+
+
+def _by_row(
+    tx: Tx, stretch: Mapping[str, object], common: tuple[str, str, int], max_bytes: int
+) -> tuple[list[_Row], bool]:
+    """Read the front of a lane row by row; return the jobs within `max_bytes`, and whether there were more."""
+    count = 0
+
+    def counted() -> Iterator[_Row]:
+        nonlocal count
+        for row in tx.each("front_of_lane_by_row", stretch):
+            count += 1
+            yield _mended(row, *common)
+
+    front = within(counted(), max_bytes)
+    return front, len(front) < count
 
 
 def _mended(row: Sequence[Any], queue: str, task: str, fence: int) -> _Row:
