@@ -104,8 +104,16 @@ class Cli:
             finally:
                 process.kill()
 
-    def in_terminal(self, *args: str, width: int = 100, typed: str = "", code: int = 0, **environment: str) -> str:
-        """Run a command in a pseudo-terminal, type into it once it asks, and return all that it showed."""
+    def in_terminal(
+        self,
+        *args: str,
+        width: int = 100,
+        typed: str = "",
+        after: str = "[y/N]: ",
+        code: int = 0,
+        **environment: str,
+    ) -> str:
+        """Run a command in a pseudo-terminal, type into it after these words, and return all that it showed."""
         main, side = pty.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         with subprocess.Popen(
@@ -133,7 +141,7 @@ class Cli:
                 if not part:
                     break
                 shown += part
-                if typed and shown.endswith(b"[y/N]: "):
+                if typed and after.encode() in shown:
                     os.write(main, typed.encode())
                     typed = ""
             else:

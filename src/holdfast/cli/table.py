@@ -14,7 +14,7 @@ from typing import NamedTuple
 import click
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -67,7 +67,7 @@ class Column(NamedTuple):
     """A column: its heading, whether its words are coloured, and whether it is right-aligned.
 
     `optional`: left out if there is no room for it, the last one first. `shrinks`: a text too long for the terminal is
-    shortened at its end; with `keeps_end` in the middle.
+    shortened at its end; with `keeps_end` in the middle. `hides_zero`: left out if it is 0 in every row.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Column(NamedTuple):
     optional: bool = False
     shrinks: bool = False
     keeps_end: bool = False
+    hides_zero: bool = False
 
 
 class Id(NamedTuple):
@@ -102,13 +103,17 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
         for row in rows:
             click.echo("\t".join(map(piped, row)))
         return
-    columns, texts = fitted(columns, rows, out.width)
+    out.print(rendered(columns, rows, out.width))
+
+
+def rendered(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> RenderableType:
+    """Return a table for a terminal of this width."""
+    columns, texts = fitted(columns, rows, width)
     widths = _widths(columns, texts)
     fixed = sum(widths[:-1]) + _GAP * (len(widths) - 1)
-    if out.width - fixed >= min(widths[-1], _NARROWEST):
-        out.print(table_of(columns, texts))
-    else:
-        _show_folded(out, columns, texts, widths)
+    if width - fixed >= min(widths[-1], _NARROWEST):
+        return table_of(columns, texts)
+    return _folded(columns, texts, widths, width)
 
 
 def fitted(
@@ -119,7 +124,8 @@ def fitted(
     Columns that are empty in every row are left out. The longest texts that may shrink are shortened first.
     """
     texts = [[displayed(cell, is_wide=width >= WIDE) for cell in row] for row in rows]
-    kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in texts)]
+    empty = [{_NOTHING, "0"} if column.hides_zero else {_NOTHING} for column in columns]
+    kept = [index for index in range(len(columns)) if any(row[index] not in empty[index] for row in texts)]
     widths = _widths(columns, texts)
     while sum(_least(columns[index], widths[index]) + _GAP for index in kept) - _GAP > width:
         optional = [index for index in kept if columns[index].optional]
@@ -192,25 +198,28 @@ def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    """Print each row as one line with the columns that fit, and the others below it with their names."""
+def _folded(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int
+) -> RenderableType:
+    """Return each row as one line with the columns that fit, and the others below it with their names."""
     fitting, used = 1, widths[0]
-    while fitting < len(columns) and used + _GAP + widths[fitting] <= out.width:
+    while fitting < len(columns) and used + _GAP + widths[fitting] <= width:
         used += _GAP + widths[fitting]
         fitting += 1
+    lines: list[RenderableType] = []
     for number, row in enumerate([[column.name for column in columns], *rows]):
-        head = Text(style="" if number else "bold")
+        head = Text(style="" if number else "bold", overflow="fold")
         for index in range(fitting):
             space = " " * (widths[index] - cell_len(row[index]))
             head.append(" " * _GAP if index else "")
             head.append(space if columns[index].right else "")
             head.append(_text(row[index], columns[index]))
             head.append("" if columns[index].right or index == fitting - 1 else space)
-        out.print(head, overflow="fold")
+        lines.append(head)
         if not number:
-            out.print("─" * min(used, out.width))
+            lines.append(Text("─" * min(used, width)))
             continue
-        rest = Text()
+        rest = Text(overflow="fold")
         for index in range(fitting, len(columns)):
             if row[index] != _NOTHING:
                 rest.append(", " if rest else "")
@@ -218,7 +227,8 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
                     rest.append(f"{columns[index].name} ", style="dim")
                 rest.append(_text(row[index], columns[index]))
         if rest:
-            out.print(Padding(rest, (0, 0, 0, 4)), overflow="fold")
+            lines.append(Padding(rest, (0, 0, 0, 4)))
+    return Group(*lines)
 
 
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:

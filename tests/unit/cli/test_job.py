@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 
 import pytest
 from tests.unit.cli.conftest import APP, HOSTILE, SHOWN
 
+from holdfast.cli.job_view import call_of
 from holdfast.model.ids import new_id
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -26,7 +26,7 @@ def test_an_enqueue_prints_the_id_and_nothing_else_on_stdout(shop):
 
 def test_arguments_are_read_as_the_types_that_the_task_names(shop):
     job_id = shop.enqueue("bill", "--args", '{"on": "2026-01-02"}', "--arg", "amount=0.10")
-    assert json.loads(shop.json("job", "show", job_id, "--show-args")["payload"]) == [
+    assert shop.json("job", "show", job_id, "--show-args")["payload"] == [
         [],
         {"on": "2026-01-02", "amount": "0.10"},
     ]
@@ -34,7 +34,7 @@ def test_arguments_are_read_as_the_types_that_the_task_names(shop):
 
 def test_a_call_by_position_is_taken_in_the_form_in_which_it_is_shown(shop):
     job_id = shop.enqueue("place", "--args", "[[7, 8], {}]")
-    assert shop.json("job", "show", job_id, "--show-args")["payload"] == "[[7,8],{}]"
+    assert shop.json("job", "show", job_id, "--show-args")["payload"] == [[7, 8], {}]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_json_has_the_words_of_the_store_and_instants_in_utc(shop):
     (job,) = shop.json("job", "list")["jobs"]
     assert set(job) == {
         "id", "seq", "queue", "task", "state", "priority", "attempt", "max_attempts", "enqueued_at", "run_at",
-        "started_at", "finished_at", "worker_id", "reason", "order_key",
+        "started_at", "finished_at", "worker_id", "reason", "order_key", "used_attempts",
     }  # fmt: skip
     assert UTC.fullmatch(job["enqueued_at"])
     assert UTC.fullmatch(job["finished_at"])
@@ -249,6 +249,52 @@ def test_every_command_takes_the_short_id_that_lists_show(shop):
     assert f"there is no job {wrong} in this store" in shop.run("job", "show", wrong, code=1).stderr
 
 
+def test_jobs_are_counted_by_queue_and_task(shop):
+    for _ in range(3):
+        shop.enqueue()
+    shop.enqueue("bill", "--arg", 'on="2026-11-16"', "--arg", 'amount="7"')
+    shop.complete()
+    shop.fail()
+    counted = shop.json("job", "counts")
+    assert counted["states"] == {"ready": 2, "scheduled": 0, "blocked": 0, "running": 0, "failed": 1}
+    by_task = {count["task"]: count for count in counted["counts"]}
+    assert by_task["charge"]["enqueued"] == 3
+    assert sum(count["completed"] for count in by_task.values()) == 1
+    assert sum(count["failed"] for count in by_task.values()) == 1
+    (charged,) = shop.json("job", "counts", "--task", "charge", "--since", "1h")["counts"]
+    assert charged == by_task["charge"]
+    assert charged["mean_run_seconds"] >= 0
+    assert shop.json("job", "counts", "--queue", "nowhere")["counts"] == []
+    said = shop.run("job", "counts")
+    (row,) = [line.split("\t") for line in said.stdout.splitlines() if "\tcharge\t" in line]
+    assert row[2] == "3"
+    assert "Now: 2 ready" in said.stderr
+
+
+def test_a_call_is_shown_as_it_is_written_in_python(shop):
+    job_id = shop.enqueue("charge", "--arg", "order_id=7", "--arg", 'note="by hand"')
+    assert "call\tcharge(order_id=7, note='by hand')" in shop.run("job", "show", job_id, "--show-args").stdout
+    assert "by hand" not in shop.run("job", "show", job_id).output
+    assert call_of("charge", '[[1,"a"],{}]') == "charge(1, 'a')"
+    assert call_of("charge", "damaged") is None
+
+
+def test_the_used_attempts_are_shown_beside_the_count(shop):
+    job_id = shop.enqueue("charge", "--arg", "order_id=7", "--max-attempts", "3")
+    shop.fail()
+    shop.run("job", "retry", job_id)
+    shop.claim()
+    assert "attempt\t2, used 1 of 3" in shop.run("job", "show", job_id).stdout
+    assert shop.json("job", "show", job_id)["used_attempts"] == 1
+
+
+@pytest.mark.parametrize("words", [("job", "list"), ("queue", "list")])
+def test_a_watch_needs_a_terminal(shop, words):
+    shop.enqueue()
+    assert "leave it out in a pipe" in shop.run(*words, "--watch", code=2).stderr
+    assert "leave it out with --json" in shop.run(*words, "--watch", "5", "--json", code=2).stderr
+
+
 def test_a_beginning_of_several_ids_is_refused_with_the_candidates(shop):
     ids = [shop.enqueue() for _ in range(2)]
     for words in (("job", "show"), ("job", "cancel"), ("job", "retry"), ("lease", "reset")):
@@ -306,7 +352,7 @@ def test_a_completed_job_is_copied_under_a_new_id_only_with_again(shop):
     assert _state(shop, job_id) == "completed"
     job = shop.json("job", "show", copy, "--show-args")
     assert (job["state"], job["priority"], job["headers"]) == ("ready", 4, {"a": "b"})
-    assert job["payload"] == '[[],{"order_id":7}]'
+    assert job["payload"] == [[], {"order_id": 7}]
 
 
 def test_several_jobs_are_changed_only_with_yes_where_nobody_can_be_asked(shop):
