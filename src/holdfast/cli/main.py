@@ -17,6 +17,7 @@ from holdfast.cli.lease import lease
 from holdfast.cli.node import leader, node
 from holdfast.cli.queue import queue
 from holdfast.cli.schema import schema
+from holdfast.cli.top import top
 from holdfast.cli.torture.command import torture
 from holdfast.cli.worker import worker
 
@@ -31,6 +32,7 @@ COMMANDS: tuple[click.Command, ...] = (
     leader,
     schema,
     doctor,
+    top,
     demo,
     bench,
     torture,

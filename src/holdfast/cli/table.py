@@ -187,9 +187,10 @@ def show_beside(left: Shown, right: Shown) -> None:
     out.print(grid)
 
 
-def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of texts; only its last column may wrap."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, ruled: bool = True) -> Table:
+    """Return a table of texts; only its last column may wrap. `ruled`: with a line below the headings."""
+    style, gap = (box.SIMPLE_HEAD, _GAP - 1) if ruled else (None, _GAP)  # a box adds a space between columns
+    table = Table(box=style, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
     for index, column in enumerate(columns):
         is_last = index == len(columns) - 1
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=not is_last, overflow="fold")
