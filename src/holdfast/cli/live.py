@@ -62,8 +62,10 @@ def show_live(target: StoreTarget, frame: Frame, interval: float, *, full_screen
             while not stop.is_set():
                 began = loop.time()
                 live.update(await frame(app, out), refresh=True)
+                pause = max(interval, _QUIET_SHARE * (loop.time() - began))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), max(interval, _QUIET_SHARE * (loop.time() - began)))
+                    async with asyncio.timeout(pause):
+                        await stop.wait()
 
     target.run(redraw)
 

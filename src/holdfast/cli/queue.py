@@ -16,6 +16,7 @@ from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, 
 from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, rendered, show_table
 from holdfast.cli.target import StoreTarget, store_options
+from holdfast.cli.times import now
 from holdfast.store.values import QueueView
 
 _COLUMNS = (
@@ -70,7 +71,7 @@ def list_queues(target: StoreTarget, *, watch: float | None, as_json: bool) -> N
 async def _look(app: App) -> Sequence[_Progress]:
     views = await app.queues.list()
     completed = completed_of(await app.jobs.counts(EVER, by_minute=False))
-    rates = rates_of(await app.jobs.counts(WINDOW))
+    rates = rates_of(await app.jobs.counts(WINDOW), now())
     return [_Progress(view, completed.get(view.name, 0), rates.get(view.name, QueueRate())) for view in views]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -30,9 +30,8 @@ class QueueRate(msgspec.Struct, frozen=True):
         return {f"{name}_per_minute": round(rate, 2) for name, rate in msgspec.structs.asdict(self).items()}
 
 
-def rates_of(counts: Iterable[Count], now: datetime | None = None) -> dict[str, QueueRate]:
-    """Return the rate of each queue over `WINDOW`, of whose first minute only whole ones are counted."""
-    at = now or datetime.now(UTC)
+def rates_of(counts: Iterable[Count], at: datetime) -> dict[str, QueueRate]:
+    """Return the rate of each queue over `WINDOW` before an instant; the window begins with a whole minute."""
     elapsed = (at - (at - WINDOW + _MINUTE).replace(second=0, microsecond=0)) / _MINUTE
     rates: dict[str, QueueRate] = {}
     for count in counts:

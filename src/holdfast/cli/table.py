@@ -31,7 +31,7 @@ _NOTHING = "\N{EN DASH}"
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _NARROWEST = 24  # a last column narrower than this is hard to read
 _SHORTEST = 8  # no text is shortened below this
-_COMFORTABLE = 16  # an optional column is left out rather than shortening a text below this
+_COMFORTABLE = 24  # an optional column is left out rather than shortening a text below this
 
 STYLES = {
     "running": "yellow",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 from rich.console import Console, RenderableType
 
@@ -13,8 +11,8 @@ from holdfast.cli.live import show_live
 from holdfast.cli.rates import WINDOW
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import duration
-from holdfast.cli.top_view import Snapshot, render, snapshot_fields
+from holdfast.cli.times import duration, now
+from holdfast.cli.top_view import TopSnapshot, render, snapshot_fields
 from holdfast.model.job import JobState
 
 _FAILURES = 100  # the latest failed jobs, which are grouped by their errors
@@ -24,7 +22,7 @@ _FAILURES = 100  # the latest failed jobs, which are grouped by their errors
 @click.option(
     "--interval", type=duration, metavar="DURATION", default="1s", show_default=True, help="The time between frames."
 )
-@click.option("--once", is_flag=True, help="Print one frame and exit; also in a pipe.")
+@click.option("--once", is_flag=True, help="Print one frame and exit, as always in a pipe.")
 @json_option
 @store_options
 def top(target: StoreTarget, *, interval: float, once: bool, as_json: bool) -> None:
@@ -40,23 +38,21 @@ def top(target: StoreTarget, *, interval: float, once: bool, as_json: bool) -> N
     out = console()
     if as_json:
         show_json(snapshot_fields(target.run(look)))
-    elif once:
+    elif once or not out.is_terminal:
         out.print(render(target.run(look), out.width, None))
-    elif out.is_terminal:
-        show_live(target, _frame, interval, full_screen=True)
     else:
-        raise click.UsageError("top redraws a terminal, and the output is not one: add --once or --json")
+        show_live(target, _frame, interval, full_screen=True)
 
 
 async def _frame(app: App, out: Console) -> RenderableType:
     return render(await look(app), out.width, out.height)
 
 
-async def look(app: App) -> Snapshot:
+async def look(app: App) -> TopSnapshot:
     """Read everything that a frame shows: six queries."""
-    return Snapshot(
+    return TopSnapshot(
         store=app.backend.url,
-        at=datetime.now(UTC),
+        at=now(),
         queues=tuple(await app.queues.list()),
         counts=tuple(await app.jobs.counts(WINDOW)),
         workers=tuple(await app.workers()),

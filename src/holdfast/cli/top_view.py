@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -55,9 +56,10 @@ _CONSUMERS = (
 _HEAD = 2  # lines above the tables
 _ROOM = 2  # lines of each table besides its rows: its headings, and an empty line
 _ZERO = timedelta(0)
+_NUMBER = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*")  # also a UUID
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class TopSnapshot(msgspec.Struct, frozen=True):
     """Everything that a frame shows."""
 
     store: str
@@ -76,7 +78,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
-    """Failed jobs of one task with the same error; of those that were read, the latest."""
+    """Failed jobs of one task with the same error but for numbers in it; `error` is the latest of them."""
 
     task: str
     error: str
@@ -85,17 +87,18 @@ class FailureGroup(msgspec.Struct, frozen=True):
 
 
 def failure_groups(failed: Sequence[JobView]) -> list[FailureGroup]:
-    """Group failed jobs, newest first, by task and error."""
+    """Group failed jobs by task and error, the largest group first."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for job in failed:
-        key = job.task, job.reason or ""
-        ended = job.finished_at or job.enqueued_at
-        known = groups.get(key, FailureGroup(*key, 0, ended))
-        groups[key] = FailureGroup(*key, known.jobs + 1, max(known.last_at, ended))
+        error, ended = job.reason or "", job.finished_at or job.enqueued_at
+        key = job.task, _NUMBER.sub("0", error)
+        known = groups.get(key, FailureGroup(job.task, error, 0, ended))
+        latest = error if ended >= known.last_at else known.error
+        groups[key] = FailureGroup(job.task, latest, known.jobs + 1, max(known.last_at, ended))
     return sorted(groups.values(), key=lambda group: group.jobs, reverse=True)
 
 
-def snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_fields(snapshot: TopSnapshot) -> dict[str, Any]:
     """Return the fields for JSON."""
     rates, live = snapshot.rates, live_ids(snapshot.nodes)
     return {
@@ -117,7 +120,7 @@ def snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def render(snapshot: Snapshot, width: int, height: int | None) -> RenderableType:
+def render(snapshot: TopSnapshot, width: int, height: int | None) -> RenderableType:
     """Return a frame that fits the terminal; without a height, one with all rows."""
     rates = snapshot.rates
     tables = [
@@ -155,13 +158,13 @@ def _shared(room: int | None, wanted: Sequence[int]) -> list[int]:
     return [max(number, min(1, want)) for number, want in zip(given, wanted, strict=True)]
 
 
-def _title(snapshot: Snapshot, width: int) -> Text:
+def _title(snapshot: TopSnapshot, width: int) -> Text:
     at = f"{snapshot.at:%H:%M:%S} UTC"
     name = shortened(f"holdfast top  {line(snapshot.store)}", width - len(at) - 1, keeps_end=True)
     return Text.assemble((name.ljust(width - len(at)), "bold"), (at, "dim"), no_wrap=True)
 
 
-def _totals(snapshot: Snapshot, rates: dict[str, QueueRate]) -> Text:
+def _totals(snapshot: TopSnapshot, rates: dict[str, QueueRate]) -> Text:
     states = ("ready", "running", "scheduled", "blocked", "failed")
     totals = {state: sum(getattr(view, state) for view in snapshot.queues) for state in states}
     text = Text(no_wrap=True, overflow="ellipsis")
@@ -171,7 +174,7 @@ def _totals(snapshot: Snapshot, rates: dict[str, QueueRate]) -> Text:
     return text.append(f"{shown_rate(done) or 0} completed/min", style=STYLES["completed"] if done else "dim")
 
 
-def _queue_rows(snapshot: Snapshot, rates: dict[str, QueueRate]) -> list[Sequence[Cell]]:
+def _queue_rows(snapshot: TopSnapshot, rates: dict[str, QueueRate]) -> list[Sequence[Cell]]:
     """Return the queues, the one with the longest wait first."""
     views = sorted(snapshot.queues, key=lambda view: (-(view.oldest_ready or _ZERO), -view.running, view.name))
     return [
@@ -191,7 +194,7 @@ def _queue_rows(snapshot: Snapshot, rates: dict[str, QueueRate]) -> list[Sequenc
     ]
 
 
-def _worker_rows(snapshot: Snapshot) -> list[Sequence[Cell]]:
+def _worker_rows(snapshot: TopSnapshot) -> list[Sequence[Cell]]:
     """Return the workers, live ones first."""
     views = sorted(snapshot.workers, key=lambda view: (worker_state(view), view.heartbeat.worker_id))
     return [
@@ -207,11 +210,11 @@ def _worker_rows(snapshot: Snapshot) -> list[Sequence[Cell]]:
     ]
 
 
-def _failure_rows(snapshot: Snapshot) -> list[Sequence[Cell]]:
+def _failure_rows(snapshot: TopSnapshot) -> list[Sequence[Cell]]:
     return [(group.jobs, group.task, group.last_at, group.error) for group in failure_groups(snapshot.failed)]
 
 
-def _consumer_rows(snapshot: Snapshot) -> list[Sequence[Cell]]:
+def _consumer_rows(snapshot: TopSnapshot) -> list[Sequence[Cell]]:
     live = live_ids(snapshot.nodes)
     return [
         (view.name, consumer_state(view, live), view.lag, view.behind, view.parked, ", ".join(owners_of(view)))

@@ -69,10 +69,10 @@ def test_a_frame_shows_queues_workers_failures_and_consumers(streams):
         assert words in shown
 
 
-def test_one_frame_can_be_printed_in_a_pipe_and_more_need_a_terminal(shop):
+def test_a_pipe_gets_one_frame(shop):
     shop.enqueue()
     assert "1 ready" in shop.run("top", "--once").stdout
-    assert "add --once or --json" in shop.run("top", code=2).stderr
+    assert shop.run("top").stdout.count("1 ready") == 1
 
 
 def test_a_frame_without_anything_says_what_to_do(shop):
@@ -101,11 +101,14 @@ def test_stored_text_does_not_act_on_the_terminal(shop):
 
 
 def test_failures_are_grouped_by_task_and_error_and_the_most_frequent_comes_first(shop):
-    for message in ("rare", "often", "often"):
+    for message in ("rare", "no order 7", "no order 123"):
         shop.enqueue()
         shop.fail(message)
     groups = failure_groups(_look(shop).failed)
-    assert [(group.error, group.jobs) for group in groups] == [("ValueError: often", 2), ("ValueError: rare", 1)]
+    assert [(group.error, group.jobs) for group in groups] == [
+        ("ValueError: no order 123", 2),
+        ("ValueError: rare", 1),
+    ]
     assert groups[0].last_at > groups[1].last_at
 
 
