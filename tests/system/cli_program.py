@@ -109,11 +109,12 @@ class Cli:
         *args: str,
         width: int = 100,
         typed: str = "",
+        after: str = "[y/N]: ",
         interrupt_at: str = "",
         code: int = 0,
         **environment: str,
     ) -> str:
-        """Run a command in a pseudo-terminal, type into it once it asks, and return all that it showed.
+        """Run a command in a pseudo-terminal, type into it after these words, and return all that it showed.
 
         With `interrupt_at`, press Ctrl-C when it has shown these words.
         """
@@ -147,7 +148,7 @@ class Cli:
                 if interrupt_at and interrupt_at.encode() in shown:
                     os.write(main, b"\x03")
                     interrupt_at = ""
-                if typed and shown.endswith(b"[y/N]: "):
+                if typed and after.encode() in shown:
                     os.write(main, typed.encode())
                     typed = ""
             else:

@@ -207,9 +207,10 @@ class Jobs:
         """
         return await (await self._app.opened(install=False)).jobs.reset(find_by(job_id))
 
-    async def counts(self, since: float | timedelta = timedelta(hours=1)) -> Sequence[Count]:
-        """Return the counts per minute, queue and task."""
-        return await (await self._app.opened(install=False)).insight.counts(to_span(since, "since"))
+    async def counts(self, since: float | timedelta = timedelta(hours=1), *, by_minute: bool = True) -> Sequence[Count]:
+        """Return the counts per minute, queue and task; with `by_minute=False` one sum per queue and task."""
+        insight = (await self._app.opened(install=False)).insight
+        return await insight.counts(to_span(since, "since"), by_minute=by_minute)
 
 
 class SyncJobs(Sync[Jobs]):

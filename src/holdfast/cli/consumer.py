@@ -29,7 +29,7 @@ _COLUMNS = (
     Column("state", coloured=True),
     Column("lag", right=True),
     Column("behind"),
-    Column("parked", right=True),
+    Column("parked", right=True, hides_zero=True),
     Column("partitions", right=True, optional=True),
     Column("nodes", shrinks=True),
 )
@@ -41,7 +41,7 @@ _SHARE_COLUMNS = (
     Column("head", right=True, optional=True),
     Column("lag", right=True),
     Column("behind"),
-    Column("parked", right=True),
+    Column("parked", right=True, hides_zero=True),
     Column("owner", shrinks=True, keeps_end=True),
     Column("generation", right=True, optional=True),
 )
@@ -84,7 +84,7 @@ def _row(view: ConsumerView, nodes: Sequence[NodeView]) -> tuple[Cell, ...]:
         consumer_state(view, live),
         view.lag,
         view.behind,
-        view.parked or None,
+        view.parked,
         len(view.shares),
         ", ".join(owners),
     )
@@ -99,7 +99,7 @@ def _share_row(view: ShareView) -> tuple[Cell, ...]:
         view.head,
         view.lag,
         view.behind,
-        view.parked or None,
+        view.parked,
         view.owner,
         view.generation,
     )

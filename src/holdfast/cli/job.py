@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console, RenderableType
 
 from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_id
 from holdfast.cli.job_bulk import cancel, delete
+from holdfast.cli.job_counts import counts
 from holdfast.cli.job_enqueue import enqueue
 from holdfast.cli.job_retry import retry
-from holdfast.cli.job_view import show_details, show_jobs
+from holdfast.cli.job_view import render_jobs, show_details, show_jobs
 from holdfast.cli.json_output import details_fields, fields_of, json_option, show_json
+from holdfast.cli.live import check_watch, show_live, watch_option
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.job import JobState
 from holdfast.store.values import JobDetails, JobPage, JobView
@@ -45,6 +48,7 @@ job.add_command(enqueue)
 job.add_command(retry)
 job.add_command(cancel)
 job.add_command(delete)
+job.add_command(counts)
 
 
 @job.command("list")
@@ -57,6 +61,7 @@ job.add_command(delete)
     help=f"At most this many jobs.  [default: {_PAGE} with --state, else {_FEW} of each state]",
 )
 @click.option("--cursor", help="Continue after the previous page; needs --state.")
+@watch_option
 @json_option
 @store_options
 def list_jobs(
@@ -67,6 +72,7 @@ def list_jobs(
     task: str | None,
     limit: int | None,
     cursor: str | None,
+    watch: float | None,
     as_json: bool,
 ) -> None:
     """List jobs: the first few of every state, or those of one state page by page.
@@ -76,15 +82,23 @@ def list_jobs(
     \b
     holdfast job list
     holdfast job list --state failed --task charge
+    holdfast job list --watch
     """  # noqa: D301 - \b keeps click from joining lines
     if cursor is not None and state is None:
         raise click.UsageError("--cursor continues the list of one state: add its --state")
+    check_watch(watch, as_json=as_json)
 
     async def look(app: App) -> list[JobPage]:
         states = _ORDER if state is None else (JobState(state),)
         size = limit or (_FEW if state is None else _PAGE)
         return [await app.jobs.list(one, queue=queue, task=task, cursor=cursor, limit=size) for one in states]
 
+    async def frame(app: App, out: Console) -> RenderableType:
+        return render_jobs([found for page in await look(app) for found in page.jobs], out.width)
+
+    if watch is not None:
+        show_live(target, frame, watch)
+        return
     pages = target.run(look)
     jobs: list[JobView] = [found for page in pages for found in page.jobs]
     more = [str(page.jobs[-1].state) for page in pages if page.cursor]

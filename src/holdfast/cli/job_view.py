@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import click
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
 
-from holdfast.cli.table import Cell, Column, Id, console, show_block, show_fields, show_table
+from holdfast.cli.table import Cell, Column, Id, console, rendered, show_block, show_fields, show_table
 from holdfast.cli.times import iso, relative
 from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
@@ -26,8 +30,8 @@ _ATTEMPTS = (
     Column("attempt", right=True),
     Column("outcome", coloured=True),
     Column("ended"),
-    Column("worker", shrinks=True, keeps_end=True),
-    Column("error", shrinks=True),
+    Column("worker"),
+    Column("error"),
 )
 
 
@@ -37,6 +41,11 @@ def show_jobs(jobs: Sequence[JobView]) -> None:
         click.echo("No jobs.", err=True)
         return
     show_table(_JOBS, [_row(job) for job in jobs])
+
+
+def render_jobs(jobs: Sequence[JobView], width: int) -> RenderableType:
+    """Return the same list for a terminal of this width."""
+    return rendered(_JOBS, [_row(job) for job in jobs], width) if jobs else Text("No jobs.")
 
 
 def _row(job: JobView) -> tuple[Cell, ...]:
@@ -60,7 +69,7 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         ("task", job.task),
         ("order_key", job.order_key),
         ("priority", job.priority),
-        ("attempt", job.attempt),
+        ("attempt", _attempts(job)),
         ("max_attempts", job.max_attempts),
         ("enqueued_at", _instant(job.enqueued_at)),
         ("run_at", _instant(job.run_at)),
@@ -72,7 +81,8 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         fields += _lease(details.lease)
     if show_args:
         headers = [(f"header {name}", value) for name, value in details.headers.items()]
-        fields += [("arguments", details.payload), *headers, ("result", details.result)]
+        call = call_of(job.task, details.payload)
+        fields += [("call", call) if call else ("payload", details.payload), *headers, ("result", details.result)]
     show_fields([(name, value) for name, value in fields if value is not None])
     if details.attempts:
         click.echo()
@@ -82,7 +92,23 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
             click.echo("\nThe last error:")
             show_block(traceback)
     if not show_args and console().is_terminal:
-        click.echo("\nArguments, headers and result are shown with --show-args.", err=True)
+        click.echo("\nAdd --show-args for the call, headers and result; they may contain secrets.", err=True)
+
+
+def _attempts(job: JobView) -> str:
+    """Return the number of attempts and, as it decides about another one, how many of them count."""
+    if job.used_attempts is None:
+        return str(job.attempt)
+    return f"{job.attempt}, used {job.used_attempts} of {job.max_attempts}"
+
+
+def call_of(task: str, payload: str) -> str | None:
+    """Return the call as it would be written in Python, `charge(order_id=7)`; None if the payload is not a call."""
+    try:
+        positional, named = msgspec.json.decode(payload, type=tuple[list[Any], dict[str, Any]])
+    except msgspec.MsgspecError:
+        return None
+    return f"{task}({', '.join([*map(repr, positional), *(f'{name}={value!r}' for name, value in named.items())])})"
 
 
 def _instant(instant: datetime | None) -> str | None:

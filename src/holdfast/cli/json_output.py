@@ -70,8 +70,17 @@ def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
     fields["lease"] = None if details.lease is None else fields_of(details.lease)
     fields["attempts"] = [fields_of(attempt) for attempt in details.attempts]
     if show_args:
-        fields |= {"payload": details.payload, "headers": details.headers, "result": details.result}
+        result = None if details.result is None else _data(details.result)
+        fields |= {"payload": _data(details.payload), "headers": details.headers, "result": result}
     return fields
+
+
+def _data(text: str) -> object:
+    """Return stored JSON as data, and damaged JSON as the text that is stored."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def queue_fields(view: QueueView) -> dict[str, Any]:

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from rich.console import Console, RenderableType
 
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, queue_fields, show_json
-from holdfast.cli.table import Column, show_table
+from holdfast.cli.live import check_watch, show_live, watch_option
+from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, shown_rate
+from holdfast.cli.states import queue_state
+from holdfast.cli.table import Cell, Column, rendered, show_table
 from holdfast.cli.target import StoreTarget, store_options
+from holdfast.cli.times import now
 from holdfast.model.names import check_name
 from holdfast.runtime.unknown_queue import unknown_queue
+from holdfast.store.values import QueueView
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
 _COLUMNS = (
-    Column("queue"),
-    Column("claims", coloured=True),
+    Column("queue", shrinks=True),
+    Column("state", coloured=True),
     Column("ready", right=True),
-    Column("scheduled", right=True),
-    Column("blocked", right=True),
+    Column("scheduled", right=True, hides_zero=True),
+    Column("blocked", right=True, hides_zero=True),
     Column("running", right=True),
     Column("failed", right=True),
-    Column("oldest ready"),
+    Column("completed", right=True),
+    Column("oldest", optional=True),
+    Column("per min", right=True, optional=True),
 )
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    """A queue with the number of its completed jobs, and its rate."""
+
+    view: QueueView
+    completed: int
+    rate: QueueRate
 
 
 @click.group(cls=Noun)
@@ -34,32 +52,55 @@ def queue() -> None:
 
 
 @queue.command("list")
+@watch_option
 @json_option
 @store_options
-def list_queues(target: StoreTarget, *, as_json: bool) -> None:
-    """List all queues with the number of their jobs by state."""
-    views = target.run(lambda app: app.queues.list())
+def list_queues(target: StoreTarget, *, watch: float | None, as_json: bool) -> None:
+    """List all queues: their jobs by state, the age of the oldest ready job, and completions per minute.
+
+    `completed` counts the last 30 days, `per min` is the mean of the last 5 minutes.
+    """
+    check_watch(watch, as_json=as_json)
+    if watch is not None:
+        show_live(target, _frame, watch)
+        return
+    found = target.run(_look)
     if as_json:
-        show_json({"queues": [queue_fields(view) for view in views]})
-        return
-    if not views:
+        show_json({"queues": [_fields(progress) for progress in found]})
+    elif not found:
         click.echo("No queues. The first job creates one.", err=True)
-        return
-    show_table(
-        _COLUMNS,
-        [
-            (
-                view.name,
-                "paused" if view.paused else "open",
-                view.ready,
-                view.scheduled,
-                view.blocked,
-                view.running,
-                view.failed,
-                view.oldest_ready,
-            )
-            for view in views
-        ],
+    else:
+        show_table(_COLUMNS, [_row(progress) for progress in found])
+
+
+async def _look(app: App) -> Sequence[_Progress]:
+    views = await app.queues.list()
+    completed = completed_of(await app.jobs.counts(EVER, by_minute=False))
+    rates = rates_of(await app.jobs.counts(WINDOW), now())
+    return [_Progress(view, completed.get(view.name, 0), rates.get(view.name, QueueRate())) for view in views]
+
+
+async def _frame(app: App, out: Console) -> RenderableType:
+    return rendered(_COLUMNS, [_row(progress) for progress in await _look(app)], out.width)
+
+
+def _fields(progress: _Progress) -> dict[str, object]:
+    return {**queue_fields(progress.view), "completed": progress.completed, **progress.rate.fields()}
+
+
+def _row(progress: _Progress) -> tuple[Cell, ...]:
+    view = progress.view
+    return (
+        view.name,
+        queue_state(view),
+        view.ready,
+        view.scheduled,
+        view.blocked,
+        view.running,
+        view.failed,
+        progress.completed,
+        view.oldest_ready,
+        shown_rate(progress.rate.completed),
     )
 
 

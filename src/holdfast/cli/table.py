@@ -14,7 +14,7 @@ from typing import NamedTuple, TextIO
 import click
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -31,7 +31,7 @@ _NOTHING = "\N{EN DASH}"
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _NARROWEST = 24  # a last column narrower than this is hard to read
 _SHORTEST = 8  # no text is shortened below this
-_COMFORTABLE = 16  # an optional column is left out rather than shortening a text below this
+_COMFORTABLE = 24  # an optional column is left out rather than shortening a text below this
 
 STYLES = {
     "running": "yellow",
@@ -67,7 +67,7 @@ class Column(NamedTuple):
     """A column: its heading, whether its words are coloured, and whether it is right-aligned.
 
     `optional`: left out if there is no room for it, the last one first. `shrinks`: a text too long for the terminal is
-    shortened at its end; with `keeps_end` in the middle.
+    shortened at its end; with `keeps_end` in the middle. `hides_zero`: left out if it is 0 in every row.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Column(NamedTuple):
     optional: bool = False
     shrinks: bool = False
     keeps_end: bool = False
+    hides_zero: bool = False
 
 
 class Id(NamedTuple):
@@ -107,13 +108,17 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Non
         for row in rows:
             click.echo("\t".join(map(piped, row)))
         return
-    columns, texts = fitted(columns, rows, out.width)
+    out.print(rendered(columns, rows, out.width))
+
+
+def rendered(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> RenderableType:
+    """Return a table for a terminal of this width."""
+    columns, texts = fitted(columns, rows, width)
     widths = _widths(columns, texts)
     fixed = sum(widths[:-1]) + _GAP * (len(widths) - 1)
-    if out.width - fixed >= min(widths[-1], _NARROWEST):
-        out.print(table_of(columns, texts))
-    else:
-        _show_folded(out, columns, texts, widths)
+    if width - fixed >= min(widths[-1], _NARROWEST):
+        return table_of(columns, texts)
+    return _folded(columns, texts, widths, width)
 
 
 def fitted(
@@ -124,7 +129,8 @@ def fitted(
     Columns that are empty in every row are left out. The longest texts that may shrink are shortened first.
     """
     texts = [[displayed(cell, is_wide=width >= WIDE) for cell in row] for row in rows]
-    kept = [index for index in range(len(columns)) if any(row[index] != _NOTHING for row in texts)]
+    empty = [{_NOTHING, "0"} if column.hides_zero else {_NOTHING} for column in columns]
+    kept = [index for index in range(len(columns)) if any(row[index] not in empty[index] for row in texts)]
     widths = _widths(columns, texts)
     while sum(_least(columns[index], widths[index]) + _GAP for index in kept) - _GAP > width:
         optional = [index for index in kept if columns[index].optional]
@@ -186,9 +192,10 @@ def show_beside(left: Shown, right: Shown) -> None:
     out.print(grid)
 
 
-def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of texts; only its last column may wrap."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, ruled: bool = True) -> Table:
+    """Return a table of texts; only its last column may wrap. `ruled`: with a line below the headings."""
+    style, gap = (box.SIMPLE_HEAD, _GAP - 1) if ruled else (None, _GAP)  # a box adds a space between columns
+    table = Table(box=style, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
     for index, column in enumerate(columns):
         is_last = index == len(columns) - 1
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=not is_last, overflow="fold")
@@ -197,25 +204,28 @@ def table_of(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    """Print each row as one line with the columns that fit, and the others below it with their names."""
+def _folded(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int
+) -> RenderableType:
+    """Return each row as one line with the columns that fit, and the others below it with their names."""
     fitting, used = 1, widths[0]
-    while fitting < len(columns) and used + _GAP + widths[fitting] <= out.width:
+    while fitting < len(columns) and used + _GAP + widths[fitting] <= width:
         used += _GAP + widths[fitting]
         fitting += 1
+    lines: list[RenderableType] = []
     for number, row in enumerate([[column.name for column in columns], *rows]):
-        head = Text(style="" if number else "bold")
+        head = Text(style="" if number else "bold", overflow="fold")
         for index in range(fitting):
             space = " " * (widths[index] - cell_len(row[index]))
             head.append(" " * _GAP if index else "")
             head.append(space if columns[index].right else "")
             head.append(_text(row[index], columns[index]))
             head.append("" if columns[index].right or index == fitting - 1 else space)
-        out.print(head, overflow="fold")
+        lines.append(head)
         if not number:
-            out.print("─" * min(used, out.width))
+            lines.append(Text("─" * min(used, width)))
             continue
-        rest = Text()
+        rest = Text(overflow="fold")
         for index in range(fitting, len(columns)):
             if row[index] != _NOTHING:
                 rest.append(", " if rest else "")
@@ -223,7 +233,8 @@ def _show_folded(out: Console, columns: Sequence[Column], rows: Sequence[Sequenc
                     rest.append(f"{columns[index].name} ", style="dim")
                 rest.append(_text(row[index], columns[index]))
         if rest:
-            out.print(Padding(rest, (0, 0, 0, 4)), overflow="fold")
+            lines.append(Padding(rest, (0, 0, 0, 4)))
+    return Group(*lines)
 
 
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:

@@ -55,9 +55,14 @@ def span(time: timedelta) -> str:
     return f"{sign}{seconds:.1f}s" if seconds < 10 else f"{sign}{int(seconds)}s"  # noqa: PLR2004
 
 
-def relative(instant: datetime, now: datetime | None = None) -> str:
+def now() -> datetime:
+    """Return the time of this host, for output that is read now."""
+    return datetime.now(UTC)
+
+
+def relative(instant: datetime, since: datetime | None = None) -> str:
     """Return an instant relative to now: `3m 20s ago`, `in 5m`."""
-    distance = (now or datetime.now(UTC)) - instant
+    distance = (since or now()) - instant
     if distance < timedelta(0):
         return f"in {span(-distance)}"
     return f"{span(distance)} ago"

@@ -69,8 +69,8 @@ class Insight(Protocol):
         """List the workers that have sent a heartbeat and were not forgotten."""
         ...
 
-    async def counts(self, since: timedelta) -> list[Count]:
-        """Return the counts per minute, queue and task for the last `since`."""
+    async def counts(self, since: timedelta, *, by_minute: bool = True) -> list[Count]:
+        """Return the counts per minute, queue and task for the last `since`; else one per queue and task."""
         ...
 
     async def facts(self) -> dict[str, str]:

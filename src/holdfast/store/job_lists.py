@@ -27,6 +27,7 @@ class ListedJob(NamedTuple):
     worker_id: str | None
     reason: str | None
     order_key: str | None
+    excused: int | None  # None if the job has ended
 
 
 class JobBody(NamedTuple):
@@ -92,7 +93,7 @@ class ListedWorker(NamedTuple):
 
 
 class ListedCount(NamedTuple):
-    """The counters of a minute (`counts`)."""
+    """The counters of a minute (`counts`), or their sums with the first minute (`count_sums`)."""
 
     minute_at: int
     queue: str

@@ -178,8 +178,8 @@ class InsightOverRows:
     async def workers(self) -> list[WorkerView]:  # noqa: D102
         return await self._runner.look(lambda: queue_views.workers(self._rows))
 
-    async def counts(self, since: timedelta) -> list[Count]:  # noqa: D102
-        return await self._runner.look(lambda: queue_views.counts(self._rows, since))
+    async def counts(self, since: timedelta, *, by_minute: bool = True) -> list[Count]:  # noqa: D102
+        return await self._runner.look(lambda: queue_views.counts(self._rows, since, by_minute=by_minute))
 
     async def facts(self) -> dict[str, str]:  # noqa: D102
         return await self._runner.look(self._facts)

@@ -214,7 +214,10 @@ class AttemptView(msgspec.Struct, frozen=True):
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """A job in a list."""
+    """A job in a list.
+
+    `used_attempts` are those among `attempt` that count against `max_attempts`; None if the job has ended.
+    """
 
     id: str
     seq: int
@@ -231,6 +234,7 @@ class JobView(msgspec.Struct, frozen=True):
     worker_id: str | None = None
     reason: str | None = None
     order_key: str | None = None
+    used_attempts: int | None = None
 
 
 class JobDetails(msgspec.Struct, frozen=True):
@@ -270,7 +274,10 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What happened to the jobs of one queue and task within one minute; `run_time` is the sum of all attempts."""
+    """What happened to the jobs of one queue and task within one minute; `run_time` is the sum of all attempts.
+
+    In a sum over several minutes, `minute_at` is the first of them.
+    """
 
     minute_at: datetime
     queue: str

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from rich.cells import cell_len
-from tests.unit.cli.conftest import APP, Shop, park
+from tests.unit.cli.conftest import Shop, park
 
 from holdfast.cli.table import Column, Id, fitted, shortened
 from holdfast.store.values import WorkerHeartbeat
@@ -98,14 +98,10 @@ def test_a_text_is_shortened_at_its_end_or_in_its_middle():
 def test_optional_columns_go_before_texts_are_cut_short():
     columns = (Column("id"), Column("name", shrinks=True), Column("one", optional=True), Column("two", optional=True))
     row = (Id("7.9dbf", "01a1de74-f8d6-720e-a5d5-53e8b6fe34b7"), "n" * 40, "1" * 10, "2" * 10)
-    headings = [[column.name for column in fitted(columns, [row], width)[0]] for width in (200, 48, 40, 30)]
+    headings = [[column.name for column in fitted(columns, [row], width)[0]] for width in (200, 56, 46, 34)]
     assert headings == [
         ["id", "name", "one", "two"],
         ["id", "name", "one", "two"],
         ["id", "name", "one"],
         ["id", "name"],
     ]
-
-
-def test_no_app_is_needed_for_a_list(full):
-    assert full.screen("queue", "list") == full.screen("queue", "list", *APP)

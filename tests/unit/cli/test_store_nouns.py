@@ -40,10 +40,27 @@ def test_queues_are_listed_with_their_counts(shop):
     shop.enqueue("charge", "--arg", "order_id=7", "--delay", "5m")
     (queue,) = shop.json("queue", "list")["queues"]
     assert queue.pop("oldest_ready_seconds") >= 0
+    assert 2 / 5 <= queue.pop("enqueued_per_minute") <= 2 / 4
     assert queue == {
         "name": "orders", "state": "open", "ready": 1, "scheduled": 1, "blocked": 0, "running": 0, "failed": 0,
+        "completed": 0, "completed_per_minute": 0, "failed_per_minute": 0,
     }  # fmt: skip
-    assert shop.run("queue", "list").stdout.splitlines()[1].startswith("orders\topen\t1\t1\t0\t0\t0\t")
+    assert shop.run("queue", "list").stdout.splitlines()[1].startswith("orders\topen\t1\t1\t0\t0\t0\t0\t")
+
+
+def test_a_queue_shows_what_was_completed_and_how_fast(shop):
+    for _ in range(3):
+        shop.enqueue()
+    shop.complete()
+    shop.complete()
+    shop.fail()
+    (queue,) = shop.json("queue", "list")["queues"]
+    assert (queue["ready"], queue["completed"], queue["failed"]) == (0, 2, 1)
+    assert 2 / 5 <= queue["completed_per_minute"] <= 2 / 4
+    assert 1 / 5 <= queue["failed_per_minute"] <= 1 / 4
+    heading, _, row = shop.screen("queue", "list")
+    assert heading.split() == ["queue", "state", "ready", "running", "failed", "completed", "per", "min"]
+    assert row.split()[:6] == ["orders", "open", "0", "0", "1", "2"]
 
 
 def test_a_queue_is_paused_and_resumed_and_says_if_it_was_so_already(shop):

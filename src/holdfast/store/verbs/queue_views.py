@@ -42,9 +42,10 @@ def workers(rows: JobRows) -> Steps[list[WorkerView]]:
     ]
 
 
-def counts(rows: JobRows, since: timedelta) -> Steps[list[Count]]:
-    """Return the counts per minute for the last `since`."""
-    found = yield from rows.page(ListedCount, "counts", since=span_micros(since))
+def counts(rows: JobRows, since: timedelta, *, by_minute: bool) -> Steps[list[Count]]:
+    """Return the counts per minute, or their sums, for the last `since`."""
+    statement = "counts" if by_minute else "count_sums"
+    found = yield from rows.page(ListedCount, statement, since=span_micros(since))
     return [_count(row) for row in found]
 
 

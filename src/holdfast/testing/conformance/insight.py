@@ -200,6 +200,27 @@ class TestJobs(Conformance):
         assert await backend.insight.find("%", 10) == []
         assert await backend.insight.find("cc", 10) == []
 
+    async def test_the_used_attempts_of_a_job_that_has_not_ended_are_known(self, backend: Backend) -> None:
+        (job_id,) = await enqueue(backend, a_job(max_attempts=3))
+
+        async def used() -> tuple[int, int | None]:
+            view = (await backend.insight.job(job_id)).job
+            page = await backend.insight.jobs(JobFilter(state=view.state))
+            assert [listed.used_attempts for listed in page.jobs] == [view.used_attempts]
+            return view.attempt, view.used_attempts
+
+        assert await used() == (0, 0)
+        job = await claim_one(backend)
+        assert await used() == (1, 1)
+        await finish(backend, job.lease, OUTCOMES["failed"])
+        assert await used() == (1, None)
+        await backend.jobs.retry(job_id)
+        assert await used() == (1, 0)
+        job = await claim_one(backend)
+        assert await used() == (2, 1)
+        await finish(backend, job.lease, OUTCOMES["retried"])
+        assert await used() == (2, 1)
+
     async def test_a_short_id_finds_its_job_and_no_other(self, backend: Backend) -> None:
         ids = await enqueue(backend, *(a_job() for _ in range(3)))
         views = [(await backend.insight.job(job_id)).job for job_id in ids]
@@ -293,6 +314,23 @@ class TestLists(Conformance):
         later = counts[minute + timedelta(minutes=1), "default", "greet"]
         assert (later.completed, later.retried, later.failed, later.cancelled, later.lost) == (1, 1, 1, 1, 1)
         assert later.run_time >= timedelta(seconds=1)
+
+    async def test_counts_are_summed_per_queue_and_task(self, backend: Backend, clock: ManualClock) -> None:
+        clock.advance(timedelta(microseconds=-(clock() % 60_000_000)))  # the start of a minute
+        first = clock.now
+        for _ in range(3):
+            await enqueue(backend, a_job(), a_job("mail", task="other"))
+            job = await claim_one(backend)
+            clock.advance(60)
+            await finish(backend, job.lease, OUTCOMES["completed"])
+        sums = {(count.queue, count.task): count for count in await backend.insight.counts(LEASE * 99, by_minute=False)}
+        assert len(sums) == 2
+        assert {count.minute_at for count in sums.values()} == {first}
+        assert [count.enqueued for count in sums.values()] == [3, 3]
+        assert sum(count.completed for count in sums.values()) == 3
+        assert sum((count.run_time for count in sums.values()), timedelta(0)) == timedelta(minutes=3)
+        recent = await backend.insight.counts(timedelta(seconds=60), by_minute=False)
+        assert sum(count.enqueued for count in recent) == 2
 
     async def test_older_counts_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, a_job())

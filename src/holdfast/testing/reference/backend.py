@@ -220,8 +220,9 @@ class ReferenceInsight:
     async def workers(self) -> list[WorkerView]:
         return views.workers(self._model)
 
-    async def counts(self, since: timedelta) -> list[Count]:
-        return views.counts(self._model, since)
+    async def counts(self, since: timedelta, *, by_minute: bool = True) -> list[Count]:
+        found = views.counts(self._model, since)
+        return found if by_minute else views.summed(found)
 
     async def facts(self) -> dict[str, str]:
         return {"store": "reference", "jobs": str(len(self._model.records)), "now_us": str(self._model.now)}

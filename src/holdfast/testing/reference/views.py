@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
-from holdfast.model.job import JobState
+from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.values import (
     Count,
     JobDetails,
@@ -39,6 +42,7 @@ def job_view(record: ReferenceJob) -> JobView:
         worker_id=active.worker_id if active else None,
         reason=record.reason,
         order_key=new.order_key,
+        used_attempts=None if record.state in FINAL_STATES else record.counters.attempt - record.counters.excused,
     )
 
 
@@ -164,3 +168,17 @@ def counts(model: Reference, since: timedelta) -> list[Count]:
         for (minute, queue, task), counter in sorted(model.counts.items())
         if minute + 60_000_000 > first
     ]
+
+
+def summed(counts: Sequence[Count]) -> list[Count]:
+    """Return the sums per queue and task, with the first minute of each."""
+    sums: dict[tuple[str, str], Count] = {}
+    for count in counts:
+        known = sums.get((count.queue, count.task))
+        if known is None:
+            sums[count.queue, count.task] = count
+        else:
+            numbers = ("enqueued", "completed", "retried", "failed", "cancelled", "lost", "run_time")
+            added = {name: getattr(known, name) + getattr(count, name) for name in numbers}
+            sums[count.queue, count.task] = msgspec.structs.replace(known, **added)
+    return [sums[key] for key in sorted(sums)]

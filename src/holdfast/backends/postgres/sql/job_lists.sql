@@ -9,11 +9,12 @@ where job.seq = %(seq)s;
 -- The lanes, each in claim order, merged.
 select job.id::text as id, job.seq, next.queue, next.task, 'ready' as state, job.priority, next.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       next.excused
 from (
-    select lane.queue, lane.task, state.turn, state.seq, state.attempt
+    select lane.queue, lane.task, state.turn, state.seq, state.attempt, state.excused
     from {schema}.lane as lane cross join lateral (
-        select turn, seq, attempt from {schema}.ready
+        select turn, seq, attempt, excused from {schema}.ready
         where lane_id = lane.lane_id and (turn, seq) > (%(after_turn)s, %(after_seq)s)
         order by turn, seq limit %(limit)s
     ) as state
@@ -35,6 +36,19 @@ from (
 join {schema}.lane as lane on lane.lane_id = counted.lane_id
 group by minute_at, lane.queue, lane.task
 order by minute_at, lane.queue, lane.task;
+
+-- name: count_sums
+select min(minute_at) as minute_at, lane.queue, lane.task, sum(enqueued)::bigint as enqueued,
+       sum(completed)::bigint as completed, sum(retried)::bigint as retried, sum(failed)::bigint as failed,
+       sum(cancelled)::bigint as cancelled, sum(lost)::bigint as lost, sum(run_time)::bigint as run_time
+from (
+    select * from {schema}.minute_count where minute_at >= {now} - %(since)s
+    union all
+    select * from {schema}.tally where minute_at >= {now} - %(since)s
+) as counted
+join {schema}.lane as lane on lane.lane_id = counted.lane_id
+group by lane.queue, lane.task
+order by lane.queue, lane.task;
 
 -- name: outstanding
 select 'ready' as state, lane.queue, lane.task, queue.paused, count(*) as number

@@ -27,7 +27,8 @@ select job.id::text as id, job.seq, lane.queue, lane.task,
        coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
        coalesce(running.worker_id, completed.worker_id) as worker_id,
        coalesce(failed.reason, cancelled.reason) as reason,
-       job.order_key
+       job.order_key,
+       coalesce(running.excused, ready.excused, scheduled.excused, blocked.excused) as excused
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join {schema}.running as running on running.seq = job.seq
@@ -77,7 +78,8 @@ select id::text as id from {schema}.job where seq = :seq;
 -- name: list_scheduled
 select job.id::text as id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       state.excused as excused
 from {schema}.scheduled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -88,7 +90,8 @@ order by state.run_at, state.seq limit :limit;
 -- name: list_blocked
 select job.id::text as id, job.seq, lane.queue, lane.task, 'blocked' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       state.excused as excused
 from {schema}.blocked as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -99,7 +102,8 @@ order by state.seq limit :limit;
 -- name: list_running
 select job.id::text as id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, state.started_at, null::bigint as finished_at, state.worker_id,
-       null::text as reason, job.order_key
+       null::text as reason, job.order_key,
+       state.excused as excused
 from {schema}.running as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -110,7 +114,8 @@ order by state.seq desc limit :limit;
 -- name: list_completed
 select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id,
-       null::text as reason, job.order_key
+       null::text as reason, job.order_key,
+       null::bigint as excused
 from {schema}.completed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -121,7 +126,8 @@ order by state.seq desc limit :limit;
 -- name: list_failed
 select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
-       null::text as worker_id, state.reason, job.order_key
+       null::text as worker_id, state.reason, job.order_key,
+       null::bigint as excused
 from {schema}.failed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -132,7 +138,8 @@ order by state.seq desc limit :limit;
 -- name: list_cancelled
 select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
-       null::text as worker_id, state.reason, job.order_key
+       null::text as worker_id, state.reason, job.order_key,
+       null::bigint as excused
 from {schema}.cancelled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id

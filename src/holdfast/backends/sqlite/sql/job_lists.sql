@@ -9,7 +9,7 @@ from holdfast_job as job left join holdfast_completed as completed on completed.
 -- Each lane in the order in which its jobs will be claimed, merged.
 select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
-       job.order_key
+       job.order_key, state.excused
 from holdfast_lane as lane
 cross join holdfast_ready as state on state.lane_id = lane.lane_id and (state.turn, state.seq) in (
     select turn, seq from holdfast_ready
@@ -23,6 +23,13 @@ order by state.turn, state.seq limit :limit;
 select minute_at, lane.queue, lane.task, enqueued, completed, retried, failed, cancelled, lost, run_time
 from holdfast_count join holdfast_lane as lane using (lane_id)
 where minute_at >= :now - :since order by minute_at, lane.queue, lane.task;
+
+-- name: count_sums
+select min(minute_at) as minute_at, lane.queue, lane.task, sum(enqueued) as enqueued, sum(completed) as completed,
+       sum(retried) as retried, sum(failed) as failed, sum(cancelled) as cancelled, sum(lost) as lost,
+       sum(run_time) as run_time
+from holdfast_count join holdfast_lane as lane using (lane_id)
+where minute_at >= :now - :since group by lane.queue, lane.task order by lane.queue, lane.task;
 
 -- name: outstanding
 select 'ready' as state, lane.queue, lane.task, queue.paused, state.number

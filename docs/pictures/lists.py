@@ -1,0 +1,168 @@
+"""Prepare a store with something of everything, and take pictures of every list at 80 and 140 columns.
+
+`python docs/pictures/lists.py` writes `docs/pictures/lists/job-list-80.svg` and so on; `--to DIR` writes elsewhere, and
+`--text` prints the screens instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from demo import picture, record, screen
+from rich.text import Text
+
+from holdfast import App
+
+WIDTHS = (80, 140)
+PROGRAM = (sys.executable, "-m", "holdfast")
+PATIENCE = 60.0  # seconds until the store must be as wanted
+
+SHOP = """
+import asyncio
+from holdfast import App, Event
+
+app = App("sqlite:///shop.db")
+
+
+@app.task(queue="orders", max_attempts=2, retry=0.1)
+async def charge(order_id: int, note: str = "") -> str:
+    if order_id % 40 == 7:
+        raise LookupError(f"there is no order {order_id}")
+    return "charged"
+
+
+@app.task(queue="mails")
+async def send(to: str) -> None:
+    pass
+
+
+@app.task(queue="reports")
+async def report(month: int) -> None:
+    await asyncio.sleep(3600)
+
+
+@app.consumer("billing", category="companies", max_attempts=1, on_error="park")
+async def bill(event: Event) -> None:
+    if event.payload["number"] == 3:
+        raise ValueError("the address is incomplete")
+"""
+
+COMMANDS = (
+    "job list",
+    "job list --state failed",
+    "job counts",
+    "job show {failed}",
+    "job show {failed} --show-args",
+    "queue list",
+    "lease list",
+    "worker list",
+    "consumer list",
+    "consumer list --partitions",
+    "consumer parked billing",
+    "category list",
+    "node list",
+    "leader show",
+    "doctor",
+    "top --once",
+)
+
+
+async def fill(shop: Any) -> None:
+    """Enqueue jobs and append events."""
+    await shop.charge.enqueue_many([{"order_id": number} for number in range(200)])
+    await shop.send.options(delay=600).enqueue_many([{"to": f"user-{number}"} for number in range(3)])
+    await shop.report.options(order_key="2026").enqueue_many([{"month": month} for month in range(1, 4)])
+    for number in range(12):
+        await shop.app.append("companies", stream=f"company-{number}", name="renamed", payload={"number": number})
+
+
+async def failed_job(app: App) -> str:
+    """Wait until the workers have done everything but the report; return the id of a failed job."""
+    while True:
+        completed = sum(count.completed for count in await app.jobs.counts(by_minute=False))
+        failed = (await app.jobs.list("failed")).jobs
+        consumers = await app.consumers.list()
+        parked = sum(consumer.parked for consumer in consumers)
+        lag = sum(consumer.lag for consumer in consumers)
+        if completed + len(failed) == 200 and await app.leases() and parked and not lag:  # noqa: PLR2004
+            return failed[0].id
+        await asyncio.sleep(0.1)
+
+
+@contextmanager
+def worker(folder: Path, *options: str) -> Generator[subprocess.Popen[bytes]]:
+    """Run a worker in the background; it is killed at the end."""
+    command = [*PROGRAM, "worker", "run", "--app", "shop:app", "--app-dir", ".", "--lease", "5s", *options]
+    with subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def prepare(folder: Path) -> str:
+    """Fill the store and let the workers do what they can; return the id of a failed job."""
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    shop = importlib.import_module("shop")
+    async with shop.app:
+        await fill(shop)
+        return await asyncio.wait_for(failed_job(shop.app), PATIENCE)
+
+
+async def wait_for_silence() -> None:
+    """Wait until the killed worker counts as silent."""
+    async with App("sqlite:///shop.db") as app:
+        while not any(worker.silent > worker.heartbeat.lease for worker in await app.workers()):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+def take(commands: Sequence[str], failed: str, to: Path | None, folder: Path) -> None:
+    """Run each command at each width, and write its picture, or print its screen."""
+    for words in commands:
+        given = words.format(failed=failed).split()
+        title = f"holdfast {words.format(failed=failed[:13])}"
+        for width in WIDTHS:
+            lines = screen(record([*PROGRAM, *given], folder, width))
+            if to is None:
+                print(f"\n$ {title}  ({width} columns)")  # noqa: T201
+                print("\n".join(Text.from_ansi(line).plain for line in lines).rstrip())  # noqa: T201
+            else:
+                name = words.replace(" {failed}", "").replace(" --", "-").replace(" ", "-")
+                (to / f"{name}-{width}.svg").write_text(picture(title, lines, width), encoding="utf-8")
+
+
+def main() -> None:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--to", type=Path, default=Path(__file__).with_name("lists"))
+    parser.add_argument("--text", action="store_true", help="print the screens instead")
+    options = parser.parse_args()
+    to = None if options.text else options.to.resolve()
+    if to is not None:
+        to.mkdir(parents=True, exist_ok=True)
+    os.environ["HOLDFAST_URL"] = "sqlite:///shop.db"
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as name:
+        folder = Path(name)
+        (folder / "shop.py").write_text(SHOP, encoding="utf-8")
+        with worker(folder, "--worker-id", "web-1"), worker(folder, "--worker-id", "web-2") as second:
+            failed = asyncio.run(prepare(folder))
+            second.kill()
+            asyncio.run(wait_for_silence())
+            take(COMMANDS, failed, to, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""`holdfast top`: queues, rates, workers, failures and consumers on one screen."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console, RenderableType
+
+from holdfast.app.app import App
+from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.live import show_live
+from holdfast.cli.rates import WINDOW
+from holdfast.cli.table import console
+from holdfast.cli.target import StoreTarget, store_options
+from holdfast.cli.times import duration, now
+from holdfast.cli.top_view import TopSnapshot, render, snapshot_fields
+from holdfast.model.job import JobState
+
+_FAILURES = 100  # the latest failed jobs, which are grouped by their errors
+
+
+@click.command()
+@click.option(
+    "--interval", type=duration, metavar="DURATION", default="1s", show_default=True, help="The time between frames."
+)
+@click.option("--once", is_flag=True, help="Print one frame and exit, as always in a pipe.")
+@json_option
+@store_options
+def top(target: StoreTarget, *, interval: float, once: bool, as_json: bool) -> None:
+    """Watch the store: queues, rates, workers, failures and consumers, redrawn every second.
+
+    q or Ctrl-C ends it. A frame takes six queries, whatever the number of jobs; if they take long, frames come less
+    often, so that the store spends at most a tenth of its time on them.
+
+    \b
+    holdfast top
+    holdfast top --once
+    """  # noqa: D301 - \b keeps click from joining lines
+    out = console()
+    if as_json:
+        show_json(snapshot_fields(target.run(look)))
+    elif once or not out.is_terminal:
+        out.print(render(target.run(look), out.width, None))
+    else:
+        show_live(target, _frame, interval, full_screen=True)
+
+
+async def _frame(app: App, out: Console) -> RenderableType:
+    return render(await look(app), out.width, out.height)
+
+
+async def look(app: App) -> TopSnapshot:
+    """Read everything that a frame shows: six queries."""
+    return TopSnapshot(
+        store=app.backend.url,
+        at=now(),
+        queues=tuple(await app.queues.list()),
+        counts=tuple(await app.jobs.counts(WINDOW)),
+        workers=tuple(await app.workers()),
+        failed=tuple((await app.jobs.list(JobState.FAILED, limit=_FAILURES)).jobs),
+        nodes=tuple(await app.nodes()),
+        consumers=tuple(await app.consumers.list()),
+    )

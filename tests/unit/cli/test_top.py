@@ -1,0 +1,140 @@
+"""`holdfast top`: what a frame shows, what it costs, and that it fits the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from datetime import timedelta
+
+from rich.cells import cell_len
+from rich.console import Console
+from tests.unit.cli.conftest import HOSTILE, SHOWN, Shop, park
+
+from holdfast import App
+from holdfast.backends.sqlite import execute
+from holdfast.cli.top import look
+from holdfast.cli.top_view import failure_groups, render
+from holdfast.store.values import WorkerHeartbeat
+
+
+def _beat(shop: Shop, worker_id: str, *, lease: float = 30.0) -> None:
+    heartbeat = WorkerHeartbeat(worker_id, "host", 1, None, 10, timedelta(seconds=lease), 2)
+
+    async def tell(backend):
+        extender = backend.extender()
+        extender.heartbeat(heartbeat)
+        extender.close()
+
+    shop.within(tell)
+
+
+def _look(shop: Shop):
+    async def whole():
+        async with App(shop.url) as app:
+            return await look(app)
+
+    return asyncio.run(whole())
+
+
+def _lines(shop: Shop, width: int, height: int) -> list[str]:
+    out = Console(width=width, height=height, file=io.StringIO())
+    with out.capture() as captured:
+        out.print(render(_look(shop), width, height))
+    return captured.get().splitlines()
+
+
+def test_a_frame_shows_queues_workers_failures_and_consumers(streams):
+    for _ in range(4):
+        streams.enqueue()
+    streams.fail("no funds")
+    streams.fail("no funds")
+    streams.complete()
+    _beat(streams, "alive")
+    _beat(streams, "dead", lease=0.0)
+    park(streams)
+    frame = streams.json("top")
+    (queue,) = frame["queues"]
+    assert (queue["name"], queue["state"], queue["ready"], queue["failed"]) == ("orders", "open", 1, 2)
+    assert queue["completed_per_minute"] > 0
+    assert {worker["worker_id"]: worker["state"] for worker in frame["workers"]} == {"alive": "live", "dead": "silent"}
+    (failure,) = frame["failures"]
+    assert (failure["task"], failure["error"], failure["jobs"]) == ("charge", "ValueError: no funds", 2)
+    (consumer,) = frame["consumers"]
+    assert (consumer["name"], consumer["state"], consumer["lag"], consumer["parked"]) == ("billing", "running", 1, 2)
+    shown = "\n".join(streams.screen("top", "--once"))
+    for words in ("1 ready", "2 failed", "orders", "alive", "dead", "no funds", "billing", "node-a"):
+        assert words in shown
+
+
+def test_a_pipe_gets_one_frame(shop):
+    shop.enqueue()
+    assert "1 ready" in shop.run("top", "--once").stdout
+    assert shop.run("top").stdout.count("1 ready") == 1
+
+
+def test_a_frame_without_anything_says_what_to_do(shop):
+    shop.run("schema", "install")
+    shown = shop.run("top", "--once").stdout
+    assert "No queues. The first job creates one." in shown
+    assert "No workers: start one with `holdfast worker run`." in shown
+
+
+def test_a_frame_fits_the_screen_and_tells_how_much_it_leaves_out(streams):
+    for number in range(20):
+        streams.enqueue("charge", "--arg", "order_id=7", "--queue", f"queue-with-quite-a-long-name-{number}")
+        _beat(streams, f"worker-with-quite-a-long-name-{number}.83c2de8a")
+    park(streams)
+    lines = _lines(streams, 80, 24)
+    assert len(lines) <= 24
+    assert max(map(cell_len, lines)) <= 80
+    assert sum("more" in line for line in lines) == 2
+    assert len(_lines(streams, 120, 60)) > len(lines)
+
+
+def test_stored_text_does_not_act_on_the_terminal(shop):
+    shop.enqueue()
+    shop.fail(HOSTILE)
+    assert SHOWN[:8] in "\n".join(_lines(shop, 200, 24))
+
+
+def test_failures_are_grouped_by_task_and_error_and_the_most_frequent_comes_first(shop):
+    for message in ("rare", "no order 7", "no order 123"):
+        shop.enqueue()
+        shop.fail(message)
+    groups = failure_groups(_look(shop).failed)
+    assert [(group.error, group.jobs) for group in groups] == [
+        ("ValueError: no order 123", 2),
+        ("ValueError: rare", 1),
+    ]
+    assert groups[0].last_at > groups[1].last_at
+
+
+def test_a_frame_costs_the_same_few_statements_however_much_there_is(streams, monkeypatch, tmp_path):
+    asked: Counter[str] = Counter()
+    real = execute._rows
+
+    def counting(tx, ask):
+        asked[ask.statement] += 1
+        return real(tx, ask)
+
+    monkeypatch.setattr(execute, "_rows", counting)
+    streams.enqueue()
+    asked.clear()
+    _look(streams)
+    few = dict(asked)
+    for _ in range(5):
+        streams.enqueue("charge", "--arg", "order_id=7", "--queue", "another")
+        streams.fail()
+        streams.enqueue()
+    _beat(streams, "alive")
+    park(streams)
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        assert connection.execute("select count(*) from holdfast_failed").fetchone() == (5,)
+    asked.clear()
+    _look(streams)
+    assert dict(asked) == few
+    assert set(few) >= {"queues", "counts", "workers", "list_failed", "list_consumers"}
+    assert sum(few.values()) <= 8
