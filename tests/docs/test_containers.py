@@ -95,7 +95,7 @@ def test_the_processes_of_compose_wait_for_the_tables_and_use_one_store():
 
 def test_containers_are_given_longer_to_end_than_a_worker_may_take():
     app = App("sqlite://")
-    app.task(print, name="print")
+    app.task(name="nothing")(lambda: None)
     longest = WorkerProcess(app.worker(), None).handlers_end_within + _BEYOND_DRAIN
     (compose,) = documents(DOCKER)
     pod = kinds()["Deployment"]["spec"]["template"]["spec"]
