@@ -1,7 +1,7 @@
 """Run a command in a pseudo-terminal and save what its screen shows at the end as an SVG.
 
-`python docs/pictures/demo.py` runs `holdfast demo` and writes `docs/pictures/demo.svg`; `make pictures` calls it. Any other
-command: `python docs/pictures/demo.py --width 80 --to list.svg holdfast job list`.
+`python docs/pictures/demo.py` runs `holdfast demo` and writes `docs/pictures/demo.svg`; `make pictures` calls it.
+Any other command: `python docs/pictures/demo.py --width 80 --to list.svg holdfast job list`.
 """
 
 from __future__ import annotations
