@@ -14,7 +14,7 @@ from tests.docs.test_documentation import Command, blocks, commands, consume, en
 
 JOB = "docs/tutorial/first-job.md"
 STREAM = "docs/tutorial/first-stream.md"
-JOB_ID = re.compile(r"01[0-9a-f]{6}-?\S*")
+JOB_ID = re.compile(r"\b\d+\.[0-9a-f]{4}\b|\b01[0-9a-f]{6}-\S+")  # of a list, or whole
 
 
 class Reader:
@@ -113,17 +113,24 @@ def test_the_job_of_a_killed_worker_in_the_tutorial_runs_again_at_once(tmp_path:
     reader.write("slow.py")
     reader.command("python fail.py")
 
+    slow = (tmp_path / "slow.py").read_text(encoding="utf-8")
+    (tmp_path / "slow.py").write_text(slow.replace("seconds=20", "seconds=5"), encoding="utf-8")
     with reader.worker():
-        slow = subprocess.Popen(
+        program = subprocess.Popen(
             ["python", "slow.py"], cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE
         )
         shell(tmp_path, "until [ -s hello.db ] && holdfast lease list | grep -q sleep; do sleep 0.1; done")
-        heading, *workers = [line.split("\t") for line in reader.run("holdfast worker list").splitlines()]
-        table = [dict(zip(heading, row, strict=True)) for row in workers]
-        (pid,) = [row["pid"] for row in table if row["running"].startswith("1")]
+        (lease,) = table(reader.run("holdfast lease list"))
+        (pid,) = [row["pid"] for row in table(reader.run("holdfast worker list")) if row["worker"] == lease["worker"]]
         shell(tmp_path, f"kill -9 {pid}")
-        output, _ = slow.communicate(timeout=40)
+        output, _ = program.communicate(timeout=40)
     assert output == "slept for 5.0 seconds\n"
+
+
+def table(output: str) -> list[dict[str, str]]:
+    """Return the rows of a list in a pipe."""
+    heading, *lines = [line.split("\t") for line in output.splitlines()]
+    return [dict(zip(heading, line, strict=True)) for line in lines]
 
 
 @pytest.mark.slow
