@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.docs.test_documentation import Command, blocks, commands, consume, environment, rows, shell
+from tests.docs.test_documentation import UNTIL_CONSUMED, Command, blocks, commands, environment, rows, shell
 
 JOB = "docs/tutorial/first-job.md"
 STREAM = "docs/tutorial/first-stream.md"
@@ -46,7 +46,7 @@ class Reader:
         if command.text.startswith("python "):
             assert JOB_ID.sub("ID", output) == JOB_ID.sub("ID", command.output)
         else:
-            shown = command.output.partition("\n")[0].split()
+            shown = JOB_ID.sub("", command.output.partition("\n")[0]).split()
             assert set(shown) <= set(re.split(r"[\t\n ]+", output)), f"{command.text}: another heading"
         return output
 
@@ -141,9 +141,9 @@ def test_the_stream_of_the_tutorial_is_consumed(tmp_path: Path):
     reader.run("python rename.py")
     reader.run("python decide.py")
 
-    consume(tmp_path, "shop")
-
-    reader.run("holdfast consumer list")
-    reader.run("python -c")
-    reader.run("holdfast node list")
-    reader.run("holdfast consumer list --partitions")
+    with reader.worker():
+        shell(tmp_path, f"python -c '{UNTIL_CONSUMED.format('shop')}'")
+        reader.run("holdfast consumer list")
+        reader.run("python -c")
+        reader.run("holdfast node list")
+        reader.run("holdfast consumer list --partitions")
