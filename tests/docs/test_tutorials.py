@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.docs.test_documentation import UNTIL_CONSUMED, Command, blocks, commands, environment, rows, shell
+from tests.docs.test_documentation import UNTIL_CONSUMED, Command, blocks, commands, environment, shell
 
 JOB = "docs/tutorial/first-job.md"
 STREAM = "docs/tutorial/first-stream.md"
@@ -95,14 +95,9 @@ def test_the_job_of_the_tutorial_runs_and_the_failed_one_is_repaired(tmp_path: P
     (tmp_path / "hello.py").write_text(source[:bug] + source[fixed:], encoding="utf-8")
     reader.run("holdfast job retry", job_id=found[0])
     with Reader(JOB, tmp_path).worker():
-        wait = f"from hello import app; print(app.job({full_id(tmp_path)!r}).sync.result(timeout=20))"
+        wait = f"from hello import app; print(app.job({found[0]!r}).sync.result(timeout=20))"
         assert shell(tmp_path, f'python -c "{wait}"') == "0.0\n"
     assert "failed" not in reader.run("holdfast job list")
-
-
-def full_id(folder: Path) -> str:
-    ((job_id,),) = rows(folder / "hello.db", "select id from holdfast_job where task = 'average'")
-    return str(job_id)
 
 
 @pytest.mark.slow
