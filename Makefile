@@ -58,10 +58,10 @@ check: setup ## style, types, layers, house rules, and the documentation site wi
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest tests/house -q
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(MAKE) --no-print-directory docs >/dev/null
 
 docs: setup ## the documentation site, in build/site
-	@$(BIN)/mkdocs build --strict --quiet
+	@log=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$log" >&2; exit 1; }  # --quiet would let warnings pass
 	@echo "Open build/site/index.html; for search: $(PYTHON) -m http.server --directory build/site"
 
 pictures: setup ## take the picture of the demo again

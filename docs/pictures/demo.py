@@ -1,6 +1,7 @@
 """Run a command in a pseudo-terminal and save what its screen shows at the end as an SVG.
 
 `python docs/pictures/demo.py` runs `holdfast demo` and writes `docs/pictures/demo.svg`; `make pictures` calls it.
+Any other command: `python docs/pictures/demo.py --width 80 --to list.svg holdfast job list`.
 """
 
 from __future__ import annotations
@@ -78,12 +79,12 @@ def screen(output: str) -> list[str]:
     return lines
 
 
-def record(command: Sequence[str], folder: Path) -> str:
+def record(command: Sequence[str], folder: Path, width: int = WIDTH) -> str:
     """Run a command in a pseudo-terminal; return all that it writes; raise if it fails."""
     ours, theirs = pty.openpty()
-    ioctl(theirs, TIOCSWINSZ, pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    ioctl(theirs, TIOCSWINSZ, pack("HHHH", HEIGHT, width, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-    for name in ("COLUMNS", "LINES", "NO_COLOR", "HOLDFAST_URL", "HOLDFAST_APP"):
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
         environment.pop(name, None)
     with subprocess.Popen(
         command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
@@ -106,27 +107,37 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def picture(title: str, lines: Sequence[str]) -> str:
+def picture(title: str, lines: Sequence[str], width: int = WIDTH) -> str:
     """Return an SVG of a terminal that shows these lines."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        out = Console(file=nowhere, record=True, width=WIDTH, force_terminal=True, color_system="truecolor")
+        out = Console(file=nowhere, record=True, width=width, force_terminal=True, color_system="truecolor")
         for each in lines:
             out.print(Text.from_ansi(each), no_wrap=True, crop=True)
         return out.export_svg(title=title, theme=MONOKAI, code_format=FRAME, unique_id="demo")
 
 
-def main() -> None:
-    """Take the picture of the demo."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--to", type=Path, default=TARGET)
-    options = parser.parse_args()
-    command = [sys.executable, "-m", "holdfast", "demo", "--jobs", str(options.jobs), "--seed", str(SEED)]
+def demo(jobs: int, width: int) -> str:
+    """Run the demo in an empty folder, on SQLite; return all that it writes."""
+    command = [sys.executable, "-m", "holdfast", "demo", "--jobs", str(jobs), "--seed", str(SEED)]
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        output = record(command, Path(folder))
-    options.to.write_text(picture("holdfast demo", screen(output)), encoding="utf-8")
+        return record([*command, "--url", "sqlite:///demo.db"], Path(folder), width)
+
+
+def main() -> None:
+    """Take a picture of the demo, or of another command."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--jobs", type=int, default=100_000, help="of the demo")
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--to", type=Path, default=TARGET)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if options.command:
+        title, output = " ".join(options.command), record(options.command, Path.cwd(), options.width)
+    else:
+        title, output = "holdfast demo", demo(options.jobs, options.width)
+    options.to.write_text(picture(title, screen(output), options.width), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,13 @@ def blocks(page: str) -> list[str]:
     return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
+UNTIL_CONSUMED = """
+import time
+from {} import app
+while not (seen := app.consumers.sync.list()) or not seen[0].shares or seen[0].lag: time.sleep(0.1)
+"""
+
+
 class Command(NamedTuple):
     """A command that a page shows, and the output that it shows below it."""
 
@@ -108,11 +115,7 @@ def consume(folder: Path, module: str) -> None:
     command = [sys.executable, "-m", "holdfast", "worker", "run", f"{module}:app"]
     worker = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
     try:
-        watch = (
-            f"import time\nfrom {module} import app\n"
-            "while not (seen := app.consumers.sync.list()) or not seen[0].shares or seen[0].lag: time.sleep(0.1)"
-        )
-        run(folder, "-c", watch)
+        run(folder, "-c", UNTIL_CONSUMED.format(module))
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=20) == 0
     finally:

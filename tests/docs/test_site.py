@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,26 @@ LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=[\"']?(?:h
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
-    run(ROOT, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target))
+    run(ROOT, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target))
     return target
+
+
+def test_a_warning_fails_the_build(tmp_path: Path):
+    """`--quiet` would let warnings pass."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    for name in ("mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    with (tmp_path / "docs" / "howto" / "watch.md").open("a", encoding="utf-8") as page:
+        page.write("\n[nowhere](no-such-page.md)\n")
+
+    with pytest.raises(AssertionError, match=r"no-such-page\.md"):
+        run(tmp_path, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site"))
+
+
+def test_make_builds_the_site_so_that_a_warning_fails():
+    (command,) = re.findall(r"mkdocs build .*", (ROOT / "Makefile").read_text(encoding="utf-8"))
+
+    assert command.startswith("mkdocs build --strict 2>&1")
 
 
 def test_the_site_begins_with_the_readme(site: Path):

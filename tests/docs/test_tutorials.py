@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.docs.test_documentation import Command, blocks, commands, consume, environment, rows, shell
+from tests.docs.test_documentation import UNTIL_CONSUMED, Command, blocks, commands, environment, shell
 
 JOB = "docs/tutorial/first-job.md"
 STREAM = "docs/tutorial/first-stream.md"
-JOB_ID = re.compile(r"01[0-9a-f]{6}-?\S*")
+JOB_ID = re.compile(r"\b\d+\.[0-9a-f]{4}\b|\b01[0-9a-f]{6}-\S+")  # of a list, or whole
 
 
 class Reader:
@@ -46,7 +46,7 @@ class Reader:
         if command.text.startswith("python "):
             assert JOB_ID.sub("ID", output) == JOB_ID.sub("ID", command.output)
         else:
-            shown = command.output.partition("\n")[0].split()
+            shown = JOB_ID.sub("", command.output.partition("\n")[0]).split()
             assert set(shown) <= set(re.split(r"[\t\n ]+", output)), f"{command.text}: another heading"
         return output
 
@@ -95,14 +95,9 @@ def test_the_job_of_the_tutorial_runs_and_the_failed_one_is_repaired(tmp_path: P
     (tmp_path / "hello.py").write_text(source[:bug] + source[fixed:], encoding="utf-8")
     reader.run("holdfast job retry", job_id=found[0])
     with Reader(JOB, tmp_path).worker():
-        wait = f"from hello import app; print(app.job({full_id(tmp_path)!r}).sync.result(timeout=20))"
+        wait = f"from hello import app; print(app.job({found[0]!r}).sync.result(timeout=20))"
         assert shell(tmp_path, f'python -c "{wait}"') == "0.0\n"
     assert "failed" not in reader.run("holdfast job list")
-
-
-def full_id(folder: Path) -> str:
-    ((job_id,),) = rows(folder / "hello.db", "select id from holdfast_job where task = 'average'")
-    return str(job_id)
 
 
 @pytest.mark.slow
@@ -113,16 +108,24 @@ def test_the_job_of_a_killed_worker_in_the_tutorial_runs_again_at_once(tmp_path:
     reader.write("slow.py")
     reader.command("python fail.py")
 
+    slow = (tmp_path / "slow.py").read_text(encoding="utf-8")
+    (tmp_path / "slow.py").write_text(slow.replace("seconds=20", "seconds=5"), encoding="utf-8")
     with reader.worker():
-        slow = subprocess.Popen(
+        program = subprocess.Popen(
             ["python", "slow.py"], cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE
         )
         shell(tmp_path, "until [ -s hello.db ] && holdfast lease list | grep -q sleep; do sleep 0.1; done")
-        heading, *workers = [line.split("\t") for line in reader.run("holdfast worker list").splitlines()]
-        table = [dict(zip(heading, row, strict=True)) for row in workers]
-        (pid,) = [row["pid"] for row in table if row["running"].startswith("1")]
+        (lease,) = table(reader.run("holdfast lease list"))
+        (pid,) = [row["pid"] for row in table(reader.run("holdfast worker list")) if row["worker"] == lease["worker"]]
         shell(tmp_path, f"kill -9 {pid}")
-        assert slow.communicate(timeout=40)[0] == "slept for 5.0 seconds\n"
+        output, _ = program.communicate(timeout=40)
+    assert output == "slept for 5.0 seconds\n"
+
+
+def table(output: str) -> list[dict[str, str]]:
+    """Return the rows of a list in a pipe."""
+    heading, *lines = [line.split("\t") for line in output.splitlines()]
+    return [dict(zip(heading, line, strict=True)) for line in lines]
 
 
 @pytest.mark.slow
@@ -133,9 +136,9 @@ def test_the_stream_of_the_tutorial_is_consumed(tmp_path: Path):
     reader.run("python rename.py")
     reader.run("python decide.py")
 
-    consume(tmp_path, "shop")
-
-    reader.run("holdfast consumer list")
-    reader.run("python -c")
-    reader.run("holdfast node list")
-    reader.run("holdfast consumer list --partitions")
+    with reader.worker():
+        shell(tmp_path, f"python -c '{UNTIL_CONSUMED.format('shop')}'")
+        reader.run("holdfast consumer list")
+        reader.run("python -c")
+        reader.run("holdfast node list")
+        reader.run("holdfast consumer list --partitions")

@@ -1,0 +1,63 @@
+"""The pages use the terms of the glossary, and plain English."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.test_documentation import ROOT
+from tests.house.test_project_words import BANNED
+
+FOLDERS = ("tutorial", "howto", "explanation", "internals")
+PAGES = [ROOT / "README.md", *sorted(page for folder in FOLDERS for page in ROOT.glob(f"docs/{folder}/*.md"))]
+
+# What translated English says -> what to write instead.
+FOREIGN = {
+    r"pieces? of work": "job",
+    r"(?:\d+|all|these|those|many|waiting|several) works": "jobs",
+    r"dear": "expensive",
+    r"mended": "fixed",
+    r"is over": "ends, has ended",
+    r"of (?:its|their|your|my) own(?=[.,;:)]|$)": "separate",
+    r"tells": "shows, reports, says",
+    r"as ever": "as usual",
+    r"goes on": "continues",
+    r"by a person": "by an operator",
+}
+PATTERNS = [
+    (re.compile(rf"\b{word}(?!\w)", re.IGNORECASE), better) for word, better in [*BANNED.items(), *FOREIGN.items()]
+]
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a page on one line each, without code and without names in backquotes."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", re.sub(r"`[^`]*`", "`", text))]
+
+
+def findings(text: str) -> list[str]:
+    """Return the words that the pages do not use, with what to write instead and some words around them."""
+    return [
+        f"write {better!r}: {paragraph[max(0, found.start() - 40) : found.end() + 40]}"
+        for paragraph in paragraphs(text)
+        for pattern, better in PATTERNS
+        for found in pattern.finditer(paragraph)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_uses_plain_words(page: Path):
+    assert findings(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Nobody extends it.", "100,000 works are done", "a connection of its own", "It goes on.", "the log tells"]
+)
+def test_a_foreign_word_is_found(text: str):
+    assert findings(text)
+
+
+@pytest.mark.parametrize("text", ["That works.", "A cursor works too.", "`tells` is a name", "```\nnobody\n```"])
+def test_plain_text_passes(text: str):
+    assert not findings(text)
