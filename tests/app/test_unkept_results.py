@@ -7,7 +7,7 @@ import logging
 import pytest
 from tests.app.work import run_all
 
-from holdfast import App, JobState, PayloadError
+from holdfast import App, Context, JobState, PayloadError
 
 
 class Opaque: ...
@@ -53,3 +53,36 @@ async def test_a_result_that_can_be_kept_is_not_told_of(app: App, caplog):
 
     assert await job.result() == [1, 2]
     assert told_by_jobs(caplog) == []
+
+
+async def test_a_value_returned_after_the_transaction_is_not_stored_and_the_log_says_so_once(file_app: App, caplog):
+    @file_app.task(name="returns_late")
+    async def charge(ctx: Context, n: int) -> int:
+        async with ctx.transaction():
+            pass
+        return n
+
+    jobs = await charge.enqueue_many([charge.call(1), charge.call(2)])
+    with caplog.at_level(logging.WARNING, "holdfast.jobs"):
+        await run_all(file_app)
+
+    assert [await file_app.job(job.id).result() for job in jobs] == [None, None]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.jobs"]
+    assert warning.startswith("task returns_late: the value that its handler returned is not stored")
+    assert "set ctx.result = … inside the transaction block" in warning
+
+
+async def test_a_value_that_is_the_result_too_may_be_returned(file_app: App, caplog):
+    @file_app.task(name="returns_the_same")
+    async def charge(ctx: Context, how: str) -> dict[str, int]:
+        receipt = {"number": 7}
+        async with ctx.transaction():
+            ctx.result = receipt
+        return receipt if how == "same" else {"number": 7}
+
+    jobs = await charge.enqueue_many([charge.call("same"), charge.call("equal")])
+    with caplog.at_level(logging.WARNING, "holdfast.jobs"):
+        await run_all(file_app)
+
+    assert [await job.result() for job in jobs] == [{"number": 7}, {"number": 7}]
+    assert not [record for record in caplog.records if record.name == "holdfast.jobs"]

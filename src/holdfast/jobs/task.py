@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import FunctionType
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
@@ -102,20 +101,19 @@ def _check_callable(handler: object) -> None:
         raise ConfigError(f"@app.task({handler!r}): pass the settings of a task by name, as in name={handler!r}")
     if not callable(handler):
         raise ConfigError(f"@app.task({handler!r}): not a function: pass settings by name, as in queue=…")
-    if inspect.isfunction(handler) and _is_method(handler):
-        name = handler.__qualname__
+    name: str = getattr(handler, "__qualname__", "")
+    owner, _, own = name.rpartition(".")
+    if owner and not owner.endswith("<locals>") and _first_parameter(handler) in {"self", "cls"}:
         raise ConfigError(
             f"@app.task: {name} is a method, and a worker has no object to call it on: make it a function outside the "
-            f"class, or register the method of an object, as in app.task(mailer.{handler.__name__})"
+            f"class, or register the method of an object, as in app.task(mailer.{own})"
         )
 
 
-def _is_method(function: FunctionType) -> bool:
-    """Whether a function is defined in the body of a class and takes the object."""
-    owner = function.__qualname__.rpartition(".")[0]
-    code = function.__code__
-    takes_object = code.co_argcount > 0 and code.co_varnames[0] in {"self", "cls"}
-    return bool(owner) and not owner.endswith("<locals>") and takes_object
+def _first_parameter(handler: object) -> str | None:
+    """Return the name of the first parameter of a plain function; None for others, such as methods of an object."""
+    code = getattr(handler, "__code__", None) if inspect.isfunction(handler) else None
+    return code.co_varnames[0] if code is not None and code.co_argcount else None
 
 
 def _default_name(handler: Callable[..., Any]) -> str:

@@ -107,7 +107,7 @@ def decode_result(text: str | None, type: Any = Any) -> Any:  # noqa: A002 - the
     except Exception as error:
         raise PayloadError(
             f"the result cannot be decoded as {type!r}: {error}; read it as what it is, as in result(dict), or "
-            "with result(Any) as a plain value"
+            "as a plain value with app.job(job_id).result()"
         ) from error
 
 
