@@ -34,4 +34,4 @@ def test_a_stuck_job_runs_alone_the_next_time_and_is_killed_at_its_limit(ledger,
     ledger.completed(later)
     supervisor.signal(signal.SIGTERM)
     assert supervisor.end() == 0, supervisor.text
-    assert "\n".join(supervisor.seen).count("exited with code 71") == 1
+    assert "\n".join(supervisor.seen).count("exited with code 71; restarting") == 1
