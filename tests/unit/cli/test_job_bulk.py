@@ -88,3 +88,9 @@ def test_jobs_are_named_by_id_or_by_filter_not_both_and_not_neither(shop, verb):
 @pytest.mark.parametrize(("verb", "state"), [("cancel", "failed"), ("delete", "running"), ("delete", "ready")])
 def test_a_state_in_which_nothing_can_be_changed_is_refused(shop, verb, state):
     assert "is not one of" in shop.run("job", verb, "--state", state, code=2).stderr
+
+
+def test_an_age_beyond_all_calendars_selects_nothing(shop):
+    shop.enqueue()
+    shop.fail()
+    assert "No jobs are" in shop.run("job", "delete", "--older-than", "999999d", "--yes").stderr
