@@ -108,6 +108,6 @@ def test_a_chosen_directory_goes_before_the_current_one(cli, tmp_path):
 
 
 def test_without_an_app_nothing_in_the_current_directory_is_imported(cli):
-    for name in ("rich", "click", "psycopg"):
+    for name in ("rich", "click", "psycopg", "asyncio", "msgspec"):
         (cli.directory / f"{name}.py").write_text("raise SystemExit('shadowed')")
     cli.run("schema", "show")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,6 +36,7 @@ _COLUMNS = (
 )
 _PAGE = 100
 _MOST = 10_000
+_AFTER_ALL = datetime(9999, 1, 1, tzinfo=UTC)
 _POLL = 1.0  # seconds: a notification may be lost
 
 
@@ -120,7 +121,7 @@ class _Reader:
         if text != StartAt.END:
             return text if "=" in text else instant(text)
         if self._stream is None:
-            return datetime.now(UTC) + timedelta(days=1)  # of later events there are none, whichever clock is ahead
+            return _AFTER_ALL
         last = await self._app.read(self._category, stream=self._stream, backwards=True, limit=1)
         return last.events[0].version if last.events else 0
 
@@ -146,7 +147,8 @@ class _Reader:
                 left = None if left is None else left - len(page)
                 if len(page) < size:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(woken.wait(), _POLL)
+                        async with asyncio.timeout(_POLL):
+                            await woken.wait()
         finally:
             stop()
 

@@ -108,15 +108,15 @@ def list_jobs(
         return
     show_jobs(jobs)
     if following is not None:
-        click.echo(f"There may be more: add --cursor {following}", err=True)
+        size = None if limit is None else str(limit)
+        _show_commands([str(state)], queue=queue, task=task, limit=size, cursor=following)
     elif more:
         _show_commands(more, queue=queue, task=task)
 
 
-def _show_commands(states: Sequence[str], *, queue: str | None, task: str | None) -> None:
+def _show_commands(states: Sequence[str], **options: str | None) -> None:
     """Print a command for each state that has more jobs, ready to be pasted."""
-    narrowed = [("--queue", queue), ("--task", task)]
-    words = [word for option, name in narrowed if name is not None for word in (option, name)]
+    words = [word for name, given in options.items() if given is not None for word in (f"--{name}", given)]
     commands = [command("job", "list", "--state", state, *words) for state in states]
     if len(commands) == 1:
         click.echo(f"There may be more: {commands[0]}", err=True)

@@ -205,7 +205,7 @@ ENDINGS = (
         "cancel_of_a_running_job_is_promised",
         SQLITE,
         "a running job is reported as cancelled as soon as its cancellation is requested",
-        Code(f"{_VERBS}.job_admin:cancel", "return Cancellation.ASKED", "return Cancellation.CANCELLED"),
+        Code(f"{_VERBS}.job_admin:_cancelled", "return Cancellation.ASKED", "return Cancellation.CANCELLED"),
         caught_by="I8",
     ),
     mutant(

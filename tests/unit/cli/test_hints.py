@@ -49,6 +49,15 @@ def test_a_list_that_goes_on_names_the_whole_command(shop):
 
 
 @pytest.mark.usefixtures("elsewhere")
+def test_the_next_page_of_a_list_is_a_whole_command(shop):
+    ids = {shop.enqueue() for _ in range(5)}
+    shown = _run("job", "list", "--state", "ready", "--limit", "3", "--task", "charge", "--url", shop.url)
+    (line,) = suggested(shown)
+    following = _paste(line)
+    assert [sum(job_id in page for job_id in ids) for page in (shown, following)] == [3, 2]
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_a_missing_store_is_made_by_the_command_in_the_error(tmp_path):
     url = f"sqlite:///{tmp_path}/a file with spaces.db"
     (line,) = suggested(_run("job", "list", "--url", url, code=69))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.cli.test_hints import suggested
 
+from holdfast import StoreUnavailable
+from holdfast.backends.sqlite.jobs import SqliteJobs
+
 
 def _states(shop) -> dict[str, str]:
     return {job["id"]: job["state"] for job in shop.json("job", "list", "--limit", "100")["jobs"]}
@@ -88,3 +91,40 @@ def test_jobs_are_named_by_id_or_by_filter_not_both_and_not_neither(shop, verb):
 @pytest.mark.parametrize(("verb", "state"), [("cancel", "failed"), ("delete", "running"), ("delete", "ready")])
 def test_a_state_in_which_nothing_can_be_changed_is_refused(shop, verb, state):
     assert "is not one of" in shop.run("job", verb, "--state", state, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (("job", "cancel", "--queue", "orders", "--yes"), "cancel_all"),
+        (("job", "delete", "--state", "failed", "--yes"), "delete"),
+        (("job", "retry", "--state", "failed", "--yes"), "retry"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_broken_off_says_how_much_was_done_and_a_repeat_does_the_rest(shop, monkeypatch, words, verb):
+    for _ in range(3):
+        shop.enqueue()
+        if verb != "cancel_all":
+            shop.fail()
+    calls: list[object] = []
+    real = getattr(SqliteJobs, verb)
+
+    async def breaks(self, *args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise StoreUnavailable("the store went away")
+        return await real(self, *args)
+
+    monkeypatch.setattr("holdfast.app.bulk.BATCH", 1)
+    monkeypatch.setattr(SqliteJobs, verb, breaks)
+    broken = shop.run(*words, code=69)
+    assert broken.stdout.startswith("1 job ")
+    assert "the store went away" in broken.stderr
+    assert shop.run(*words).stdout.startswith("2 jobs ")
+
+
+def test_an_age_beyond_all_calendars_selects_nothing(shop):
+    shop.enqueue()
+    shop.fail()
+    assert "No jobs are" in shop.run("job", "delete", "--older-than", "999999d", "--yes").stderr

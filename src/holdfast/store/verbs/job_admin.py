@@ -82,7 +82,7 @@ def delete(
                 going.append(row)
             else:
                 answers[row.id] = row.state
-        refused = {row.id for row in (yield from rows.delete(going))} if going else set()
+        refused = {row.id for row in (yield from rows.delete(going))}
         answers |= {row.id: None for row in going if row.id not in refused}
         if not refused:
             return answers
