@@ -229,7 +229,7 @@ class SyncJobs(Sync[Jobs]):
 
 
 class Queues:
-    """`app.queues`: list, pause and resume queues."""
+    """`app.queues`: list, measure, pause and resume queues."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -242,6 +242,10 @@ class Queues:
     async def list(self) -> Sequence[QueueView]:
         """List all queues with their counts."""
         return await (await self._app.opened(install=False)).insight.queues()
+
+    async def depth(self, queue: str) -> int:
+        """Return how many jobs of the queue wait for a worker: those that are ready, not those scheduled for later."""
+        return await (await self._app.opened(install=False)).insight.depth(check_name("queue", queue))
 
     async def pause(self, queue: str) -> bool:
         """Allow no claims from the queue; False if it was paused already. Warns of a queue that is unknown."""
@@ -263,5 +267,6 @@ class SyncQueues(Sync[Queues]):
     """`app.queues.sync`."""
 
     list = Blocking(Queues.list)
+    depth = Blocking(Queues.depth)
     pause = Blocking(Queues.pause)
     resume = Blocking(Queues.resume)

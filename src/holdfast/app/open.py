@@ -18,6 +18,7 @@ _BUILT_IN = {
     "sqlite": "holdfast.backends.sqlite",
 }
 _ENTRY_POINTS = "holdfast.backends"
+_OTHER_STORES = frozenset({"kafka", "mariadb", "mysql", "redis", "rediss"})
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend:
@@ -55,6 +56,13 @@ def _factory(scheme: str, url: str) -> BackendFactory:
         return cast("BackendFactory", module.open_backend)
     for entry_point in entry_points(group=_ENTRY_POINTS, name=scheme):
         return cast("BackendFactory", entry_point.load())
+    name, _, driver = scheme.partition("+")
+    if driver and name in _BUILT_IN:
+        message = f"{scheme}://… names a driver, and Holdfast chooses its own: drop +{driver}, so that it is {name}://…"
+        raise ConfigError(message)
+    if name in _OTHER_STORES:
+        message = f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite and PostgreSQL"
+        raise ConfigError(message)
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))
     shown = f"{scheme}://…" if scheme else "a URL without a scheme" if "@" in url else repr(url)
     message = f"no store is known for {shown}: the URL must begin with one of {known}, for example {DEFAULT_URL}"

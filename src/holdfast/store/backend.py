@@ -61,6 +61,10 @@ class Insight(Protocol):
         """List all queues with their counts."""
         ...
 
+    async def depth(self, queue: str) -> int:
+        """Return how many jobs of the queue are ready; 0 if there is no such queue. Reads nothing of other queues."""
+        ...
+
     async def leases(self, limit: int, *, expired_only: bool = False) -> list[LeaseView]:
         """List active leases, the next to expire first."""
         ...

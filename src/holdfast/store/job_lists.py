@@ -107,6 +107,12 @@ class ListedCount(NamedTuple):
     run_time: int
 
 
+class QueueDepth(NamedTuple):
+    """How many jobs of a queue are ready (`depth`)."""
+
+    number: int
+
+
 class OutstandingJobs(NamedTuple):
     """Jobs that have not ended (`outstanding`), counted.
 

@@ -172,6 +172,9 @@ class InsightOverRows:
     async def queues(self) -> list[QueueView]:  # noqa: D102
         return await self._runner.look(lambda: queue_views.queues(self._rows))
 
+    async def depth(self, queue: str) -> int:  # noqa: D102
+        return await self._runner.look(lambda: queue_views.depth(self._rows, queue))
+
     async def leases(self, limit: int, *, expired_only: bool = False) -> list[LeaseView]:  # noqa: D102
         return await self._runner.look(lambda: job_views.leases(self._rows, limit, expired_only=expired_only))
 

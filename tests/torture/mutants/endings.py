@@ -17,7 +17,7 @@ _FINISH = (
 )
 _COMPLETE = _FINISH.format(outcome="Completed(None)")
 _FAIL = _FINISH.format(outcome="Failed(Failure('Late', 'after the effect'))")
-_BEGIN = "    try:\n        try:\n            async with calls.begin(effect)"
+_BEGIN = "    try:\n        try:\n            async with calls.begin(effect, isolation)"
 
 _TRANSACTION = "holdfast.backends.postgres.handler_transaction"
 

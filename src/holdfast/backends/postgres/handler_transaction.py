@@ -61,15 +61,13 @@ class PostgresPlace(NamedTuple):
 class PostgresTransaction(OpenTransaction):
     """The part that both kinds of transaction share."""
 
-    connection: HandlersConnection | HandlersBlockingConnection
-
     def __init__(
         self, connection: Any, place: PostgresPlace, fence: FenceCheck, limit: timedelta, isolation: Isolation
     ) -> None:
         super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
         self.connection = connection
         self.connection.failure = None
-        self._isolation = isolation
+        self._isolation: Isolation = isolation
         self._place = place
         self._statements = place.statements
         self._reply_timeout = place.reply_timeout
@@ -108,7 +106,7 @@ class PostgresTransaction(OpenTransaction):
         """Return the conflict that `error` is, or that has made the transaction fail before."""
         if isinstance(error, psycopg.Error) and is_conflict(error):
             return error
-        failure = self.connection.failure
+        failure: psycopg.Error | None = self.connection.failure
         return failure if is_conflict(failure) and self._status == TransactionStatus.INERROR else None
 
     def seal(self) -> None:

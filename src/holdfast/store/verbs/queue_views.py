@@ -9,7 +9,7 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
-from holdfast.store.job_lists import ListedCount, ListedQueue, ListedWorker, OutstandingJobs
+from holdfast.store.job_lists import ListedCount, ListedQueue, ListedWorker, OutstandingJobs, QueueDepth
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Count, Outstanding, QueueView, WorkerHeartbeat, WorkerView
@@ -32,6 +32,12 @@ def queues(rows: JobRows) -> Steps[list[QueueView]]:
         )
         for row in (yield from rows.page(ListedQueue, "queues"))
     ]
+
+
+def depth(rows: JobRows, queue: str) -> Steps[int]:
+    """Count the ready jobs of one queue."""
+    ((number,),) = yield from rows.page(QueueDepth, "depth", queue=queue)
+    return number
 
 
 def workers(rows: JobRows) -> Steps[list[WorkerView]]:

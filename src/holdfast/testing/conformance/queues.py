@@ -49,6 +49,17 @@ class TestQueues(Conformance):
         view = await queue_view(backend, "mail")
         assert (view.paused, view.ready) == (False, 2)
 
+    async def test_the_depth_of_a_queue_counts_its_ready_jobs_only(self, backend: Backend) -> None:
+        assert await backend.insight.depth("mail") == 0
+        await enqueue(backend, a_job("mail"), a_job("mail", task="other"), a_job("mail"), a_job("fax"))
+        await enqueue(backend, a_job("mail", delay=timedelta(hours=1)))
+        assert await backend.insight.depth("mail") == 3
+        await claim(backend, 1, queues=("mail",))
+        assert await backend.insight.depth("mail") == 2
+        await backend.queues.pause("mail")
+        assert await backend.insight.depth("mail") == 2
+        assert await backend.insight.depth("fax") == 1
+
     async def test_pause_answers_false_if_it_was_paused(self, backend: Backend) -> None:
         await enqueue(backend, a_job("mail"))
         assert await backend.queues.pause("mail")

@@ -214,6 +214,9 @@ class ReferenceInsight:
     async def queues(self) -> list[QueueView]:
         return views.queues(self._model)
 
+    async def depth(self, queue: str) -> int:
+        return views.depth(self._model, queue)
+
     async def leases(self, limit: int, *, expired_only: bool = False) -> list[LeaseView]:
         return views.leases(self._model, limit, expired_only=expired_only)
 

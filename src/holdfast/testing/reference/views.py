@@ -112,6 +112,11 @@ def queues(model: Reference) -> list[QueueView]:
     return [_queue_view(model, name) for name in sorted(model.queues)]
 
 
+def depth(model: Reference, queue: str) -> int:
+    """Count the ready jobs of one queue."""
+    return sum(record.state is JobState.READY for record in model.records.values() if record.new.queue == queue)
+
+
 def _queue_view(model: Reference, name: str) -> QueueView:
     inside = [record for record in model.records.values() if record.new.queue == name]
     first = min((record for record in inside if record.state is JobState.READY), key=_place, default=None)

@@ -160,6 +160,11 @@ order by running.lease_until, running.seq limit :limit;
 -- name: workers
 select heartbeat, started_at, {now} - heartbeat_at as silent from {schema}.worker order by started_at, worker_id;
 
+-- name: depth
+select count(*) as number from {schema}.lane as lane
+join {schema}.ready as ready on ready.lane_id = lane.lane_id
+where lane.queue = :queue;
+
 -- name: queues
 -- `due`: of the job with the first turn, of any task, its turn plus its head start.
 with standing as (
