@@ -58,8 +58,9 @@ class RateMeter:
     def add(self, counts: Iterable[Count], at: datetime) -> dict[str, QueueRate] | None:
         """Add the counters of a frame; return the rates, or None for lack of an earlier frame."""
         found = {(count.minute_at, count.queue, count.task): count for count in counts}
-        for key, count in found.items() if self._known is not None else ():
-            before = self._known.get(key) if self._known else None
+        known = found if self._known is None else self._known
+        for key, count in found.items():
+            before = known.get(key)
             sums = self._sums.setdefault(count.queue, [0, 0, 0])
             for index, name in enumerate(_RATED):
                 sums[index] += getattr(count, name) - (getattr(before, name) if before else 0)
@@ -71,12 +72,11 @@ class RateMeter:
         elapsed = (at - first_at) / _MINUTE
         if elapsed <= 0:
             return None
-        return {
-            queue: QueueRate(
-                *((now - then) / elapsed for now, then in zip(sums, first.get(queue, [0, 0, 0]), strict=True))
-            )
-            for queue, sums in self._sums.items()
-        }
+        rates: dict[str, QueueRate] = {}
+        for queue, sums in self._sums.items():
+            earlier = first.get(queue, [0, 0, 0])
+            rates[queue] = QueueRate(*((now - then) / elapsed for now, then in zip(sums, earlier, strict=True)))
+        return rates
 
 
 def completed_of(sums: Iterable[Count]) -> dict[str, int]:

@@ -123,7 +123,7 @@ def test_rates_between_frames_follow_what_happens_now():
 
     def completed(seconds: float, *counts: Count) -> float | None:
         rates = meter.add(counts, start + timedelta(seconds=seconds))
-        return rates and rates["orders"].completed
+        return None if rates is None else rates["orders"].completed
 
     assert completed(0, count(-1, 500), count(0, 100)) is None
     assert completed(1, count(-1, 500), count(0, 110)) == pytest.approx(600)
