@@ -27,7 +27,6 @@ from holdfast.store.steps import BecameReady, Steps
 
 T = TypeVar("T")
 _PARAMETER = re.compile(r"%\((\w+)\)s(::)?|%%")
-_ESCAPED = re.compile(r'(["\\])')
 
 Place = tuple[str, bool]  # a parameter's name, and whether it is sent as text
 
@@ -149,12 +148,5 @@ def as_text(value: Any) -> str | None:
             return value
         case bool():
             return "true" if value else "false"
-        case list() | tuple():
-            return f"{{{','.join(map(_element, cast('list[object]', value)))}}}"
         case _:
             return str(value)
-
-
-def _element(value: object) -> str:
-    text = as_text(value)
-    return "NULL" if text is None else '"' + _ESCAPED.sub(r"\\\1", text) + '"'
