@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +17,8 @@ EVER = LONGEST
 """A time that covers all counters that are kept."""
 
 _MINUTE = timedelta(minutes=1)
+_RECENT = timedelta(seconds=10)
+_RATED = ("enqueued", "completed", "failed")
 
 
 class QueueRate(msgspec.Struct, frozen=True):
@@ -42,6 +45,38 @@ def rates_of(counts: Iterable[Count], at: datetime) -> dict[str, QueueRate]:
             known.failed + count.failed / elapsed,
         )
     return rates
+
+
+class RateMeter:
+    """Rates over the last seconds, from the counters that successive frames have read."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[datetime, str, str], Count] | None = None
+        self._sums: dict[str, list[int]] = {}
+        self._points: deque[tuple[datetime, dict[str, list[int]]]] = deque()
+
+    def add(self, counts: Iterable[Count], at: datetime) -> dict[str, QueueRate] | None:
+        """Add the counters of a frame; return the rates, or None for lack of an earlier frame."""
+        found = {(count.minute_at, count.queue, count.task): count for count in counts}
+        known = found if self._known is None else self._known
+        for key, count in found.items():
+            before = known.get(key)
+            sums = self._sums.setdefault(count.queue, [0, 0, 0])
+            for index, name in enumerate(_RATED):
+                sums[index] += getattr(count, name) - (getattr(before, name) if before else 0)
+        self._known = found
+        self._points.append((at, {queue: list(sums) for queue, sums in self._sums.items()}))
+        while len(self._points) > 2 and at - self._points[1][0] >= _RECENT:  # noqa: PLR2004 - a rate needs two points
+            self._points.popleft()
+        first_at, first = self._points[0]
+        elapsed = (at - first_at) / _MINUTE
+        if elapsed <= 0:
+            return None
+        rates: dict[str, QueueRate] = {}
+        for queue, sums in self._sums.items():
+            earlier = first.get(queue, [0, 0, 0])
+            rates[queue] = QueueRate(*((now - then) / elapsed for now, then in zip(sums, earlier, strict=True)))
+        return rates
 
 
 def completed_of(sums: Iterable[Count]) -> dict[str, int]:

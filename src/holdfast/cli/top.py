@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import click
+import msgspec
 from rich.console import Console, RenderableType
 
 from holdfast.app.app import App
 from holdfast.cli.json_output import json_option, show_json
-from holdfast.cli.live import show_live
-from holdfast.cli.rates import WINDOW
+from holdfast.cli.live import Frame, show_live
+from holdfast.cli.rates import WINDOW, RateMeter
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, now
@@ -41,11 +42,19 @@ def top(target: StoreTarget, *, interval: float, once: bool, as_json: bool) -> N
     elif once or not out.is_terminal:
         out.print(render(target.run(look), out.width, None))
     else:
-        show_live(target, _frame, interval, full_screen=True)
+        show_live(target, _frames(), interval, full_screen=True)
 
 
-async def _frame(app: App, out: Console) -> RenderableType:
-    return render(await look(app), out.width, out.height)
+def _frames() -> Frame:
+    """Return what draws frames, with the rates between them."""
+    meter = RateMeter()
+
+    async def frame(app: App, out: Console) -> RenderableType:
+        seen = await look(app)
+        measured = meter.add(seen.counts, seen.at)
+        return render(msgspec.structs.replace(seen, measured=measured), out.width, out.height)
+
+    return frame
 
 
 async def look(app: App) -> TopSnapshot:

@@ -70,11 +70,12 @@ class TopSnapshot(msgspec.Struct, frozen=True):
     failed: tuple[JobView, ...]
     nodes: tuple[NodeView, ...]
     consumers: tuple[ConsumerView, ...]
+    measured: dict[str, QueueRate] | None = None
 
     @property
     def rates(self) -> dict[str, QueueRate]:
-        """The rates of the queues."""
-        return rates_of(self.counts, self.at)
+        """The rates of the queues: as measured between frames, else the means of the last minutes."""
+        return rates_of(self.counts, self.at) if self.measured is None else self.measured
 
 
 class FailureGroup(msgspec.Struct, frozen=True):

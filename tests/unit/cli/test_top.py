@@ -7,17 +7,19 @@ import io
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from tests.unit.cli.conftest import HOSTILE, SHOWN, Shop, park
 
 from holdfast import App
 from holdfast.backends.sqlite import execute
+from holdfast.cli.rates import RateMeter
 from holdfast.cli.top import look
 from holdfast.cli.top_view import failure_groups, render
-from holdfast.store.values import WorkerHeartbeat
+from holdfast.store.values import Count, WorkerHeartbeat
 
 
 def _beat(shop: Shop, worker_id: str, *, lease: float = 30.0) -> None:
@@ -110,6 +112,24 @@ def test_failures_are_grouped_by_task_and_error_and_the_most_frequent_comes_firs
         ("ValueError: rare", 1),
     ]
     assert groups[0].last_at > groups[1].last_at
+
+
+def test_rates_between_frames_follow_what_happens_now():
+    meter, start = RateMeter(), datetime(2026, 11, 16, 12, 0, 30, tzinfo=UTC)
+
+    def count(minute: int, completed: int) -> Count:
+        at = start.replace(second=0) + timedelta(minutes=minute)
+        return Count(at, "orders", "charge", 0, completed, 0, 0, 0, 0, timedelta(0))
+
+    def completed(seconds: float, *counts: Count) -> float | None:
+        rates = meter.add(counts, start + timedelta(seconds=seconds))
+        return None if rates is None else rates["orders"].completed
+
+    assert completed(0, count(-1, 500), count(0, 100)) is None
+    assert completed(1, count(-1, 500), count(0, 110)) == pytest.approx(600)
+    assert completed(2, count(-1, 500), count(0, 120)) == pytest.approx(600)
+    assert completed(31, count(0, 120), count(1, 29)) == pytest.approx(60)  # an old minute fell out of the window
+    assert completed(41, count(0, 120), count(1, 29)) == 0
 
 
 def test_a_frame_costs_the_same_few_statements_however_much_there_is(streams, monkeypatch, tmp_path):

@@ -99,8 +99,17 @@ def _instant(micros: int | None) -> datetime | None:
 
 
 def _attempt_view(row: ListedAttempt) -> AttemptView:
-    instants = {"started_at": to_datetime(row.started_at), "ended_at": to_datetime(row.ended_at)}
-    return AttemptView(**(row._asdict() | instants))
+    return AttemptView(
+        attempt=row.attempt,
+        worker_id=row.worker_id,
+        started_at=to_datetime(row.started_at),
+        ended_at=to_datetime(row.ended_at),
+        outcome=row.outcome,
+        error_class=row.error_class,
+        message=row.message,
+        traceback=row.traceback,
+        signature=row.signature,
+    )
 
 
 def jobs(rows: JobRows, selection: JobFilter) -> Steps[JobPage]:

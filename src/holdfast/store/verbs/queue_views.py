@@ -56,8 +56,18 @@ def counts(rows: JobRows, since: timedelta, *, by_minute: bool) -> Steps[list[Co
 
 
 def _count(row: ListedCount) -> Count:
-    times = {"minute_at": to_datetime(row.minute_at), "run_time": row.run_time * MICROSECOND}
-    return Count(**(row._asdict() | times))
+    return Count(
+        minute_at=to_datetime(row.minute_at),
+        queue=row.queue,
+        task=row.task,
+        enqueued=row.enqueued,
+        completed=row.completed,
+        retried=row.retried,
+        failed=row.failed,
+        cancelled=row.cancelled,
+        lost=row.lost,
+        run_time=row.run_time * MICROSECOND,
+    )
 
 
 def outstanding(rows: JobRows, tasks: Sequence[str], served: Sequence[str] | None) -> Steps[Outstanding]:
