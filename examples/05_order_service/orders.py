@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from holdfast import App, Context
 
-URL = os.environ.get("ORDERS_URL", "postgresql://localhost:5432/shop")
+URL = os.environ.get("ORDERS_URL", "postgresql://localhost:5432/shop")  # without parameters
 logger = logging.getLogger("orders")
 
 app = App(f"{URL}?schema=order_jobs")

@@ -52,9 +52,9 @@ def database() -> Iterator[str]:
     name = f"orders_{secrets.token_hex(6)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"create database {name}".encode())
-        base, _, last = server.rpartition(f"/{conninfo_to_dict(server)['dbname']}")
+        base = server.partition("?")[0].removesuffix(f"/{conninfo_to_dict(server)['dbname']}")
         try:
-            yield f"{base}/{name}{last}"
+            yield f"{base}/{name}"
         finally:
             connection.execute(f"drop database {name} with (force)".encode())
 
