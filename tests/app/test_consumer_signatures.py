@@ -177,7 +177,7 @@ async def test_a_value_that_a_consumer_returns_is_not_stored_and_the_log_says_so
     await append(file_app, "a", 2)
     with caplog.at_level(logging.WARNING, "holdfast.streams"):
         async with running(file_app.node(timing=QUICK)):
-            await eventually(drained(file_app))
+            await eventually(drained(file_app, "returns"))
 
     (warning,) = [record.getMessage() for record in caplog.records if "is not stored" in record.getMessage()]
     assert warning.startswith("consumer returns: the int that its handler returned is not stored")

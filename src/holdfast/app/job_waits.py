@@ -31,7 +31,10 @@ _POLL_EVERY: Final = 1.0
 _ANNOUNCE_EVERY: Final = 2.0
 _LISTEN_FOR: Final = 10.0  # seconds after the last wait: the next one is often near, and connecting takes time
 _SHORTEST_REST: Final = 0.002
-_REST_PART: Final = 4  # after a look, rest four times as long as it took: many waiters take a part of the store's time
+# After a look, rest four times as long as it took, so that many waits take only a part of the store's time; but at most
+# this long for each statement, because on a busy machine a look takes long for other reasons.
+_REST_PART: Final = 4
+_LONGEST_REST: Final = 0.02
 MOST_AT_ONCE: Final = 1000
 """The maximum number of jobs in one statement."""
 
@@ -126,7 +129,7 @@ class JobWaits:
                 await self._woken.wait()
             finally:
                 timer.cancel()
-            rest = looked + max(_SHORTEST_REST, _REST_PART * (looked - began)) - self._loop.time()
+            rest = looked + _rest(len(ids), looked - began) - self._loop.time()
             if rest > 0 and self._waiting:
                 await asyncio.sleep(rest)
 
@@ -185,6 +188,12 @@ class JobWaits:
         unlisten, self._unlisten = self._unlisten, None
         if unlisten is not None:
             unlisten()
+
+
+def _rest(count: int, took: float) -> float:
+    """Return how long to rest after a look for so many jobs."""
+    statements = 1 + count // MOST_AT_ONCE
+    return min(max(_SHORTEST_REST, _REST_PART * took), _LONGEST_REST * statements)
 
 
 class WaitsOfApp:

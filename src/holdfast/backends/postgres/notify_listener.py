@@ -63,7 +63,7 @@ class Listener:
                 connection = connect_blocking(self._location)
                 if not stop.is_set():
                     _send(connection, sql.SQL("listen {}").format(self._channel))
-                    self._hear({NotificationKind.JOBS, NotificationKind.ENDS})  # for notifications sent before LISTEN
+                    self._hear(set(NotificationKind))  # for notifications sent before LISTEN
                     self._listen(connection, stop)
             except (psycopg.Error, StoreError, OSError) as error:
                 if not warned and not stop.is_set():
