@@ -21,12 +21,12 @@ LEASE = 2.0
 
 
 async def claimed_by_dead(app: App, worker_id: str, *, pid: int, lease: float = LEASE) -> None:
-    """Claim everything for a worker that sends one heartbeat and nothing after it."""
+    """Claim everything for a worker that sends one heartbeat, before its first claim, and nothing after it."""
     backend = await app.opened()
     span = timedelta(seconds=lease)
     extender = backend.extender()
     heartbeat = WorkerHeartbeat(
-        worker_id=worker_id, host=os.uname().nodename, pid=pid, queues=None, concurrency=10, lease=span, running=3
+        worker_id=worker_id, host=os.uname().nodename, pid=pid, queues=None, concurrency=10, lease=span, running=0
     )
     await asyncio.to_thread(extender.heartbeat, heartbeat)
     await asyncio.to_thread(extender.close)

@@ -71,7 +71,8 @@ class DeadWorkers:
     def is_look_due(self, now: float, claimed: int) -> bool:
         """Note how many jobs a claim returned; return whether to look now who holds the others.
 
-        At most two looks per idle period: the second only if others hold jobs and their heartbeats may be overdue then.
+        At most two looks per idle period, the second when the heartbeat of a worker that had died before is overdue: if
+        the first found no lease to wait for, and there are workers that may be alive.
         """
         if claimed:
             self._idle_since = None
@@ -84,13 +85,9 @@ class DeadWorkers:
         """Log the dead workers that hold jobs which this worker could run."""
         was_first = self._look_after == _SOON
         self._look_after = _NEVER
-        others = [
-            view
-            for view in await self._insight().workers()
-            if view.heartbeat.running and view.heartbeat.worker_id != request.worker_id
-        ]
+        others = [view for view in await self._insight().workers() if view.heartbeat.worker_id != request.worker_id]
         dead = {view.heartbeat.worker_id: view for view in others if _is_dead(view)}
-        if others and not dead and was_first:
+        if len(dead) < len(others) and was_first:
             self._look_after = _OVERDUE
         if not dead:
             return
@@ -100,6 +97,7 @@ class DeadWorkers:
             if lease.worker_id in dead and is_mine:
                 held[lease.worker_id].append(lease)
         for worker_id, leases in held.items():
+            self._look_after = _NEVER
             _log_wait(dead[worker_id], leases)
 
 
