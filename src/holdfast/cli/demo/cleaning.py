@@ -32,6 +32,7 @@ async def enter(records: Records) -> None:
         await _install(app, statements)
     elif not _is_vacant(file):
         await _require_demo(app)
+    await app.opened()
     found = await records.foreign()
     if found is not None:
         raise _refusal(app, f"it contains {found}")

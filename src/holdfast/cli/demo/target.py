@@ -30,6 +30,7 @@ _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 _TABLE = re.compile(rf"\bholdfast_demo_(?:{'|'.join(TABLES)})\b")
 _MADE = re.compile(r"\bcreate\s+(?:\w+\s+)?table\s+(?:if\s+not\s+exists\s+)?(?:\"?\w+\"?\.)?\"?(\w+)", re.IGNORECASE)
+_RENAMED = re.compile(r"\balter\s+table\s+\S+\s+rename\s+to\s+\"?(\w+)", re.IGNORECASE)
 _LISTING = {SQLITE: "list_sqlite_tables", POSTGRES: "list_postgres_tables"}
 
 
@@ -78,7 +79,8 @@ class DemoStatements(msgspec.Struct, frozen=True):
         texts = {**_STATEMENTS, "list_tables": _STATEMENTS[_LISTING[store]]}
         if store == POSTGRES:
             texts = {name: _for_postgres(text, schema) for name, text in texts.items()}
-        made = frozenset(_MADE.findall(app.backend.schema.script()))
+        script = app.backend.schema.script()
+        made = frozenset([*_MADE.findall(script), *_RENAMED.findall(script)])
         return cls(store, schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
 
     def link(self, connection: Any) -> StatementRunner:
