@@ -27,8 +27,9 @@ async def whole_ids(app: App, given: Sequence[str]) -> list[str]:
 
 async def whole_id(app: App, given: str) -> str:
     """Return the complete id of the job."""
-    is_short = parse_short_id(given.strip()) is not None
-    text = given.strip() if is_short else beginning(given, "job")
+    typed = given.strip().lower()
+    is_short = parse_short_id(typed) is not None
+    text = typed if is_short else beginning(given, "job")
     if len(text) == _WHOLE:
         return text
     candidates = await (await app.opened()).insight.find(text, _SHOWN + 1)
