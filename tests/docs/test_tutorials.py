@@ -110,15 +110,21 @@ def test_the_job_of_a_killed_worker_in_the_tutorial_runs_again_at_once(tmp_path:
 
     slow = (tmp_path / "slow.py").read_text(encoding="utf-8")
     (tmp_path / "slow.py").write_text(slow.replace("seconds=20", "seconds=5"), encoding="utf-8")
-    with reader.worker(codes=(0, 128 + signal.SIGKILL)):  # the latter if the killed process was not started again yet
-        program = subprocess.Popen(
+    with (
+        reader.worker(codes=(0, 128 + signal.SIGKILL)),  # the latter if the killed process was not started again yet
+        subprocess.Popen(
             ["python", "slow.py"], cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE
-        )
-        shell(tmp_path, "until [ -s hello.db ] && holdfast lease list | grep -q sleep; do sleep 0.1; done")
-        (lease,) = table(reader.run("holdfast lease list"))
-        (pid,) = [row["pid"] for row in table(reader.run("holdfast worker list")) if row["worker"] == lease["worker"]]
-        shell(tmp_path, f"kill -9 {pid}")
-        output, _ = program.communicate(timeout=40)
+        ) as program,
+    ):
+        try:
+            shell(tmp_path, "until [ -s hello.db ] && holdfast lease list | grep -q sleep; do sleep 0.1; done")
+            (lease,) = table(reader.run("holdfast lease list"))
+            workers = table(reader.run("holdfast worker list"))
+            (pid,) = [row["pid"] for row in workers if row["worker"] == lease["worker"]]
+            shell(tmp_path, f"kill -9 {pid}")
+            output, _ = program.communicate(timeout=40)
+        finally:
+            program.kill()
     assert output == "slept for 5.0 seconds\n"
 
 
