@@ -102,7 +102,8 @@ class AppEvents:
         stream can be read backwards: the page then begins at its last event, and `after` is an exclusive upper bound.
         """
         check_limit(limit)
-        events = (await self._app.opened(install=False)).streams.events
+        # A program reads a stream to decide what to append to it: its first call may find no tables yet.
+        events = (await self._app.opened(install=stream is not None)).streams.events
         if stream is not None:
             where = check_name("category", category)
             return await read_stream(events, where, check_stream(stream), after=after, limit=limit, backwards=backwards)
