@@ -139,13 +139,13 @@ def test_reading_and_deciding_as_shown_renames_once(tmp_path):
     last, everything, decide = blocks("docs/howto/read-streams.md")
     ask = """
 async def main() -> None:
-    async with app:
-        await rename("company-7", "Ada & Co")
-        await rename("company-7", "Ada & Co")
-        await rename("company-8", "Bob Ltd")
-        await rename("company-7", "Ada Ltd")
-        await all_events()
-        print(await name_of("company-7"))
+    await rename("company-7", "Ada & Co")
+    await rename("company-7", "Ada & Co")
+    await rename("company-8", "Bob Ltd")
+    await rename("company-7", "Ada Ltd")
+    await all_events()
+    print(await name_of("company-7"))
+    await app.close()
 
 import asyncio
 asyncio.run(main())
