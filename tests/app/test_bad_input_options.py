@@ -189,7 +189,7 @@ async def test_a_job_that_is_not_there_is_told_as_such(app, task, job_id):
 
 async def test_a_state_that_is_none_is_refused_with_the_states_there_are(app):
     with pytest.raises(
-        ConfigError, match="the states are scheduled, blocked, ready, running, completed, failed, cancelled"
+        ConfigError, match="pass one of scheduled, blocked, ready, running, completed, failed, cancelled"
     ):
         await app.jobs.list("done")
 

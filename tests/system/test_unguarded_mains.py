@@ -71,6 +71,7 @@ def finished():
         time.sleep(0.05)
 
 if hasattr(sys.modules["__main__"], "producer"):  # a child has another main
+    app.sync.opened()  # makes the tables, which `list` would miss
     worker = app.worker(poll_interval=0.05)
     running = threading.Thread(target=lambda: asyncio.run(worker.run()))
     running.start()

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.model.instants import to_datetime
+from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.runtime.text import clean
 from holdfast.store.values import Cancellation
@@ -53,13 +53,13 @@ class JobSelection(msgspec.Struct, frozen=True):
         found = SelectedIds()
         cursor: str | None = None
         facts = await (await app.opened(install=False)).insight.facts() if self.older_than else {}
-        latest = to_datetime(int(facts.get("now_us", 0))) - self.older_than  # judged again in the batch
+        latest = int(facts.get("now_us", 0)) - span_micros(self.older_than)  # judged again in the batch
         while True:
             page = await app.jobs.list(self.state, queue=self.queue, task=self.task, cursor=cursor, limit=_PAGE)
             for job in page.jobs:
                 if limit is not None and len(found) >= limit:
                     return found
-                if not self.older_than or (job.finished_at is not None and job.finished_at <= latest):
+                if not self.older_than or (job.finished_at is not None and to_micros(job.finished_at) <= latest):
                     found.add(job.id)
             if page.cursor is None:
                 return found

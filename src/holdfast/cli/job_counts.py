@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.app.app import App
 from holdfast.cli.json_output import fields_of, json_option, seconds, show_json
 from holdfast.cli.rates import EVER
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, span
 from holdfast.store.values import Count, QueueView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _COLUMNS = (
     Column("queue", shrinks=True),

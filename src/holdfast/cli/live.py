@@ -10,17 +10,20 @@ import termios
 import tty
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from holdfast.app.app import App
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget
 from holdfast.cli.times import duration
 
-Frame = Callable[[App, Console], Awaitable[RenderableType]]
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+Frame = Callable[["App", Console], Awaitable[RenderableType]]
 _QUIET_SHARE = 9  # the pause after a frame is at least this many times as long as its queries took
 
 watch_option = click.option(

@@ -32,7 +32,7 @@ _COMMANDS = {
     "leader": LazyCommand("node", "Inspect the node that allocates partitions."),
     "schema": LazyCommand("schema", "Install, upgrade and check the tables."),
     "doctor": LazyCommand("doctor", "Check the store and the workers."),
-    "top": LazyCommand("top", "Show queues, rates, workers, failures and consumers, live."),
+    "top": LazyCommand("top", "Watch the store: queues, rates, workers, failures and consumers, redrawn every second."),
     "demo": LazyCommand("demo.command", "Kill consumers, and see every job take effect once."),
     "bench": LazyCommand("bench", "Measure a store, compared with hand-written loops."),
     "torture": LazyCommand("torture.command", "Kill and freeze real workers on your database, and check the outcome."),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 from rich.console import Console, RenderableType
 
-from holdfast.app.app import App
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.live import Frame, show_live
 from holdfast.cli.rates import WINDOW, RateMeter
@@ -15,6 +16,9 @@ from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, now
 from holdfast.cli.top_view import TopSnapshot, render, snapshot_fields
 from holdfast.model.job import JobState
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
 
 _FAILURES = 100  # the latest failed jobs, which are grouped by their errors
 
