@@ -1,4 +1,4 @@
-"""Many consumers, no work done twice: python spend.py all (or produce, consume, verify, clean)."""
+"""Several workers, no job done twice: python spend.py all (or produce, consume, verify, clean)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pathlib import Path
 from holdfast import App, ClaimedJob, LeaseLost
 
 FILE = Path(os.environ.get("SPEND_DB", "spend.db"))
-WORKS = int(os.environ.get("SPEND_WORKS", "5000"))
+JOBS = int(os.environ.get("SPEND_JOBS", "5000"))
 BATCH_SIZE = 50
 SUCCESS_RATE = 0.9
-WORK_TIMEOUT = 2.0  # seconds: then the works of a dead consumer are free again
+WORK_TIMEOUT = 2.0  # seconds: then the jobs of a dead worker are ready again
 
 app = App(f"sqlite:///{FILE}")
 
 
-@app.task(queue="works", max_attempts=10, retry=0.1)
-async def work(number: int) -> None:
-    """Name the works; the consumers below claim them and never call this."""
+@app.task(queue="spending", max_attempts=10, retry=0.1)
+async def pay(number: int) -> None:
+    """Carry a number; the workers below claim these jobs and never call this."""
 
 
 def connect() -> sqlite3.Connection:
@@ -36,34 +36,34 @@ async def produce() -> None:
     async with app:  # makes Holdfast's own tables
         with closing(connect()) as connection:
             connection.execute("create table if not exists produced (number integer)")
-            # No unique constraint: if a work were done twice, both rows would be here to be seen.
-            connection.execute("create table if not exists spent (number integer, attempt integer, consumer text)")
+            # No unique constraint: if a job were done twice, both rows would be here to be seen.
+            connection.execute("create table if not exists spent (number integer, attempt integer, worker text)")
             connection.execute("begin immediate")
-            rows = [(number,) for number in range(1, WORKS + 1)]
+            rows = [(number,) for number in range(1, JOBS + 1)]
             connection.executemany("insert into produced values (?)", rows)
             # Our rows and the jobs commit together, because the jobs are enqueued in our transaction.
-            await work.options(using=connection).enqueue_many(rows)
+            await pay.options(using=connection).enqueue_many(rows)
             connection.execute("commit")
-    print(f"produced {WORKS} works")
+    print(f"produced {JOBS} jobs")
 
 
 async def consume(name: str) -> None:
     done = 0
     async with app:
         while await left():
-            await app.rescue()  # frees what dead consumers held, once its lease is over
-            held = await app.claim("works", BATCH_SIZE, lease=WORK_TIMEOUT, worker_id=name)
+            await app.rescue()  # makes the jobs of dead workers ready again once their leases have expired
+            held = await app.claim("spending", BATCH_SIZE, lease=WORK_TIMEOUT, worker_id=name)
             try:
                 done += await spend(held, name) if held else 0
             except LeaseLost:
-                print(f"{name} was too slow: others have its works now")
+                print(f"{name} was too slow: others have its jobs now")
             if not held:
                 await asyncio.sleep(0.1)
     print(f"{name}: {done} done")
 
 
 async def spend(held: list[ClaimedJob], name: str) -> int:
-    """Try each work; effects and completions commit together, or not at all."""
+    """Try each job; effects and completions commit together, or not at all."""
     spent: list[tuple[int, int, str]] = []
     async with app.batch(held) as batch:
         for job in batch.held:
@@ -98,15 +98,15 @@ def clean() -> None:
 def everything() -> int:
     clean()
     asyncio.run(produce())
-    names = [f"consumer-{number}" for number in range(1, 5)]
-    consumers = [subprocess.Popen([sys.executable, __file__, "consume", name]) for name in names]  # noqa: S603
+    names = [f"worker-{number}" for number in range(1, 5)]
+    workers = [subprocess.Popen([sys.executable, __file__, "consume", name]) for name in names]  # noqa: S603
     with closing(connect()) as connection:
-        while connection.execute("select count(*) from spent").fetchone()[0] < WORKS // 4:
+        while connection.execute("select count(*) from spent").fetchone()[0] < JOBS // 4:
             time.sleep(0.01)
-    consumers[0].kill()  # in the middle of whatever it does
-    print("consumer-1 was killed")
-    for consumer in consumers:
-        consumer.wait()
+    workers[0].kill()  # at any point of its loop
+    print("worker-1 was killed")
+    for worker in workers:
+        worker.wait()
     return verify()
 
 

@@ -39,15 +39,15 @@ def test_every_example_has_a_readme_that_names_its_command():
 
 
 def test_no_double_spending_plays_all_its_steps(tmp_path):
-    output = run("01_no_double_spending/spend.py", "all", directory=tmp_path, SPEND_WORKS="600")
+    output = run("01_no_double_spending/spend.py", "all", directory=tmp_path, SPEND_JOBS="600")
 
-    assert "consumer-1 was killed" in output
+    assert "worker-1 was killed" in output
     assert "produced 600, spent 600, doubled 0, lost 0" in output
 
 
 def test_no_double_spending_finds_a_doubled_and_a_lost_work(tmp_path):
     spend = "01_no_double_spending/spend.py"
-    run(spend, "produce", directory=tmp_path, SPEND_WORKS="20")
+    run(spend, "produce", directory=tmp_path, SPEND_JOBS="20")
     run(spend, "consume", "anna", directory=tmp_path)
     assert "spent 20, doubled 0, lost 0" in run(spend, "verify", directory=tmp_path)
 

@@ -18,7 +18,7 @@ from tests.servers.postgres import NoServerError
 from tests.system.stores import PostgresStore
 
 PROGRAM = (sys.executable, "-m", "holdfast", "demo")
-SMALL = ("--jobs", "500", "--consumers", "2", "--batch-size", "20", "--work-timeout", "1", "--seed", "5")
+SMALL = ("--jobs", "500", "--workers", "2", "--batch-size", "20", "--work-timeout", "1", "--seed", "5")
 WITHIN = 100.0
 
 ON_POSTGRES = (pytest.mark.slow, pytest.mark.timeout(180))  # a command has many more round trips there

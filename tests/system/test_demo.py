@@ -1,4 +1,4 @@
-"""`holdfast demo` as a person runs it: consumers are killed, the run is interrupted, the store is doctored."""
+"""`holdfast demo` as a person runs it: workers are killed, the run is interrupted, the store is doctored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tests.system.cli_program import Cli
 from tests.system.demo_program import ON_EACH, SMALL, WITHIN, Demo, SqliteDemo, demo_on, told
 
-from holdfast.cli.demo.conductor import ConsumerBroken, DemoConductor, Killings
+from holdfast.cli.demo.conductor import DemoBroken, DemoConductor, Killings
 
 
 @pytest.fixture(params=ON_EACH)
@@ -57,14 +57,14 @@ def finished_in_file(in_file: SqliteDemo, finished_file: Path) -> SqliteDemo:
     return in_file
 
 
-def test_a_run_with_a_killed_consumer_ends_with_every_work_done_once(demo):
+def test_a_run_with_a_killed_worker_ends_with_every_work_done_once(demo):
     output = demo.run(*SMALL, "--kill", "1")
 
     rows = told(output)
     assert rows["produced"][:1] == rows["completed"][:1] == ["500"]
     assert rows["doubled"] == rows["lost"] == ["0", "0", "ok"]
-    assert re.search(r"consumer \d \(pid \d+\) was killed (while it held \d+ jobs|between two batches)", output)
-    assert "although a consumer was killed" in output
+    assert re.search(r"worker \d \(pid \d+\) was killed (while it held \d+ jobs|between two batches)", output)
+    assert "although a worker was killed" in output
     assert demo.effects() == 500
 
 
@@ -78,7 +78,7 @@ def test_in_a_pipe_there_are_plain_lines_and_no_escapes(in_file):
 
 def test_the_same_seed_gives_the_same_tries_whoever_is_killed(in_file):
     first = told(in_file.run(*SMALL, "--kill", "1"))
-    second = told(in_file.run(*SMALL, "--kill", "0", "--consumers", "1"))
+    second = told(in_file.run(*SMALL, "--kill", "0", "--workers", "1"))
 
     for row in ("1", "2", "3", "exhausted", "retried", "failed", "most attempts used"):
         assert first.get(row) == second.get(row)
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_tries_whoever_is_killed(in_file):
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_where_it_stopped(demo):
-    args = ("--jobs", "4000", "--consumers", "2", "--batch-size", "20", "--work-timeout", "3", "--seed", "5")
+    args = ("--jobs", "4000", "--workers", "2", "--batch-size", "20", "--work-timeout", "3", "--seed", "5")
     process = demo.start(*args, "--kill", "0")
     until = time.monotonic() + WITHIN
     while time.monotonic() < until and process.poll() is None:
@@ -94,34 +94,34 @@ def test_an_interrupted_run_goes_on_where_it_stopped(demo):
             if demo.effects() > 500:
                 break
         time.sleep(0.01)
-    consumers = psutil.Process(process.pid).children()
+    workers = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=WITHIN)
 
     assert process.returncode == 130, output
     assert "to continue" in output
-    assert psutil.wait_procs(consumers, timeout=5)[1] == []
+    assert psutil.wait_procs(workers, timeout=5)[1] == []
     before = demo.effects()
     assert 0 < before < 4000
     assert "Unfinished" in demo.run("verify", code=1)
 
-    output = demo.run("--kill", "0", "--consumers", "2")
+    output = demo.run("--kill", "0", "--workers", "2")
     assert "Continuing the unfinished run" in output
     assert told(output)["completed"] == ["4,000", "4,000", "ok"]
     assert demo.effects() == 4000
 
 
 @pytest.mark.slow
-def test_consumers_end_when_the_demo_itself_is_killed(in_file):
-    process = in_file.start("--jobs", "50000", "--consumers", "2", "--batch-size", "10", "--kill", "0")
+def test_workers_end_when_the_demo_itself_is_killed(in_file):
+    process = in_file.start("--jobs", "50000", "--workers", "2", "--batch-size", "10", "--kill", "0")
     until = time.monotonic() + WITHIN
-    while len(consumers := psutil.Process(process.pid).children()) < 2 and time.monotonic() < until:
+    while len(workers := psutil.Process(process.pid).children()) < 2 and time.monotonic() < until:
         time.sleep(0.05)
     process.kill()
     process.communicate()
 
-    assert len(consumers) == 2
-    assert psutil.wait_procs(consumers, timeout=20)[1] == []
+    assert len(workers) == 2
+    assert psutil.wait_procs(workers, timeout=20)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_id_in_a_doctored_store_cannot_act_on_the_terminal(finished_in_file):
 
 @pytest.mark.slow
 def test_after_a_finished_run_the_next_begins_anew_and_an_unfinished_one_only_when_told(finished):
-    assert told(finished.run("--jobs", "50", "--kill", "0", "--consumers", "1"))["produced"][0] == "50"
+    assert told(finished.run("--jobs", "50", "--kill", "0", "--workers", "1"))["produced"][0] == "50"
 
     finished.run("produce", "--jobs", "30")
     output = finished.run("produce", "--jobs", "40")
@@ -185,9 +185,9 @@ def test_the_steps_can_be_taken_one_by_one(demo):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["before_effect", "after_effect", "before_commit", "after_commit"])
-def test_a_consumer_that_is_killed_at_any_point_of_its_batch_does_no_harm(demo, point):
+def test_a_worker_that_is_killed_at_any_point_of_its_batch_does_no_harm(demo, point):
     demo.run("produce", "--jobs", "100", "--seed", "1", "--work-timeout", "1")
-    # The first transaction of a consumer reads the plan; the third is its second batch.
+    # The first transaction of a worker reads the plan; the third is its second batch.
     demo.run("consume", "--batch-size", "20", code=-signal.SIGKILL, failpoints=f"{point}=kill@3")
     first = demo.effects()
     demo.run("consume")
@@ -195,22 +195,22 @@ def test_a_consumer_that_is_killed_at_any_point_of_its_batch_does_no_harm(demo, 
     rows = told(demo.run("verify"))
     assert 0 < first < 100
     assert rows["completed"] == ["100", "100", "ok"]
-    assert rows["attempts lost"][0] == ("0" if point == "after_commit" else "20")
+    assert rows["attempts killed"][0] == ("0" if point == "after_commit" else "20")
 
 
 @pytest.mark.slow
-async def test_consumers_that_cannot_live_end_the_demo_with_their_last_words(tmp_path):
+async def test_workers_that_cannot_live_end_the_demo_with_their_last_words(tmp_path):
     killings = Killings(0, 10, random.Random(1))
     conductor = DemoConductor(
         f"sqlite:///{tmp_path / 'missing' / 'demo.db'}",
-        consumers=1,
+        workers=1,
         batch_size=10,
         killings=killings,
         ended_before=0,
         on_event=lambda _: None,
     )
 
-    with pytest.raises(ConsumerBroken, match=r"crashed 5 times, last with exit code 1: .*does not exist"):
+    with pytest.raises(DemoBroken, match=r"crashed 5 times, last with exit code 1: .*does not exist"):
         await conductor.run(lambda: None, every=0.1)
 
 
@@ -225,7 +225,7 @@ def test_on_a_terminal_there_is_a_picture_as_wide_as_the_terminal(tmp_path, widt
 
     assert "\x1b[" in shown
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    assert re.search(r"consumer +pid +done .* killed +state", plain)
+    assert re.search(r"worker +pid +done .* killed +state", plain)
     lines = [line.split("\r")[-1] for line in plain.splitlines()]
     assert [line for line in lines if len(line) > width and not line.startswith("Store: ")] == []
     assert "Every completed job took effect exactly once" in " ".join(plain.split())

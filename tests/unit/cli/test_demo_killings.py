@@ -1,4 +1,4 @@
-"""Which consumers are killed, and when."""
+"""Which workers are killed, and when."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import random
 import pytest
 
 from holdfast.cli.demo.conductor import DemoSeat, Killings, SeatState
-from holdfast.cli.demo.consumer import ConsumerReport
+from holdfast.cli.demo.worker import DemoReport
 
 
 def seats_of(count: int, *, holding: int = 10) -> list[DemoSeat]:
     seats = [DemoSeat(number) for number in range(1, count + 1)]
     for seat in seats:
-        seat.state, seat.present = SeatState.WORKING, ConsumerReport(holding=holding)
+        seat.state, seat.present = SeatState.WORKING, DemoReport(holding=holding)
     return seats
 
 
 def play(kill: int, *, seed: int = 1, jobs: int = 1000, seats: list[DemoSeat] | None = None) -> list[tuple[int, int]]:
-    """Let jobs end one by one and consumers report in turn; return (jobs ended, number of the consumer killed)."""
+    """Let jobs end one by one and workers report in turn; return (jobs ended, number of the worker killed)."""
     killings = Killings(kill, jobs, random.Random(seed))
     seats = seats_of(4) if seats is None else seats
     killed: list[tuple[int, int]] = []
@@ -46,7 +46,7 @@ def test_nobody_is_killed_who_holds_nothing():
     assert play(3, seats=seats_of(4, holding=0)) == []
 
 
-def test_a_consumer_is_not_doomed_twice():
+def test_a_worker_is_not_doomed_twice():
     seats = seats_of(1)
     killings = Killings(2, 100, random.Random(1))
     assert killings.is_due(99, seats[0], seats)
@@ -55,9 +55,9 @@ def test_a_consumer_is_not_doomed_twice():
     assert killings.is_due(99, seats[0], seats)
 
 
-def test_a_seat_adds_up_what_all_its_consumers_did():
+def test_a_seat_adds_up_what_all_its_workers_did():
     seat = DemoSeat(1)
-    seat.present = ConsumerReport(done=5, failed_attempts=1, holding=3, used_attempts={1: 4, 2: 1})
+    seat.present = DemoReport(done=5, failed_attempts=1, holding=3, used_attempts={1: 4, 2: 1})
     seat.vacated()
-    seat.present = ConsumerReport(done=2, used_attempts={1: 2})
-    assert seat.total == ConsumerReport(done=7, failed_attempts=1, used_attempts={1: 6, 2: 1})
+    seat.present = DemoReport(done=2, used_attempts={1: 2})
+    assert seat.total == DemoReport(done=7, failed_attempts=1, used_attempts={1: 6, 2: 1})

@@ -63,7 +63,7 @@ def test_works_that_were_not_produced_make_a_run_unfinished():
     assert "still to be produced" in verdict(produced=900).unfinished[0]
 
 
-def test_attempts_lost_with_consumers_raise_the_highest_attempt_that_is_expected():
+def test_attempts_lost_with_workers_raise_the_highest_attempt_that_is_expected():
     high = PLAN.distribution.highest(1000)[1]
     assert words(highest_attempt=high + 1)["highest attempt"] == "off"
     assert words(highest_attempt=high + 1, lost_attempts=100, most_lost=1)["highest attempt"] == "fits"

@@ -3,7 +3,7 @@
 An attempt succeeds with probability `p`, independently of earlier attempts. So a job needs `n` attempts with
 probability `p * q ** (n - 1)`, where `q = 1 - p`, and fails after `limit` attempts with probability `q ** limit`.
 
-Only used attempts follow this distribution. An attempt that was lost because its consumer was killed says nothing about
+Only used attempts follow this distribution. An attempt that was lost because its worker was killed says nothing about
 the success rate and is counted separately.
 """
 

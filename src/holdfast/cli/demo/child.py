@@ -1,7 +1,7 @@
-"""A consumer as a separate process: `python -m holdfast.cli.demo.child`, started only by the demo.
+"""A worker as a separate process: `python -m holdfast.cli.demo.child`, started only by the demo.
 
 The URL of the store is passed in the environment, which other users of the machine cannot read. Reports are written to
-stdout as JSON lines. If stdout is closed, the demo has exited, and the consumer exits too.
+stdout as JSON lines. If stdout is closed, the demo has exited, and the worker exits too.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 import msgspec
 
-from holdfast.cli.demo.consumer import ConsumerReport, DemoConsumer
 from holdfast.cli.demo.records import Records
+from holdfast.cli.demo.worker import DemoReport, DemoWorker
 
 URL: Final = "HOLDFAST_DEMO_URL"
 
 
 class DemoSettings(msgspec.Struct):
-    """The settings of a consumer."""
+    """The settings of a worker."""
 
     name: str
     batch_size: int
@@ -37,20 +37,20 @@ async def consume(settings: DemoSettings) -> int:
         run = await records.run()
         if run is None:
             return 0
-        consumer = DemoConsumer(records, run, name=settings.name, batch_size=settings.batch_size, on_report=_write)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, consumer.stop)
-        await consumer.run()
+        worker = DemoWorker(records, run, name=settings.name, batch_size=settings.batch_size, on_report=_write)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await worker.run()
     return 0
 
 
-def _write(report: ConsumerReport) -> None:
+def _write(report: DemoReport) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def main() -> None:
-    """Run the consumer described by the first argument."""
-    # The demo handles Ctrl-C and stops its consumers.
+    """Run the worker described by the first argument."""
+    # The demo handles Ctrl-C and stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("holdfast").setLevel(logging.ERROR)
     settings = msgspec.json.decode(sys.argv[1], type=DemoSettings)

@@ -116,14 +116,14 @@ def _remove(file: Path) -> None:
 
 
 async def _until_unleased(app: App, queue: str) -> None:
-    """Wait until the leases of killed consumers have expired; raise if jobs are still being claimed."""
+    """Wait until the leases of killed workers have expired; raise if jobs are still being claimed."""
     waited = _NONE
     while True:
         leases = [lease for lease in await app.leases(1000) if lease.queue == queue and lease.expires_in > _NONE]
         if not leases:
             return
         if waited >= _LONGEST_WAIT:
-            raise ExitError(f"{len(leases)} jobs of the demo are still leased: stop its consumers, or try again later")
+            raise ExitError(f"{len(leases)} jobs of the demo are still leased: stop its workers, or try again later")
         pause = min(max(lease.expires_in for lease in leases), _LONGEST_WAIT)
         await asyncio.sleep(pause.total_seconds())  # no event marks the expiry of a lease
         waited += pause

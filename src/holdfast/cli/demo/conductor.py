@@ -1,4 +1,4 @@
-"""Starts consumers, kills some of them at random and restarts them, until no job is left."""
+"""Starts workers, kills some of them at random and restarts them, until no job is left."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.cli.demo.child import URL, DemoSettings
-from holdfast.cli.demo.consumer import ConsumerReport
+from holdfast.cli.demo.worker import DemoReport
 from holdfast.errors import HoldfastError
 
 _CHILD = "holdfast.cli.demo.child"
-_EARLIEST, _LATEST = 0.1, 0.8  # the part of the run in which consumers are killed
+_EARLIEST, _LATEST = 0.1, 0.8  # the part of the run in which workers are killed
 _KILL_WITHIN = 0.03  # seconds: about the duration of a batch
-_EXIT_TIMEOUT = 10.0  # seconds for the last batch of a consumer
+_EXIT_TIMEOUT = 10.0  # seconds for the last batch of a worker
 _MOST_CRASHES = 5  # of one seat, without being killed
 
 
-class ConsumerBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
-    """A consumer crashes repeatedly without being killed by the demo."""
+class DemoBroken(HoldfastError):  # noqa: N818 - reads as the sentence it states
+    """A worker crashes repeatedly without being killed by the demo."""
 
 
 class SeatState(StrEnum):
-    """The state of a seat's consumer."""
+    """The state of a seat's worker."""
 
     STARTING = "starting"
     WORKING = "working"
@@ -40,7 +40,7 @@ class SeatState(StrEnum):
 
 
 class DemoSeat:
-    """A slot for a consumer process, with the total counters of all consumers that ran in it."""
+    """A slot for a worker process, with the total counters of all workers that ran in it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -50,14 +50,14 @@ class DemoSeat:
         self.is_doomed = False
         self.crashes = 0
         self.last_stderr = ""
-        self.past = ConsumerReport()
-        self.present = ConsumerReport()
+        self.past = DemoReport()
+        self.present = DemoReport()
 
     @property
-    def total(self) -> ConsumerReport:
-        """The counters of this seat: those of the current consumer and of its predecessors."""
+    def total(self) -> DemoReport:
+        """The counters of this seat: those of the current worker and of its predecessors."""
         past, present = self.past, self.present
-        return ConsumerReport(
+        return DemoReport(
             done=past.done + present.done,
             failed_attempts=past.failed_attempts + present.failed_attempts,
             given_up=past.given_up + present.given_up,
@@ -69,15 +69,15 @@ class DemoSeat:
         )
 
     def vacated(self) -> None:
-        """Add the counters of a consumer that has exited to the past ones."""
-        self.past, self.present = self.total, ConsumerReport()
+        """Add the counters of a worker that has exited to the past ones."""
+        self.past, self.present = self.total, DemoReport()
         self.past.holding = 0
 
 
 class Killings:
-    """Decides when to kill which consumer: at random points of the run, one that holds leases.
+    """Decides when to kill which worker: at random points of the run, one that holds leases.
 
-    A consumer reports the jobs that it has claimed. It is killed a random moment later, so that the kill may hit any
+    A worker reports the jobs that it has claimed. It is killed a random moment later, so that the kill may hit any
     point of a batch: before the effects are written, before the commit, or right after it.
     """
 
@@ -89,11 +89,11 @@ class Killings:
 
     @property
     def delay(self) -> float:
-        """The seconds between a consumer's report and the kill."""
+        """The seconds between a worker's report and the kill."""
         return _KILL_WITHIN * self._chance.random()
 
     def is_due(self, ended: int, seat: DemoSeat, seats: list[DemoSeat]) -> bool:
-        """Return whether to kill the consumer that has just reported."""
+        """Return whether to kill the worker that has just reported."""
         if not self._points or ended < self._points[-1]:
             return False
         living = [
@@ -110,19 +110,19 @@ class Killings:
 
 
 class DemoConductor:
-    """The consumers of one session."""
+    """The workers of one session."""
 
     def __init__(
         self,
         url: str,
         *,
-        consumers: int,
+        workers: int,
         batch_size: int,
         killings: Killings,
         ended_before: int,
         on_event: Callable[[str], None],
     ) -> None:
-        self.seats = [DemoSeat(number) for number in range(1, consumers + 1)]
+        self.seats = [DemoSeat(number) for number in range(1, workers + 1)]
         self.killed = 0
         self._url = url
         self._batch_size = batch_size
@@ -134,12 +134,12 @@ class DemoConductor:
 
     @property
     def ended(self) -> int:
-        """How many jobs have ended according to the consumers' reports."""
+        """How many jobs have ended according to the workers' reports."""
         totals = [seat.total for seat in self.seats]
         return self._ended_before + sum(total.done + total.given_up for total in totals)
 
     async def run(self, refresh: Callable[[], None], *, every: float) -> None:
-        """Keep a consumer in every seat until no job is left or `stop` is called; call `refresh` periodically."""
+        """Keep a worker in every seat until no job is left or `stop` is called; call `refresh` periodically."""
         tasks = {asyncio.create_task(self._keep(seat)) for seat in self.seats}
         try:
             waiting = tasks
@@ -157,7 +157,7 @@ class DemoConductor:
                 await process.wait()
 
     def stop(self) -> None:
-        """Stop every consumer after its current batch; a second call kills them."""
+        """Stop every worker after its current batch; a second call kills them."""
         number = signal.SIGKILL if self.is_stopping else signal.SIGTERM
         self.is_stopping = True
         for process in self._processes.values():
@@ -174,15 +174,15 @@ class DemoConductor:
             seat.crashes += 1
             if seat.crashes >= _MOST_CRASHES and not self.is_stopping:
                 message = (
-                    f"consumer {seat.number} has crashed {seat.crashes} times, last with exit code {code}: "
+                    f"worker {seat.number} has crashed {seat.crashes} times, last with exit code {code}: "
                     f"{seat.last_stderr}"
                 )
-                raise ConsumerBroken(message)
+                raise DemoBroken(message)
         seat.state = SeatState.ENDED
 
     async def _sit(self, seat: DemoSeat) -> int:
-        """Run one consumer until it exits; return its exit code."""
-        settings = DemoSettings(f"consumer-{seat.number}", self._batch_size)
+        """Run one worker until it exits; return its exit code."""
+        settings = DemoSettings(f"worker-{seat.number}", self._batch_size)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
@@ -213,16 +213,16 @@ class DemoConductor:
 
     @staticmethod
     async def _listen(seat: DemoSeat, process: asyncio.subprocess.Process) -> None:
-        """Keep the last line that a consumer writes to stderr."""
+        """Keep the last line that a worker writes to stderr."""
         assert process.stderr is not None  # noqa: S101 - a pipe
         async for line in process.stderr:
             seat.last_stderr = line.decode(errors="replace").strip()
 
     def _take(self, seat: DemoSeat, process: asyncio.subprocess.Process, line: bytes) -> None:
         try:
-            report = msgspec.json.decode(line, type=ConsumerReport)
+            report = msgspec.json.decode(line, type=DemoReport)
         except msgspec.DecodeError:
-            return  # an incomplete line: the consumer was killed while it wrote
+            return  # an incomplete line: the worker was killed while it wrote
         seat.present = report
         if seat.state is SeatState.KILLED:
             return
@@ -232,14 +232,14 @@ class DemoConductor:
 
     def _kill(self, seat: DemoSeat, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None or seat.pid != process.pid or self.is_stopping:
-            return  # the consumer has exited by itself
+            return  # the worker has exited by itself
         _send(process, signal.SIGKILL)
         seat.state = SeatState.KILLED
         seat.killed += 1
         self.killed += 1
         held = seat.present.holding
         what = f"while it held {held:,} jobs" if held else "between two batches"
-        self._on_event(f"consumer {seat.number} (pid {process.pid}) was killed {what}")
+        self._on_event(f"worker {seat.number} (pid {process.pid}) was killed {what}")
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -64,7 +64,7 @@ _PLAN = (
         default="5s",
         show_default=True,
         metavar="DURATION",
-        help="The lease: after this time, the jobs of a dead consumer are available again.",
+        help="The lease: after this time, the jobs of a dead worker are available again.",
     ),
     click.option("--seed", type=int, metavar="N", help="Makes the outcome of every attempt reproducible."),
     click.option("--fresh", is_flag=True, help="Discard an unfinished run and start a new one."),

@@ -43,7 +43,7 @@ class Records:
             """Do nothing: only the transaction of the leased job is used."""
 
         def numbered(number: int) -> int:
-            """Carry a number; consumers claim these jobs and never call this."""
+            """Carry a number; workers claim these jobs and never call this."""
             return number
 
         self._visit: TaskHandle[[], None] = app.task(name=_VISIT, queue=_VISITS)(visit)

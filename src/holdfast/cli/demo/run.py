@@ -19,10 +19,10 @@ from holdfast.cli.demo.view import DemoView
 _CHUNK = 5000
 
 
-class DemoWorkers(msgspec.Struct, frozen=True, kw_only=True):
-    """The consumers of a run, and how many of them are killed."""
+class DemoCrew(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a run, and how many of them are killed."""
 
-    consumers: int
+    workers: int
     batch_size: int
     kill: int
 
@@ -49,16 +49,16 @@ async def produce(records: Records, run: DemoRun, progress: Callable[[int], None
 
 
 async def consume(
-    records: Records, run: DemoRun, workers: DemoWorkers, *, url: str, view: DemoView, asked: asyncio.Event
+    records: Records, run: DemoRun, crew: DemoCrew, *, url: str, view: DemoView, asked: asyncio.Event
 ) -> None:
-    """Run consumers until no job is left; raise `DemoInterrupted` if the run was interrupted."""
+    """Run workers until no job is left; raise `DemoInterrupted` if the run was interrupted."""
     # Each session draws its own kills: those of earlier sessions have already happened.
     chance = random.Random(f"{run.plan.seed}/kills/{run.killed}")  # noqa: S311 - not used for security
     conductor = DemoConductor(
         url,
-        consumers=workers.consumers,
-        batch_size=workers.batch_size,
-        killings=Killings(max(0, workers.kill - run.killed), run.plan.jobs, chance),
+        workers=crew.workers,
+        batch_size=crew.batch_size,
+        killings=Killings(max(0, crew.kill - run.killed), run.plan.jobs, chance),
         ended_before=await records.ended(run),
         on_event=view.event,
     )
@@ -77,7 +77,7 @@ async def consume(
 
 
 async def _stop_on_request(asked: asyncio.Event, conductor: DemoConductor) -> None:
-    """Forward every request to stop: the first lets batches complete, the second kills the consumers."""
+    """Forward every request to stop: the first lets batches complete, the second kills the workers."""
     while True:
         await asked.wait()
         asked.clear()

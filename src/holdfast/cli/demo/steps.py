@@ -1,4 +1,4 @@
-"""The steps of a demo as separate commands, for users who start the consumers themselves."""
+"""The steps of a demo as separate commands, for users who start the workers themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 
 from holdfast.cli.confirm import require_consent
 from holdfast.cli.demo.cleaning import clean
-from holdfast.cli.demo.consumer import ConsumerReport, DemoConsumer
 from holdfast.cli.demo.opening import closing, prepared_run, quieten, required_run, stopped, with_records
 from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, url_option
 from holdfast.cli.demo.records import Records
@@ -19,6 +18,7 @@ from holdfast.cli.demo.report import show_verdict
 from holdfast.cli.demo.run import DemoInterrupted, new_plan, produce, stopping
 from holdfast.cli.demo.verify import count
 from holdfast.cli.demo.view import DemoView
+from holdfast.cli.demo.worker import DemoReport, DemoWorker
 from holdfast.cli.exit_errors import debug_option
 from holdfast.cli.table import console
 from holdfast.cli.target import require_file
@@ -42,13 +42,13 @@ def produce_command(*, url: str | None, fresh: bool, **options: Any) -> None:
                 run = await produce(records, run, lambda number: view.producing(number, run.plan.jobs), asked)
             except DemoInterrupted:
                 raise stopped() from None
-        click.echo(f"{run.produced:,} jobs produced; start consumers with `holdfast demo consume`.")
+        click.echo(f"{run.produced:,} jobs produced; start workers with `holdfast demo consume`.")
 
     with_records(chosen_url(url), whole, fresh=fresh)
 
 
 @click.command("consume", short_help="Consume jobs until none is left.")
-@click.option("--name", default="consumer", show_default=True, metavar="NAME", help="The name of this consumer.")
+@click.option("--name", default="worker", show_default=True, metavar="NAME", help="The name of this worker.")
 @batch_option
 @url_option
 @debug_option
@@ -59,21 +59,21 @@ def consume_command(*, name: str, batch_size: int, url: str | None) -> None:
         run = await required_run(records)
         shown = [0]
 
-        def show(report: ConsumerReport) -> None:
+        def show(report: DemoReport) -> None:
             if report.done >= shown[0] + 1000:
                 shown[0] = report.done
                 click.echo(
                     f"{name} (pid {os.getpid()}): {report.done:,} done, {report.failed_attempts:,} failed attempts"
                 )
 
-        consumer = DemoConsumer(records, run, name=name, batch_size=batch_size, on_report=show)
+        worker = DemoWorker(records, run, name=name, batch_size=batch_size, on_report=show)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, consumer.stop)
-        report = await consumer.run()
+            loop.add_signal_handler(number, worker.stop)
+        report = await worker.run()
         click.echo(
             f"{name} (pid {os.getpid()}) stopped: {report.done:,} done, {report.failed_attempts:,} failed attempts, "
-            f"{report.rescued:,} rescued from other consumers, {report.lost:,} lost to other consumers"
+            f"{report.rescued:,} rescued from other workers, {report.lost:,} lost to other workers"
         )
 
     with_records(chosen_url(url), whole, creates=False)

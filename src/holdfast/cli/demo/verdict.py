@@ -101,7 +101,7 @@ def _requirements(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
 
 
 def _predictions(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
-    """Compare with the distribution. An attempt lost with its consumer is not used, but raises the attempt number."""
+    """Compare with the distribution. An attempt lost with its worker is not used, but raises the attempt number."""
     distribution = plan.distribution
     ended = tally.took_effect + tally.failed
     low, high = distribution.highest(ended)
@@ -115,7 +115,7 @@ def _predictions(plan: DemoPlan, tally: DemoTotals) -> list[VerdictRow]:
             else []
         ),
         VerdictRow("most attempts used", f"{most}", _range(low, high), _chance(low <= most <= high)),
-        VerdictRow("attempts lost", f"{tally.lost_attempts:,}"),
+        VerdictRow("attempts killed", f"{tally.lost_attempts:,}"),
         VerdictRow(
             "highest attempt",
             f"{tally.highest_attempt}",
@@ -170,8 +170,8 @@ def _unfinished(plan: DemoPlan, tally: DemoTotals) -> list[str]:
 
 
 def _summary(tally: DemoTotals) -> str:
-    kills = f", although {tally.killed} consumers were killed" if tally.killed > 1 else ""
-    kills = ", although a consumer was killed" if tally.killed == 1 else kills
+    kills = f", although {tally.killed} workers were killed" if tally.killed > 1 else ""
+    kills = ", although a worker was killed" if tally.killed == 1 else kills
     failed = f"; {_jobs(tally.failed)} failed after the last attempt" if tally.failed else ""
     return f"Every completed job took effect exactly once{kills}; none was lost{failed}."
 

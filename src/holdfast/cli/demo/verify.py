@@ -1,4 +1,4 @@
-"""Count the results of a run from the effects and the ledger, independently of the consumers' reports."""
+"""Count the results of a run from the effects and the ledger, independently of the workers' reports."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class DemoView:
         self._draw(is_last=produced == jobs)
 
     def consuming(self, conductor: DemoConductor, jobs: int) -> None:
-        """Show these consumers from now on."""
+        """Show these workers from now on."""
         self._step, self._conductor, self._jobs = "consuming", conductor, jobs
         self._began, self._rate, self._next_line = time.monotonic(), Rate(), 0.0
         self._ended_first = conductor.ended
@@ -134,9 +134,9 @@ class DemoView:
 
 
 def _seats(seats: list[DemoSeat]) -> Table:
-    """Return the state of each consumer, and its completed jobs by the used attempts they took."""
+    """Return the state of each worker, and its completed jobs by the used attempts they took."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 0, 0, 2))
-    for name in ("consumer", "pid", "done", "1st", "2nd", "3rd", "later", "failed", "killed"):
+    for name in ("worker", "pid", "done", "1st", "2nd", "3rd", "later", "failed", "killed"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", min_width=max(map(len, SeatState)))
     for seat in seats:

@@ -1,6 +1,6 @@
-"""A consumer: it claims jobs, attempts them, and writes the effects and outcomes of a batch in one transaction.
+"""A worker: it claims jobs, attempts them, and writes the effects and outcomes of a batch in one transaction.
 
-It runs its own claim loop instead of a worker, so it also rescues the jobs of killed consumers, as workers do. It keeps
+It runs its own claim loop instead of `holdfast worker run`, so it also rescues the jobs of killed workers. It keeps
 no state that matters to the outcome, and may be killed at any point.
 """
 
@@ -31,8 +31,8 @@ _RESCUES_PER_LEASE = 8
 _RESCUE_LIMIT = 1000
 
 
-class ConsumerReport(msgspec.Struct):
-    """The counters of a consumer since its start; `holding` counts jobs that are claimed and have not ended."""
+class DemoReport(msgspec.Struct):
+    """The counters of a worker since its start; `holding` counts jobs that are claimed and have not ended."""
 
     done: int = 0
     failed_attempts: int = 0
@@ -44,11 +44,11 @@ class ConsumerReport(msgspec.Struct):
     used_attempts: dict[int, int] = {}
 
 
-class DemoConsumer:
+class DemoWorker:
     """Consumes the jobs of a run until none is left, or until it is stopped."""
 
     def __init__(
-        self, records: Records, run: DemoRun, *, name: str, batch_size: int, on_report: Callable[[ConsumerReport], None]
+        self, records: Records, run: DemoRun, *, name: str, batch_size: int, on_report: Callable[[DemoReport], None]
     ) -> None:
         self._records = records
         self._app = records.app
@@ -60,14 +60,14 @@ class DemoConsumer:
         self._rescue_at = 0.0
         self._wakeup = asyncio.Event()
         self._is_stopping = False
-        self.report = ConsumerReport()
+        self.report = DemoReport()
 
     def stop(self) -> None:
         """Stop after the current batch."""
         self._is_stopping = True
         self._wakeup.set()
 
-    async def run(self) -> ConsumerReport:
+    async def run(self) -> DemoReport:
         """Consume until nothing is left or `stop` is called; return the counters."""
         backend = await self._app.opened()
         loop = asyncio.get_running_loop()
@@ -137,7 +137,7 @@ class DemoConsumer:
                     else:
                         batch.retry(job, f"attempt {used_attempts} failed at random")
         except (LeaseLost, TransactionExpired) as error:
-            # Nothing was written: other consumers have the jobs, or get them when the leases expire. Shrink the batch.
+            # Nothing was written: other workers have the jobs, or get them when the leases expire. Shrink the batch.
             self._batch_size = max(1, self._batch_size // 2)
             _logger.warning("%s was too slow: %s", self._name, error)
             self.report.lost += len(held)
@@ -146,7 +146,7 @@ class DemoConsumer:
         self._note(ended)
 
     def _attempt(self, job: ClaimedJob) -> tuple[int, bool]:
-        """Attempt a job at random; return the used attempts, which exclude those lost with a consumer, and success."""
+        """Attempt a job at random; return the used attempts, which exclude those lost with a worker, and success."""
         _, arguments = job.arguments()
         used_attempts = job.job.used_attempts
         return used_attempts, self._run.plan.succeeds(arguments["number"], used_attempts)
@@ -162,7 +162,7 @@ class DemoConsumer:
                 report.given_up += job.job.is_last_attempt
 
     async def _rescue(self, backend: Backend) -> None:
-        """Rescue the jobs of dead consumers, only after unbroken access to the store: see `Access`."""
+        """Rescue the jobs of dead workers, only after unbroken access to the store: see `Access`."""
         now = time.monotonic()
         began = self._access.began(now)
         if began is None or now < self._rescue_at:
