@@ -44,6 +44,7 @@ def test_a_job_whose_lease_could_not_be_extended_for_two_leases_stays_with_its_l
     ledger, workers, gate, task, age
 ):
     idle = workers.started(queues=["elsewhere"])
+    ledger.app.sync.opened()  # a worker may run before it has made the tables
     until = time.monotonic() + age * ledger.store.lease  # an old one has had long access to the store
     while time.monotonic() < until:
         ledger.leases()
