@@ -7,13 +7,15 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from holdfast.app.open import open_backend
 from holdfast.backends.sqlite.backend import SqliteBackend
-from holdfast.backends.sqlite.write_queue import WriteQueue
+from holdfast.backends.sqlite.error_map import write_lock_held
+from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.conformance.base import hold_one
 
@@ -27,20 +29,24 @@ def threads():
         yield threads
 
 
-def until_waiting(gate: WriteQueue, count: int) -> None:
+def gate_of(timeout: float) -> PriorityLock:
+    return PriorityLock(timeout, partial(write_lock_held, timeout))
+
+
+def until_waiting(gate: PriorityLock, count: int) -> None:
     give_up = time.monotonic() + SOON
     while len(gate._waiting) + len(gate._first) != count:
         assert time.monotonic() < give_up
         time.sleep(0.001)
 
 
-def passing(gate: WriteQueue, order: list[str], name: str, *, first: bool = False) -> None:
+def passing(gate: PriorityLock, order: list[str], name: str, *, first: bool = False) -> None:
     with gate.passage(first=first):
         order.append(name)
 
 
 def test_writers_pass_in_the_order_in_which_they_came_but_the_extending_thread_goes_first(threads):
-    gate, order = WriteQueue(SOON), list[str]()
+    gate, order = gate_of(SOON), list[str]()
     gate.enter()
     passed: list[Future[None]] = []
     for name in ("a", "b", "c", "extender"):
@@ -54,7 +60,7 @@ def test_writers_pass_in_the_order_in_which_they_came_but_the_extending_thread_g
 
 
 def test_the_turn_is_handed_over_so_that_nobody_slips_in_before_the_one_who_waits(threads):
-    gate, go_on = WriteQueue(0.05), threading.Event()
+    gate, go_on = gate_of(0.05), threading.Event()
     is_inside = threading.Event()
 
     def hold() -> None:
@@ -75,7 +81,7 @@ def test_the_turn_is_handed_over_so_that_nobody_slips_in_before_the_one_who_wait
 
 
 def test_one_who_gave_up_is_not_handed_the_turn(threads):
-    gate = WriteQueue(0.02)
+    gate = gate_of(0.02)
     gate.enter()
     with pytest.raises(StoreUnavailable):
         threads.submit(gate.enter).result(SOON)
@@ -85,14 +91,14 @@ def test_one_who_gave_up_is_not_handed_the_turn(threads):
 
 
 def test_a_passage_that_raises_is_left():
-    gate = WriteQueue(0.02)
+    gate = gate_of(0.02)
     for _ in range(2):
         with pytest.raises(ValueError, match="inside"), gate.passage():
             raise ValueError("inside")
 
 
 def test_a_turn_that_comes_at_the_last_moment_is_taken():
-    gate = WriteQueue(0.0)
+    gate = gate_of(0.0)
     gate.enter()
     real = threading.Event.wait
     late: list[bool] = []

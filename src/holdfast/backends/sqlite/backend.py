@@ -21,6 +21,7 @@ from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sqlite.connection import Connection
+from holdfast.backends.sqlite.error_map import write_lock_held
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs, facts
 from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
@@ -32,8 +33,8 @@ from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.using import SqliteCallers
 from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.backends.sqlite.versions import check_version
-from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.connection_thread import ConnectionThread
+from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.errors import StoreUnavailable
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
@@ -59,7 +60,8 @@ class SqliteParts(StoreParts):
     def __init__(self, location: SqliteLocation, clock: Callable[[], int]) -> None:
         self._location = location
         self._clock = clock
-        self.gate = self.owner = WriteQueue(location.busy_timeout)
+        # The extending thread and the heartbeats of nodes go first: leases and shares are lost if they wait too long.
+        self.gate = self.owner = PriorityLock(location.busy_timeout, partial(write_lock_held, location.busy_timeout))
         self._memory = Connection(location, clock) if location.path is None else None
         self.writer = ConnectionThread(lambda: self.connect(checkpoints=True), "sqlite-writer")
         self.reader = ConnectionThread(self.connect, "sqlite-reader")

@@ -43,3 +43,9 @@ def translate(error: sqlite3.Error, where: str, *, committing: bool = False) -> 
             f"{where} is damaged or is not a SQLite database ({name}): restore a backup or name another file"
         )
     return StoreError(f"{where}: {error} ({name})")
+
+
+def write_lock_held(timeout: float) -> StoreUnavailable:
+    """Return the error of a writer that waited too long for another one of this process."""
+    held = f"a transaction in this process has held the write lock for more than {timeout:g} s"
+    return StoreUnavailable(f"{held}: do slow work before the transaction, not inside it")

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_connection import TransactionConnection
-from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
+from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
@@ -30,7 +30,7 @@ Session = ConnectionThread[Connection]
 class SqlitePlace(NamedTuple):
     """What all transactions of a store share. `put_back` returns a connection that is no longer used."""
 
-    queue: WriteQueue
+    queue: PriorityLock
     deadlines: Deadlines
     verbs: FencedVerbs
     became_ready: Callable[[Sequence[Place]], None]
@@ -40,7 +40,7 @@ class SqlitePlace(NamedTuple):
 class SqliteTransaction(OpenTransaction):
     """A transaction in the thread of its connection, which an async handler awaits and another one waits for.
 
-    Every transition out of OPEN admits the next writer of the write queue.
+    Every transition out of OPEN admits the next writer.
     """
 
     def __init__(

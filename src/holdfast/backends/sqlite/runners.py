@@ -9,8 +9,8 @@ from typing import TypeVar
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
-from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.connection_thread import ConnectionThread
+from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import PlainRunner, Ready, Verb
 
@@ -30,7 +30,7 @@ class SessionRunner(PlainRunner):
         self,
         writer: ConnectionThread[Connection],
         reader: ConnectionThread[Connection],
-        gate: WriteQueue,
+        gate: PriorityLock,
         *,
         gated_reads: bool,
         became_ready: Callable[[], None],

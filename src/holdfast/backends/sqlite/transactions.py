@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.handler_transaction import SqlitePlace, SqliteTransaction
-from holdfast.backends.sqlite.write_queue import WriteQueue
 from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
@@ -25,7 +25,7 @@ class SqliteTransactions(HandlersTransactions):
     def __init__(
         self,
         new_session: Callable[[], ConnectionThread[Connection]],
-        queue: WriteQueue,
+        queue: PriorityLock,
         verbs: FencedVerbs,
         became_ready: Callable[[Sequence[Place]], None],
     ) -> None:

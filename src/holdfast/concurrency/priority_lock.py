@@ -1,33 +1,30 @@
-"""The queue of the writers of one process: one holds the write lock, the others wait their turn.
+"""A lock between threads that admits its waiters in the order in which they came, except those that go first.
 
-SQLite has one write lock per file, and connections that wait for it poll. Within a process, polling would be wasteful
-and unfair: a polling connection may wait forever while others hand the lock on within microseconds. So all writers of a
-process queue here, first in, first out, except the extending thread and the heartbeats of nodes. These go first,
-because leases and shares are lost if they wait too long.
+A lock that waiters poll, as connections to a SQLite file do, is wasteful and unfair: one may wait forever while others
+hand the lock on within microseconds.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from holdfast.errors import StoreUnavailable
 
+class PriorityLock:
+    """Admits one thread at a time. After `timeout` seconds a wait ends with the exception that `expired` returns."""
 
-class WriteQueue:
-    """Admits one writer of this process at a time."""
-
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, expired: Callable[[], Exception]) -> None:
         self._timeout = timeout
+        self._expired = expired
         self._lock = threading.Lock()
         self._is_taken = False
         self._first: deque[threading.Event] = deque()
         self._waiting: deque[threading.Event] = deque()
 
     def enter(self, *, first: bool = False) -> None:
-        """Wait for the turn, before all others if `first`; raise `StoreUnavailable` after the timeout."""
+        """Wait for the turn, before all others if `first`."""
         with self._lock:
             if not self._is_taken:
                 self._is_taken = True
@@ -41,18 +38,14 @@ class WriteQueue:
             if turn.is_set():  # the turn came between the timeout and the lock
                 return
             line.remove(turn)
-        message = (
-            f"a transaction in this process has held the write lock for more than {self._timeout:g} s: "
-            "do slow work before the transaction, not inside it"
-        )
-        raise StoreUnavailable(message)
+        raise self._expired()
 
     def leave(self) -> None:
-        """Admit the next writer; may be called from another thread than `enter`."""
+        """Admit the next one; may be called from another thread than `enter`."""
         with self._lock:
             line = self._first or self._waiting
             if line:
-                line.popleft().set()  # `_is_taken` stays set: no other writer can enter in between
+                line.popleft().set()  # `_is_taken` stays set: no other can enter in between
             else:
                 self._is_taken = False
 
