@@ -33,7 +33,7 @@ _COMMANDS = {
     "schema": LazyCommand("schema", "Install, upgrade and check the tables."),
     "doctor": LazyCommand("doctor", "Check the store and the workers."),
     "top": LazyCommand("top", "Watch the store: queues, rates, workers, failures and consumers, redrawn every second."),
-    "demo": LazyCommand("demo.command", "Kill consumers, and see every job take effect once."),
+    "demo": LazyCommand("demo.command", "Kill workers, and see every job take effect once."),
     "bench": LazyCommand("bench", "Measure a store, compared with hand-written loops."),
     "torture": LazyCommand("torture.command", "Kill and freeze real workers on your database, and check the outcome."),
 }
@@ -101,9 +101,9 @@ def cli() -> None:
     """Background jobs and event streams on your database: no job is lost, and no effect happens twice.
 
     \b
-    holdfast demo                         kill consumers, and count the effects
+    holdfast demo                         kill workers, and count the effects
     holdfast worker run shop.tasks:app    run the tasks of an app
-    holdfast job list                     list waiting, running and failed jobs
+    holdfast job list                     list recent jobs of every state
     holdfast doctor                       check the store and the workers
 
     The store is --url, else $HOLDFAST_URL, else the store of the app, else sqlite:///holdfast.db. The app is --app,
