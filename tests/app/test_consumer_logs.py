@@ -132,12 +132,12 @@ async def test_moves_of_partitions_are_logged_in_one_line_per_consumer_and_chang
             lines = moves(caplog)
 
     assert lines[0] == "consumer billing: partitions 0, 1, 2, 3 of orders granted"
-    text = "\n".join(lines[1:])
-    moved = re.search(r"consumer billing: partition (\d) of orders revoked, finishing the current events", text)
+    text = "\n".join(lines[1:])  # moves that come within a moment share a line
+    moved = re.search(r"consumer billing: partitions? (\d).* of orders revoked, finishing the current events", text)
     assert moved is not None
-    assert f"consumer billing: partition {moved[1]} of orders released" in lines
-    assert re.search(rf"consumer billing: partitions? .*{moved[1]}.* of orders granted", text)
-    assert re.fullmatch(r"consumer billing: partitions \d, \d of orders released", lines[-1])
+    for change in ("released", "granted"):
+        assert re.search(rf"consumer billing: partitions? [\d, ]*{moved[1]}[\d, ]* of orders {change}", text)
+    assert re.fullmatch(r"consumer billing: partitions [\d, ]+ of orders released", lines[-1])
 
 
 async def test_the_leader_logs_which_partitions_it_takes_over_from_a_dead_node(tmp_path: Path, caplog):
