@@ -96,3 +96,14 @@ async def test_requests_to_cancel_are_found_by_their_index(tmp_path):
         plan = [row[3] for row in connection.execute(f"explain query plan {STATEMENTS['cancel_asked']}", ("w",))]
 
     assert "holdfast_running_cancel" in plan[0]
+
+
+async def test_a_ready_row_without_its_job_breaks_no_claim(tmp_path):
+    path = tmp_path / "jobs.db"
+    async with open_store(f"sqlite:///{path}") as backend:
+        await enqueue(backend, a_job("gone"))
+        with connected(path) as connection:
+            connection.execute("delete from holdfast_job")
+        assert await claim(backend) == []
+        await enqueue(backend, kept := a_job("kept"))
+        assert [job.id for job in await claim(backend)] == [kept.id]

@@ -228,6 +228,7 @@ ENDINGS = (
         ),
         caught_by="I1 I19",
         under="terms",
+        strands=True,  # its ready rows stay, without jobs
     ),
     mutant(
         "nothing_released_at_shutdown",

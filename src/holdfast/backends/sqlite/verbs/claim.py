@@ -48,14 +48,11 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
         return Claim([])
     fence = int(tx.value("take_fence"))
     jobs, is_cut = _front(tx, lanes, request, fence)
+    if not jobs:  # a damaged store: ready rows without jobs
+        return Claim([])
     last = {(job.queue, job.task): job for job in jobs} if len(lanes) > 1 else {lanes[0][1:3]: jobs[-1]}
-    lease = {
-        "fence": fence,
-        "worker_id": request.worker_id,
-        "now": tx.now,
-        "span": span_micros(request.lease),
-        "isolates": int(request.isolates),
-    }
+    span, isolates = span_micros(request.lease), int(request.isolates)
+    lease = {"fence": fence, "worker_id": request.worker_id, "now": tx.now, "span": span, "isolates": isolates}
     for lane_id, queue, task, _ in lanes:
         job = last.get((queue, task))
         if job is not None:
@@ -81,7 +78,7 @@ def _front(tx: Tx, lanes: list[Lane], request: ClaimRequest, fence: int) -> tupl
         try:
             with tx.at_most(_most_text(request)):
                 text = tx.value("front_of_lane", {**stretch, "queue": queue, "task": task, "fence": fence})
-            front, length, is_short = _decode_lines(text), len(text), False
+            front, length, is_short = _decode_lines(text or ""), len(text or ""), False
         except (sqlite3.OperationalError, sqlite3.DataError, msgspec.MsgspecError):  # a damaged row, or too much
             front, is_short = _by_row(tx, stretch, (queue, task, fence), request.max_bytes)
             length = sum(len(job.payload) for job in front)
